@@ -1,0 +1,88 @@
+//! Identifiers: one newtype a table, all UUIDv7, written as text everywhere.
+//! Sorting by id sorts by time of creation, which the keyset pages rely on.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A new id; later ones sort after earlier ones.
+            #[must_use]
+            #[expect(clippy::new_without_default, reason = "a random default would surprise")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            pub fn uuid(self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            /// Accepts the hyphenated lower-case form alone, so that one thing has one URL.
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let id = Uuid::try_parse(text)?;
+                if id.to_string() == text { Ok(Self(id)) } else { Uuid::try_parse("").map(Self) }
+            }
+        }
+    };
+}
+
+id!(
+    /// A person, whatever they are called today.
+    UserId
+);
+id!(
+    /// An interactive app, from its request to its last line of history.
+    SessionId
+);
+id!(
+    /// An API token; the secret itself is never stored.
+    TokenId
+);
+id!(
+    /// A browser's sign-in; the cookie's secret itself is never stored.
+    LoginId
+);
+
+impl SessionId {
+    /// The 16 characters that name this session's run directory and cgroups.
+    ///
+    /// The path of a run directory must stay within 57 bytes because Jupyter's kernels add
+    /// 50 to it and a Unix socket's address ends at 107. These are the id's 62 random bits.
+    #[must_use]
+    pub fn short(self) -> String {
+        self.0.simple().to_string()[16..].to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_spelling_only() {
+        let id = SessionId::new();
+        assert_eq!(id.to_string().parse(), Ok(id));
+        assert!(id.to_string().to_uppercase().parse::<SessionId>().is_err());
+        assert!(id.uuid().simple().to_string().parse::<SessionId>().is_err());
+        assert!("../../etc".parse::<SessionId>().is_err());
+        assert_eq!(id.short().len(), 16);
+    }
+}

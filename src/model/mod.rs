@@ -1,0 +1,17 @@
+//! The words of the house as plain types: ids, time, people, resources, quotas, sessions.
+//! Nothing here does I/O or knows how anything is stored, started or drawn; every rule in
+//! this folder is a pure function that a table or a property can test.
+
+pub mod ids;
+pub mod quota;
+pub mod resources;
+pub mod session;
+pub mod size;
+pub mod time;
+pub mod user;
+
+pub use ids::{LoginId, SessionId, TokenId, UserId};
+pub use resources::{Capacity, Gpu, GpuInventory, Resources};
+pub use session::{EndReason, Session, SessionState};
+pub use time::{Clock, Timestamp};
+pub use user::{Role, User, Username};

@@ -1,0 +1,199 @@
+//! A session: an interactive app that somebody asked for, from request to history.
+//! States and end reasons are spelled as in the API; which state may follow which is one
+//! table here, and the SQL that changes a state always names the state it expects.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Gpu, Resources, SessionId, Timestamp, UserId, quota::Reason};
+
+macro_rules! words {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+        pub enum $name {
+            $($(#[$vdoc])* #[serde(rename = $word)] $variant),+
+        }
+
+        impl $name {
+            pub const ALL: &'static [Self] = &[$(Self::$variant),+];
+
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word),+ }
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(self.as_str())
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = UnknownWord;
+
+            fn from_str(text: &str) -> Result<Self, UnknownWord> {
+                Self::ALL.iter().copied().find(|word| word.as_str() == text).ok_or(UnknownWord)
+            }
+        }
+    };
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a word of this list")]
+pub struct UnknownWord;
+
+words!(
+    /// Where a workload is in its life.
+    SessionState {
+        /// Waiting for its quota, or admitted and waiting for the scheduler.
+        Queued = "queued",
+        /// Handed to the scheduler; its app has not answered yet.
+        Starting = "starting",
+        /// Its app answers.
+        Running = "running",
+        /// Asked to end; its processes may still be there.
+        Stopping = "stopping",
+        Ended = "ended",
+    }
+);
+
+impl SessionState {
+    /// Whether a workload in this state may go to `next`.
+    #[must_use]
+    pub fn can_become(self, next: Self) -> bool {
+        use SessionState::{Ended, Queued, Running, Starting, Stopping};
+        matches!(
+            (self, next),
+            (Queued, Starting | Stopping | Ended)
+                | (Starting, Running | Stopping | Ended)
+                | (Running, Stopping | Ended)
+                | (Stopping, Ended)
+        )
+    }
+
+    pub fn is_live(self) -> bool {
+        self != Self::Ended
+    }
+}
+
+words!(
+    /// Why a workload ended.
+    EndReason {
+        StoppedByOwner = "stopped_by_owner",
+        StoppedByAdmin = "stopped_by_admin",
+        Idle = "idle",
+        TimeLimit = "time_limit",
+        OutOfMemory = "out_of_memory",
+        Exited = "exited",
+        Signal = "signal",
+        NodeFailure = "node_failure",
+        HostRebooted = "host_rebooted",
+        Preempted = "preempted",
+        LaunchFailed = "launch_failed",
+        Refused = "refused",
+        Lost = "lost",
+    }
+);
+
+impl EndReason {
+    /// Whether the person would call this a failure: the card is then drawn in red.
+    #[must_use]
+    pub fn is_failure(self) -> bool {
+        !matches!(self, Self::StoppedByOwner | Self::StoppedByAdmin | Self::Idle | Self::TimeLimit | Self::Exited)
+    }
+}
+
+/// What a session is to run, as it was decided at its start. It never changes afterwards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSpec {
+    pub resources: Resources,
+    pub profile: Option<String>,
+    /// The environment's name; absent for apps that use none.
+    pub environment: Option<String>,
+    /// Absolute, inside what the user may read; absent means the home directory.
+    pub working_directory: Option<String>,
+    pub duration_seconds: i64,
+    /// TensorBoard: the folder of logs.
+    pub log_directory: Option<String>,
+}
+
+/// Where a launched workload runs: what is needed to find it again after a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Placement {
+    pub node: String,
+    /// The agent's process on that node.
+    pub pid: i32,
+    /// Field 22 of `/proc/PID/stat` (clock ticks since boot): with the boot id it makes the
+    /// pid unmistakable.
+    pub start_ticks: u64,
+    pub boot_id: String,
+    /// The user the workload runs as; every connection to it checks this.
+    pub uid: u32,
+    pub unix_name: String,
+    pub run_directory: String,
+    /// How its limits are held: `cgroup-v2`, `cgroup-v1`, `sampled`.
+    pub limits: String,
+}
+
+/// One session, as the database keeps it and services hand it round.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    pub id: SessionId,
+    pub owner: UserId,
+    /// The owner's name at the time of reading; an attribute, not a key.
+    pub owner_name: String,
+    pub app: String,
+    pub name: String,
+    pub state: SessionState,
+    pub spec: SessionSpec,
+    /// Why it waits, or why it was refused.
+    pub reasons: Vec<Reason>,
+    pub gpus: Vec<Gpu>,
+    pub cluster: String,
+    pub placement: Option<Placement>,
+    pub extensions: i64,
+    pub created_at: Timestamp,
+    /// When it was counted against quotas; before that it waits.
+    pub admitted_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub ready_at: Option<Timestamp>,
+    pub expires_at: Option<Timestamp>,
+    pub last_activity_at: Option<Timestamp>,
+    /// Not stopped for idleness before this moment.
+    pub keep_until: Option<Timestamp>,
+    pub unknown_since: Option<Timestamp>,
+    /// Why `stopping` was asked for; it becomes the end reason.
+    pub stop_reason: Option<EndReason>,
+    pub stopping_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub end_reason: Option<EndReason>,
+    pub exit_code: Option<i64>,
+    pub signal: Option<i64>,
+    /// A sentence for people: what is happening, or what went wrong and what to do.
+    pub detail: Option<String>,
+}
+
+impl Session {
+    pub fn is_admitted(&self) -> bool {
+        self.admitted_at.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_is_final_and_words_round_trip() {
+        for &state in SessionState::ALL {
+            assert!(!SessionState::Ended.can_become(state));
+            assert!(!state.can_become(SessionState::Queued), "sessions are never requeued");
+            assert_eq!(state.as_str().parse(), Ok(state));
+        }
+        for &reason in EndReason::ALL {
+            assert_eq!(reason.as_str().parse(), Ok(reason));
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Time: whole milliseconds since 1970 in the database, RFC 3339 UTC outside.
+//! The clock is a value that is handed in, so that a test can move it; it is the one place
+//! that reads the system's time.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+
+/// A moment, in whole milliseconds since 1970-01-01T00:00:00Z.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    #[must_use]
+    pub const fn plus_seconds(self, seconds: i64) -> Self {
+        Self(self.0.saturating_add(seconds.saturating_mul(1000)))
+    }
+
+    /// Whole seconds from `earlier` to this moment; negative when it lies before.
+    #[must_use]
+    pub const fn seconds_since(self, earlier: Self) -> i64 {
+        (self.0 - earlier.0) / 1000
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(time) => time.fmt(f),
+            Err(_) => write!(f, "{} ms", self.0),
+        }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let time: jiff::Timestamp =
+            text.parse().map_err(|_| de::Error::custom(format!("`{text}` is not an RFC 3339 time")))?;
+        Ok(Self(time.as_millisecond()))
+    }
+}
+
+/// Where "now" comes from: the system, or a test's hand.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    #[default]
+    System,
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// A clock that stands still until [`Clock::advance`].
+    #[must_use]
+    pub fn manual(start: Timestamp) -> Self {
+        Self::Manual(Arc::new(AtomicI64::new(start.0)))
+    }
+
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Self::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
+            Self::Manual(now) => Timestamp(now.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a manual clock; the system's clock is left alone.
+    pub fn advance(&self, seconds: i64) {
+        if let Self::Manual(now) = self {
+            now.fetch_add(seconds * 1000, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A length of time as people write it (`90s`, `30m`, `8h`, `2d`, or plain seconds), in seconds.
+pub fn parse_duration(text: &str) -> Option<i64> {
+    let text = text.trim();
+    if let Ok(seconds) = text.parse::<i64>() {
+        return Some(seconds).filter(|seconds| 0 <= *seconds);
+    }
+    if let Some(days) = text.strip_suffix('d') {
+        return days.trim().parse::<i64>().ok()?.checked_mul(86_400).filter(|seconds| 0 <= *seconds);
+    }
+    let span: jiff::SignedDuration = text.parse().ok()?;
+    Some(span.as_secs()).filter(|seconds| 0 <= *seconds)
+}
+
+/// A length of time as a person reads it: `45 s`, `12 min`, `1 h 12 min`, `3 d 4 h`.
+#[must_use]
+pub fn human_duration(seconds: i64) -> String {
+    let seconds = seconds.max(0);
+    let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds} s"),
+        (0, 0, _) => format!("{minutes} min"),
+        (0, _, 0) => format!("{hours} h"),
+        (0, _, _) => format!("{hours} h {minutes} min"),
+        (_, 0, _) => format!("{days} d"),
+        _ => format!("{days} d {hours} h"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        for (text, seconds) in
+            [("90", 90), ("90s", 90), ("30m", 1800), ("8h", 28_800), ("2d", 172_800), ("1h30m", 5400), ("1h 30m", 5400)]
+        {
+            assert_eq!(parse_duration(text), Some(seconds), "{text}");
+        }
+        for text in ["", "-1", "-2h", "x", "1e9", "99999999999999999999d"] {
+            assert_eq!(parse_duration(text), None, "{text}");
+        }
+        assert_eq!(human_duration(4320), "1 h 12 min");
+        assert_eq!(human_duration(59), "59 s");
+        assert_eq!(human_duration(28_800), "8 h");
+    }
+
+    #[test]
+    fn rfc_3339_round_trip() {
+        let time = Timestamp(1_700_000_000_123);
+        let json = serde_json::to_string(&time).unwrap();
+        assert_eq!(json, "\"2023-11-14T22:13:20.123Z\"");
+        assert_eq!(serde_json::from_str::<Timestamp>(&json).unwrap(), time);
+    }
+}

@@ -1,0 +1,135 @@
+//! People and what they may do. A user is keyed by id; the name is an attribute that the
+//! directory may change. Names that could be taken for options, paths or system accounts
+//! never become a [`Username`].
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Timestamp, UserId};
+
+/// What somebody may do in the portal, from least to most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Their own things.
+    User,
+    /// Sees everything and may stop it.
+    Operator,
+    /// Everything.
+    Admin,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Operator => "operator",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+impl FromStr for Role {
+    type Err = UnknownRole;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRole> {
+        [Self::User, Self::Operator, Self::Admin].into_iter().find(|role| role.as_str() == text).ok_or(UnknownRole)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a role is one of user, operator, admin")]
+pub struct UnknownRole;
+
+/// A sign-in name: `[a-z_][a-z0-9_.-]{0,31}`, never one that systems reserve.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Username(String);
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUsername {
+    #[error(
+        "a name has 1 to 32 characters: a letter or `_` first, then letters, digits, `_`, `.` or `-`, all lower case"
+    )]
+    Characters,
+    #[error("`{0}` is the name of a system account")]
+    Reserved(String),
+}
+
+/// System accounts that must never be signed in as, whatever a directory says.
+const RESERVED: [&str; 14] = [
+    "root",
+    "daemon",
+    "bin",
+    "sys",
+    "sync",
+    "mail",
+    "nobody",
+    "slurm",
+    "munge",
+    "systemd-network",
+    "messagebus",
+    "sshd",
+    "www-data",
+    "lyceum",
+];
+
+impl Username {
+    pub fn parse(text: &str) -> Result<Self, BadUsername> {
+        let mut bytes = text.bytes();
+        let first = bytes.next().ok_or(BadUsername::Characters)?;
+        let starts_well = first.is_ascii_lowercase() || first == b'_';
+        let goes_on_well =
+            bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'));
+        if !starts_well || !goes_on_well || 32 < text.len() {
+            return Err(BadUsername::Characters);
+        }
+        if RESERVED.contains(&text) {
+            return Err(BadUsername::Reserved(text.to_owned()));
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Username {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Somebody who may sign in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct User {
+    pub id: UserId,
+    pub name: Username,
+    pub display_name: String,
+    /// Where the account comes from: `local`, later a directory.
+    pub source: String,
+    /// The Unix account their workloads run as, where an administrator named one.
+    pub unix_name: Option<String>,
+    pub role: Role,
+    pub disabled: bool,
+    pub created_at: Timestamp,
+    pub last_seen_at: Option<Timestamp>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        for name in ["alice", "_a", "a.b-c_1", "x", &"a".repeat(32)] {
+            assert!(Username::parse(name).is_ok(), "{name}");
+        }
+        for name in ["", "-x", "Alice", "a b", "a/b", "..", "../x", "é", "a\n", "1a", &"a".repeat(33), "root", "slurm"]
+        {
+            assert!(Username::parse(name).is_err(), "{name}");
+        }
+    }
+}

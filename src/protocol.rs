@@ -1,0 +1,208 @@
+//! What the portal, its root helper and the agents say to one another: plain data, JSON on
+//! a socket, versioned. A portal speaks `PROTOCOL` and the one before it, because an agent
+//! outlives an upgrade of the portal. The sizes of all messages are bounded by their readers.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::{SessionId, Timestamp, session::Placement};
+
+/// The version this build speaks.
+pub const PROTOCOL: u32 = 1;
+
+/// The most a frame between portal and helper, or an agent's answer, may measure (bytes).
+pub const MAX_MESSAGE: usize = 256 * 1024;
+
+/// Names inside a workload's run directory.
+pub mod files {
+    /// The agent's own socket: status, events, and the terminal's WebSocket.
+    pub const AGENT_SOCKET: &str = "agent.sock";
+    /// The app's socket, made by the app.
+    pub const APP_SOCKET: &str = "app.sock";
+    /// What the app wrote to standard output and error; bounded, the oldest half is dropped.
+    pub const LOG: &str = "log";
+    /// The [`super::ExitRecord`], written last, by fsync and rename.
+    pub const EXIT: &str = "exit.json";
+}
+
+/// A request to the helper. Each verb is checked again on the helper's side.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "snake_case", deny_unknown_fields)]
+pub enum HelperRequest {
+    /// Starts an agent as a user; answers `Placed`. Asked twice for one session it starts
+    /// nothing the second time and answers with the first placement.
+    Launch(LaunchRequest),
+    /// SIGTERM to the agent, which ends its tree gracefully within `AgentLaunch::grace_seconds`.
+    Terminate { session: SessionId },
+    /// SIGKILL to everything that belongs to the session.
+    Kill { session: SessionId },
+    /// Removes the run directory, the cgroups and the placement of a session whose processes
+    /// are gone; refuses while any lives.
+    Clean { session: SessionId },
+    /// Makes (or adopts) the Unix account `ly-NAME`; answers `Account`.
+    Account { name: String },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "snake_case")]
+pub enum HelperAnswer {
+    Done,
+    Placed {
+        placement: Placement,
+    },
+    Account {
+        unix_name: String,
+    },
+    /// `message` is a sentence for people and holds no secrets.
+    Failed {
+        message: String,
+    },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LaunchRequest {
+    pub session: SessionId,
+    pub unix_name: String,
+    pub limits: Limits,
+    /// An [`AgentLaunch`], passed to the agent's standard input without being looked into.
+    pub agent: serde_json::Value,
+}
+
+/// What binds a workload on its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    pub cpus: i64,
+    pub memory_bytes: i64,
+    pub processes: i64,
+}
+
+/// Everything an agent needs to know. It arrives on its standard input as one JSON document
+/// and is never written to disk, because it may hold the app's token.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AgentLaunch {
+    pub protocol: u32,
+    pub session: SessionId,
+    pub run_directory: PathBuf,
+    /// The only other user whose connections the agent's socket accepts.
+    pub portal_uid: u32,
+    pub app: AppLaunch,
+    pub limits: Limits,
+    /// True where no cgroup holds the limits and the agent has to watch and end the tree.
+    pub sampled: bool,
+    /// The cgroup directories the workload is in, for reading (memory events, usage).
+    pub cgroups: Vec<PathBuf>,
+    /// From SIGTERM to SIGKILL.
+    pub grace_seconds: u64,
+    pub home: HomeSetup,
+}
+
+/// What to run and how to know that it answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct AppLaunch {
+    pub program: Program,
+    pub environment: BTreeMap<String, String>,
+    pub working_directory: PathBuf,
+    /// The path to ask on the app's socket until it answers with a status below 500; `None`
+    /// where the agent itself is the app.
+    pub ready: Option<ReadyProbe>,
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program {
+    /// A program that listens on [`files::APP_SOCKET`] (or on a port of the loopback).
+    Exec { argv: Vec<String> },
+    /// Terminals served by the agent itself: a login shell for each.
+    Terminal { shell: String },
+}
+
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ReadyProbe {
+    pub path: String,
+    /// Sent as `Authorization`, where the app wants one.
+    pub authorization: Option<String>,
+    /// Asked on 127.0.0.1 at this port instead of the socket.
+    pub port: Option<u16>,
+    pub timeout_seconds: u64,
+}
+
+/// What a new user finds at home; what exists already is never touched.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HomeSetup {
+    pub home: PathBuf,
+    /// A directory whose files are copied to `~/templates` when that does not exist.
+    pub templates: Option<PathBuf>,
+    /// Storage mounts to link in the home: name of the link, target.
+    pub links: Vec<(String, PathBuf)>,
+}
+
+/// Where an agent stands; shown, never trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Preparing,
+    Starting,
+    Ready,
+    Ending,
+}
+
+/// One line of the agent's event stream (`GET /v1/events`, a JSON object a line): sent at
+/// once when the phase changes, and every few seconds with a fresh sample.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentStatus {
+    pub protocol: u32,
+    pub phase: Phase,
+    /// What it is doing, for the card: “copying templates”, “waiting for the first answer”.
+    #[serde(default)]
+    pub step: String,
+    #[serde(default)]
+    pub sample: Option<Sample>,
+    /// Milliseconds since 1970 of the last input or output of a terminal.
+    #[serde(default)]
+    pub terminal_activity: Option<i64>,
+    /// How many terminals are open.
+    #[serde(default)]
+    pub terminals: u32,
+}
+
+/// What the workload uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    pub memory_bytes: i64,
+    /// Cores busy on average since the sample before.
+    pub cpus: f64,
+    pub processes: i64,
+}
+
+/// Written by the agent as its last act.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExitRecord {
+    pub cause: ExitCause,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub ended_at_ms: i64,
+    /// A sentence for people.
+    #[serde(default)]
+    pub detail: String,
+}
+
+impl ExitRecord {
+    pub fn ended_at(&self) -> Timestamp {
+        Timestamp(self.ended_at_ms)
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExitCause {
+    /// The app ended by itself, with `exit_code` or `signal`.
+    App,
+    /// The agent was asked to end (SIGTERM).
+    Asked,
+    /// The tree used more memory than it may.
+    OutOfMemory,
+    /// The app could not be started, or never answered.
+    LaunchFailed,
+}

@@ -1,0 +1,1 @@
+//! The local scheduler: workloads on this machine.

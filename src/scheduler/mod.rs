@@ -1,0 +1,123 @@
+//! Where workloads run. One trait, because there are several real schedulers: this machine
+//! (`local`), later Slurm and containers. The trait speaks of sessions by id, of processes
+//! by placement, and never of quotas, people's rights or the database.
+
+pub mod local;
+
+use async_trait::async_trait;
+
+use crate::{
+    model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
+    protocol::{AppLaunch, HomeSetup, Sample},
+};
+
+/// Starts, watches and ends workloads. Every call is safe to repeat.
+#[async_trait]
+pub trait Scheduler: Send + Sync {
+    /// The cluster's name: `local` here.
+    fn cluster(&self) -> &str;
+
+    /// What there is in all.
+    fn capacity(&self) -> Capacity;
+
+    fn inventory(&self) -> &GpuInventory;
+
+    /// Who a user's workloads run as: name service facts, an account made on first need.
+    async fn person(&self, user: &PortalUser) -> Result<Person>;
+
+    /// Where this session's sockets and log will be: known before the launch.
+    fn run_directory(&self, session: SessionId) -> std::path::PathBuf;
+
+    /// Starts the workload, or finds it already started: never starts it twice.
+    async fn launch(&self, launch: Launch) -> Result<Placement>;
+
+    /// The placement of a session that was launched, also when the portal forgot it.
+    async fn find(&self, session: SessionId) -> Result<Option<Placement>>;
+
+    /// Every session this portal's scheduler holds anything of: processes or leftovers.
+    async fn list(&self) -> Result<Vec<SessionId>>;
+
+    async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
+
+    /// Asks the workload to end within its grace time.
+    async fn terminate(&self, session: SessionId, placement: &Placement) -> Result<()>;
+
+    /// Ends everything that belongs to the session, now.
+    async fn kill(&self, session: SessionId, placement: Option<&Placement>) -> Result<()>;
+
+    /// Removes what an ended session left on the node.
+    async fn clean(&self, session: SessionId) -> Result<()>;
+
+    /// What the workload uses, from a source its user cannot forge; `None` where there is none.
+    async fn sample(&self, session: SessionId, placement: &Placement) -> Option<Sample>;
+
+    /// The last `bytes` of the workload's log.
+    async fn log_tail(&self, session: SessionId, placement: &Placement, bytes: u64) -> Result<Vec<u8>>;
+}
+
+/// What a scheduler needs to know of somebody.
+#[derive(Clone, Debug)]
+pub struct PortalUser {
+    pub name: String,
+    /// Named by an administrator; else an account is made where this machine allows it.
+    pub unix_name: Option<String>,
+}
+
+/// A Unix account, as the host's name service tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub unix_name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: std::path::PathBuf,
+    pub shell: String,
+}
+
+/// A workload to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub session: SessionId,
+    pub person: Person,
+    pub resources: Resources,
+    pub gpus: Vec<Gpu>,
+    pub app: AppLaunch,
+    pub home: HomeSetup,
+}
+
+/// Alive, dead or unknown. Unknown never ends a session and never frees quota.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Observation {
+    Alive,
+    Ended(Exit),
+    /// Why nobody could be asked.
+    Unknown(String),
+}
+
+/// How a workload ended, as the scheduler saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// `None` where it ended because it was asked to: the portal knows by whom.
+    pub reason: Option<EndReason>,
+    pub exit_code: Option<i64>,
+    pub signal: Option<i64>,
+    pub ended_at: Timestamp,
+    pub detail: String,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The request can never work as it is; the sentence is for the user.
+    #[error("{0}")]
+    Refused(String),
+    /// Nobody could be asked; trying again later may help.
+    #[error("the scheduler cannot be reached: {0}")]
+    Unavailable(String),
+    #[error("{doing}")]
+    Io {
+        doing: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
