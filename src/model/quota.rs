@@ -103,6 +103,18 @@ pub enum Scope {
     User,
 }
 
+impl std::str::FromStr for Scope {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        match text {
+            "default" => Ok(Self::Default),
+            "user" => Ok(Self::User),
+            _ => Err(()),
+        }
+    }
+}
+
 /// A limit with where it comes from: `override`, `override until …`, `default`, `machine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {

@@ -1,0 +1,339 @@
+//! Sessions: reading them, and every change of their state. A change names the states it
+//! expects and says whether it happened, so that two who act at once cannot both succeed;
+//! its line of history is written in the same transaction.
+
+use sqlx::{FromRow, query, query_as};
+
+use super::{
+    Db, Json, Result, reading, transaction,
+    types::{parse, parse_optional},
+    users::user_id,
+    writing,
+};
+use crate::model::{EndReason, Session, SessionId, SessionState, Timestamp, UserId, quota::Reason, session::Placement};
+
+/// Which sessions to list. Newest first; `before` is the last id of the page before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Filter {
+    pub owner: Option<UserId>,
+    pub state: Option<SessionState>,
+    pub live_only: bool,
+    pub before: Option<SessionId>,
+    pub limit: i64,
+}
+
+/// One line of a session's history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    pub number: i64,
+    pub at: Timestamp,
+    pub state: SessionState,
+    pub message: String,
+}
+
+/// How a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub reason: EndReason,
+    pub exit_code: Option<i64>,
+    pub signal: Option<i64>,
+    pub at: Timestamp,
+    pub detail: String,
+}
+
+pub(super) const COLUMNS: &str = "s.id, s.owner, u.name AS owner_name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, \
+     s.cluster, s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
+     s.last_activity_at, s.keep_until, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
+     s.exit_code, s.signal, s.detail FROM sessions s JOIN users u ON u.id = s.owner";
+
+#[derive(FromRow)]
+pub(super) struct Row {
+    id: String,
+    owner: String,
+    owner_name: String,
+    app: String,
+    name: String,
+    state: String,
+    spec: String,
+    gpu_list: String,
+    reasons: String,
+    cluster: String,
+    placement: Option<String>,
+    extensions: i64,
+    created_at: i64,
+    admitted_at: Option<i64>,
+    started_at: Option<i64>,
+    ready_at: Option<i64>,
+    expires_at: Option<i64>,
+    last_activity_at: Option<i64>,
+    keep_until: Option<i64>,
+    unknown_since: Option<i64>,
+    stop_reason: Option<String>,
+    stopping_at: Option<i64>,
+    ended_at: Option<i64>,
+    end_reason: Option<String>,
+    exit_code: Option<i64>,
+    signal: Option<i64>,
+    detail: Option<String>,
+}
+
+impl Row {
+    pub(super) fn session(self) -> Result<Session> {
+        Ok(Session {
+            id: parse(&self.id, "session id")?,
+            owner: parse(&self.owner, "user id")?,
+            owner_name: self.owner_name,
+            app: self.app,
+            name: self.name,
+            state: parse(&self.state, "state")?,
+            spec: Json::read(&self.spec, "session's specification")?,
+            reasons: Json::read(&self.reasons, "session's reasons")?,
+            gpus: Json::read(&self.gpu_list, "session's GPUs")?,
+            cluster: self.cluster,
+            placement: self.placement.as_deref().map(|text| Json::read(text, "placement")).transpose()?,
+            extensions: self.extensions,
+            created_at: Timestamp(self.created_at),
+            admitted_at: self.admitted_at.map(Timestamp),
+            started_at: self.started_at.map(Timestamp),
+            ready_at: self.ready_at.map(Timestamp),
+            expires_at: self.expires_at.map(Timestamp),
+            last_activity_at: self.last_activity_at.map(Timestamp),
+            keep_until: self.keep_until.map(Timestamp),
+            unknown_since: self.unknown_since.map(Timestamp),
+            stop_reason: parse_optional(self.stop_reason.as_deref(), "stop reason")?,
+            stopping_at: self.stopping_at.map(Timestamp),
+            ended_at: self.ended_at.map(Timestamp),
+            end_reason: parse_optional(self.end_reason.as_deref(), "end reason")?,
+            exit_code: self.exit_code,
+            signal: self.signal,
+            detail: self.detail,
+        })
+    }
+}
+
+/// A line of history, numbered within its session: `$1` session, `$2` time, `$3` state, `$4` message.
+pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, number, at, state, message)
+     SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4 FROM session_events WHERE session_id = $1";
+
+impl Db {
+    pub async fn find_session(&self, id: SessionId) -> Result<Option<Session>> {
+        let sql = format!("SELECT {COLUMNS} WHERE s.id = $1");
+        let id = id.to_string();
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&id).fetch_optional(pool).await)?
+            .map(Row::session)
+            .transpose()
+    }
+
+    pub async fn list_sessions(&self, filter: Filter) -> Result<Vec<Session>> {
+        let sql = format!(
+            "SELECT {COLUMNS} WHERE ($1 = '' OR s.owner = $1) AND ($2 = '' OR s.state = $2)
+             AND (s.state <> 'ended' OR $3 = 0) AND s.id < $4 ORDER BY s.id DESC LIMIT $5"
+        );
+        let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
+        let state = filter.state.map(SessionState::as_str).unwrap_or_default();
+        // "g" sorts after every hexadecimal digit, so after every id.
+        let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql))
+            .bind(&owner).bind(state).bind(i64::from(filter.live_only)).bind(&before).bind(filter.limit)
+            .fetch_all(pool).await)?
+        .into_iter()
+        .map(Row::session)
+        .collect()
+    }
+
+    /// Everything that has not ended, oldest first: what `reconcile` works on.
+    pub async fn live_sessions(&self) -> Result<Vec<Session>> {
+        let sql = format!("SELECT {COLUMNS} WHERE s.state <> 'ended' ORDER BY s.id");
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?
+            .into_iter()
+            .map(Row::session)
+            .collect()
+    }
+
+    pub async fn session_events(&self, id: SessionId, after: i64) -> Result<Vec<Event>> {
+        let id = id.to_string();
+        let rows: Vec<(i64, i64, String, String)> = reading!(self, pool => query_as(
+            "SELECT number, at, state, message FROM session_events WHERE session_id = $1 AND number > $2 ORDER BY number")
+            .bind(&id).bind(after).fetch_all(pool).await)?;
+        rows.into_iter()
+            .map(|(number, at, state, message)| {
+                Ok(Event { number, at: Timestamp(at), state: parse(&state, "state")?, message })
+            })
+            .collect()
+    }
+
+    /// Adds a line of history that changes no state.
+    pub async fn add_session_event(
+        &self,
+        id: SessionId,
+        at: Timestamp,
+        state: SessionState,
+        message: &str,
+    ) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query(ADD_EVENT).bind(&id).bind(at.0).bind(state.as_str()).bind(message)
+            .execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Admitted and queued → starting.
+    pub async fn begin_start(&self, id: SessionId, at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET state = 'starting', started_at = $2, unknown_since = NULL
+                 WHERE id = $1 AND state = 'queued' AND admitted_at IS NOT NULL")
+                .bind(&id).bind(at.0).execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("starting").bind("Handed to the scheduler").execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    /// Remembers where a starting session runs.
+    pub async fn set_placement(&self, id: SessionId, placement: &Placement) -> Result<bool> {
+        let (id, placement) = (id.to_string(), Json::write(placement));
+        let changed = writing!(self, pool => query("UPDATE sessions SET placement = $2 WHERE id = $1 AND state <> 'ended'")
+            .bind(&id).bind(&placement).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(0 < changed)
+    }
+
+    /// Starting → running. The time limit counts from here.
+    pub async fn mark_running(&self, id: SessionId, at: Timestamp, expires_at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET state = 'running', ready_at = $2, expires_at = $3, last_activity_at = $2, detail = NULL
+                 WHERE id = $1 AND state = 'starting'")
+                .bind(&id).bind(at.0).bind(expires_at.0).execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind("Its first answer came").execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    /// Asks for the end of a session that runs or starts. The first reason stays.
+    pub async fn begin_stop(&self, id: SessionId, reason: EndReason, at: Timestamp, message: &str) -> Result<bool> {
+        let id = id.to_string();
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET state = 'stopping', stop_reason = $2, stopping_at = $3, detail = $4
+                 WHERE id = $1 AND (state IN ('starting', 'running') OR (state = 'queued' AND admitted_at IS NOT NULL))")
+                .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("stopping").bind(message).execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    /// Ends a session that still waits; nothing of it ever ran.
+    pub async fn end_waiting(
+        &self,
+        id: SessionId,
+        reason: EndReason,
+        reasons: &[Reason],
+        at: Timestamp,
+        message: &str,
+    ) -> Result<bool> {
+        let (id, reasons) = (id.to_string(), Json::write(&reasons));
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET state = 'ended', end_reason = $2, ended_at = $3, detail = $4, reasons = $5
+                 WHERE id = $1 AND state = 'queued' AND admitted_at IS NULL")
+                .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).bind(&reasons).execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    /// Ends an admitted session and closes its interval. False when it had ended already.
+    pub async fn end_session(&self, id: SessionId, ending: &Ending) -> Result<bool> {
+        let id = id.to_string();
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET state = 'ended', end_reason = $2, exit_code = $3, signal = $4,
+                     ended_at = $5, detail = $6, unknown_since = NULL
+                 WHERE id = $1 AND state <> 'ended'")
+                .bind(&id).bind(ending.reason.as_str()).bind(ending.exit_code).bind(ending.signal)
+                .bind(ending.at.0).bind(&ending.detail)
+                .execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query("UPDATE intervals SET ended_at = $2 WHERE session_id = $1 AND ended_at IS NULL")
+                    .bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
+                query(ADD_EVENT).bind(&id).bind(ending.at.0).bind("ended").bind(&ending.detail).execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    /// Moves the time limit of a running session whose limit is still the one that was looked at.
+    pub async fn extend_session(
+        &self,
+        id: SessionId,
+        from: Timestamp,
+        to: Timestamp,
+        at: Timestamp,
+        message: &str,
+    ) -> Result<bool> {
+        let id = id.to_string();
+        let changed = transaction!(self, tx => {
+            let changed = query("UPDATE sessions SET expires_at = $3, extensions = extensions + 1
+                 WHERE id = $1 AND state = 'running' AND expires_at = $2")
+                .bind(&id).bind(from.0).bind(to.0).execute(&mut *tx).await?.rows_affected();
+            if 0 < changed {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(message).execute(&mut *tx).await?;
+            }
+            changed
+        });
+        Ok(0 < changed)
+    }
+
+    pub async fn keep_session(&self, id: SessionId, until: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let changed = writing!(self, pool => query("UPDATE sessions SET keep_until = $2 WHERE id = $1 AND state = 'running'")
+            .bind(&id).bind(until.0).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(0 < changed)
+    }
+
+    pub async fn rename_session(&self, id: SessionId, name: &str) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE sessions SET name = $2 WHERE id = $1").bind(&id).bind(name).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Activity only moves forward.
+    pub async fn set_activity(&self, id: SessionId, at: Timestamp) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE sessions SET last_activity_at = $2
+             WHERE id = $1 AND state = 'running' AND (last_activity_at IS NULL OR last_activity_at < $2)")
+            .bind(&id).bind(at.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Since when nobody can be asked about it; `None` when somebody answers again.
+    pub async fn set_unknown(&self, id: SessionId, since: Option<Timestamp>) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE sessions SET unknown_since = $2 WHERE id = $1 AND state <> 'ended'")
+            .bind(&id).bind(since.map(|at| at.0)).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    pub async fn set_detail(&self, id: SessionId, detail: &str) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE sessions SET detail = $2 WHERE id = $1 AND state <> 'ended'")
+            .bind(&id).bind(detail).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// The owner of an open interval, for checks that table and sessions agree.
+    pub async fn open_intervals(&self) -> Result<Vec<(SessionId, Option<UserId>)>> {
+        let rows: Vec<(String, Option<String>)> = reading!(self, pool =>
+            query_as("SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id").fetch_all(pool).await)?;
+        rows.into_iter().map(|(id, owner)| Ok((parse(&id, "session id")?, user_id(owner.as_deref())?))).collect()
+    }
+}

@@ -1,0 +1,154 @@
+//! Users: the accounts, their passwords' hashes, and what happens to access when one is
+//! disabled. Names are unique; ids are for ever.
+
+use sqlx::{FromRow, query, query_as, query_scalar};
+
+use super::{
+    Db, Result, reading,
+    settings::RAISE_GENERATION,
+    transaction,
+    types::{parse, parse_optional},
+    writing,
+};
+use crate::model::{Role, Timestamp, User, UserId, Username};
+
+const COLUMNS: &str =
+    "id, source, name, display_name, unix_name, role, disabled, password_hash, theme, created_at, last_seen_at";
+
+/// A user with what only the sign-in and the settings page read.
+#[derive(Clone, Debug)]
+pub struct Account {
+    pub user: User,
+    pub password_hash: Option<String>,
+    /// `system`, `light` or `dark`.
+    pub theme: String,
+}
+
+/// A local account to be made.
+#[derive(Clone, Debug)]
+pub struct NewUser<'a> {
+    pub name: &'a Username,
+    pub display_name: &'a str,
+    pub unix_name: Option<&'a str>,
+    pub role: Role,
+    pub password_hash: Option<&'a str>,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    source: String,
+    name: String,
+    display_name: String,
+    unix_name: Option<String>,
+    role: String,
+    disabled: bool,
+    password_hash: Option<String>,
+    theme: String,
+    created_at: i64,
+    last_seen_at: Option<i64>,
+}
+
+impl Row {
+    fn account(self) -> Result<Account> {
+        Ok(Account {
+            user: User {
+                id: parse(&self.id, "user id")?,
+                name: Username::parse(&self.name).map_err(|_| super::Error::Stored("user name"))?,
+                display_name: self.display_name,
+                source: self.source,
+                unix_name: self.unix_name,
+                role: parse(&self.role, "role")?,
+                disabled: self.disabled,
+                created_at: Timestamp(self.created_at),
+                last_seen_at: self.last_seen_at.map(Timestamp),
+            },
+            password_hash: self.password_hash,
+            theme: self.theme,
+        })
+    }
+}
+
+impl Db {
+    /// Adds a local account; [`super::Error::Unique`] when the name is taken.
+    pub async fn add_user(&self, new: NewUser<'_>, at: Timestamp) -> Result<UserId> {
+        let id = UserId::new();
+        let text = id.to_string();
+        writing!(self, pool => query("INSERT INTO users
+             (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at)
+             VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8)")
+            .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
+            .bind(false).bind(new.password_hash).bind(at.0)
+            .execute(pool).await.map(drop))?;
+        Ok(id)
+    }
+
+    pub async fn find_user(&self, id: UserId) -> Result<Option<Account>> {
+        let text = id.to_string();
+        let sql = format!("SELECT {COLUMNS} FROM users WHERE id = $1");
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&text).fetch_optional(pool).await)?
+            .map(Row::account)
+            .transpose()
+    }
+
+    pub async fn find_user_by_name(&self, name: &str) -> Result<Option<Account>> {
+        let sql = format!("SELECT {COLUMNS} FROM users WHERE name = $1");
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?
+            .map(Row::account)
+            .transpose()
+    }
+
+    /// Everybody, by name.
+    pub async fn list_users(&self) -> Result<Vec<User>> {
+        let sql = format!("SELECT {COLUMNS} FROM users ORDER BY name");
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?
+            .into_iter()
+            .map(|row| row.account().map(|account| account.user))
+            .collect()
+    }
+
+    pub async fn count_users(&self) -> Result<i64> {
+        Ok(reading!(self, pool => query_scalar("SELECT COUNT(*) FROM users").fetch_one(pool).await)?)
+    }
+
+    /// Sets a new password and ends every login but `keep`.
+    pub async fn set_password(&self, id: UserId, hash: &str, keep: Option<crate::model::LoginId>) -> Result<()> {
+        let (id, keep) = (id.to_string(), keep.map(|keep| keep.to_string()).unwrap_or_default());
+        transaction!(self, tx => {
+            query("UPDATE users SET password_hash = $2 WHERE id = $1").bind(&id).bind(hash).execute(&mut *tx).await?;
+            query("DELETE FROM logins WHERE user_id = $1 AND id <> $2").bind(&id).bind(&keep).execute(&mut *tx).await?;
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+        });
+        Ok(())
+    }
+
+    /// Disables or enables an account. Disabling ends its logins at once.
+    pub async fn set_disabled(&self, id: UserId, disabled: bool) -> Result<()> {
+        let id = id.to_string();
+        transaction!(self, tx => {
+            query("UPDATE users SET disabled = $2 WHERE id = $1").bind(&id).bind(disabled).execute(&mut *tx).await?;
+            if disabled {
+                query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
+            }
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+        });
+        Ok(())
+    }
+
+    pub async fn set_theme(&self, id: UserId, theme: &str) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE users SET theme = $2 WHERE id = $1").bind(&id).bind(theme).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    pub async fn touch_user(&self, id: UserId, at: Timestamp) -> Result<()> {
+        let id = id.to_string();
+        writing!(self, pool => query("UPDATE users SET last_seen_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}
+
+/// Used where a user's id may be absent.
+pub(super) fn user_id(text: Option<&str>) -> Result<Option<UserId>> {
+    parse_optional(text, "user id")
+}
