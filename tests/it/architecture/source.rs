@@ -19,18 +19,13 @@ impl Source {
         let mut source = Self { code: String::with_capacity(text.len()), strings: Vec::new() };
         let (mut at, mut line) = (0, 1);
         while at < chars.len() {
-            let end = match literal_or_comment(&chars, at) {
-                Some((end, literal)) => {
-                    if let Some(text) = literal {
-                        source.strings.push((line, text));
-                    }
-                    source.code.extend(chars[at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' }));
-                    end
-                }
-                None => {
-                    source.code.push(chars[at]);
-                    at + 1
-                }
+            let end = if let Some((end, literal)) = literal_or_comment(&chars, at) {
+                source.strings.extend(literal.map(|text| (line, text)));
+                source.code.extend(chars[at..end].iter().map(|&c| if c == '\n' { '\n' } else { ' ' }));
+                end
+            } else {
+                source.code.push(chars[at]);
+                at + 1
             };
             line += chars[at..end].iter().filter(|&&c| c == '\n').count();
             at = end;
