@@ -6,6 +6,7 @@
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
 pub mod admission;
+pub mod client;
 pub mod db;
 pub mod model;
 pub mod protocol;
