@@ -6,6 +6,8 @@
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
 pub mod admission;
+pub mod agent;
+pub mod apps;
 pub mod db;
 pub mod model;
 pub mod protocol;
