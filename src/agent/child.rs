@@ -61,7 +61,13 @@ impl Reaper {
 
     /// Starts `argv` in the app's environment and directory. `name` becomes its zeroth
     /// argument (a shell whose name starts with `-` is a login shell).
-    pub fn spawn(&self, launch: &AppLaunch, argv: &[String], name: Option<&str>, streams: Streams) -> io::Result<Child> {
+    pub fn spawn(
+        &self,
+        launch: &AppLaunch,
+        argv: &[String],
+        name: Option<&str>,
+        streams: Streams,
+    ) -> io::Result<Child> {
         let mut command = Command::new("/proc/self/exe");
         command.arg("exec").arg("--parent").arg(rustix::process::getpid().to_string());
         match streams {

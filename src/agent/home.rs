@@ -52,7 +52,9 @@ fn explain(home: &Path, error: &io::Error) -> String {
     let home = home.display();
     match error.kind() {
         ErrorKind::NotFound => format!("the home directory {home} does not exist: ask your administrator to make it"),
-        ErrorKind::NotADirectory => format!("{home} is not a directory: ask your administrator to set a home directory"),
+        ErrorKind::NotADirectory => {
+            format!("{home} is not a directory: ask your administrator to set a home directory")
+        }
         ErrorKind::StorageFull => {
             format!("the home directory {home} is full: delete something there, then start again")
         }
@@ -63,7 +65,9 @@ fn explain(home: &Path, error: &io::Error) -> String {
             format!("the home directory {home} is on a read-only file system: ask your administrator")
         }
         ErrorKind::PermissionDenied => {
-            format!("the home directory {home} may not be written: make it writable for you (chmod u+rwx), or ask your administrator")
+            format!(
+                "the home directory {home} may not be written: make it writable for you (chmod u+rwx), or ask your administrator"
+            )
         }
         _ => format!("the home directory {home} cannot be written: {error}"),
     }

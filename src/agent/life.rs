@@ -124,7 +124,9 @@ async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<(),
     match timeout(HOME_TIME, prepared).await {
         Ok(Ok(prepared)) => prepared,
         Ok(Err(_)) => Err(format!("the home directory {home} could not be prepared: this is a fault of Lyceum")),
-        Err(_) => Err(format!("the home directory {home} does not answer: the file server may be down, try again later")),
+        Err(_) => {
+            Err(format!("the home directory {home} does not answer: the file server may be down, try again later"))
+        }
     }
 }
 

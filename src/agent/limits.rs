@@ -100,7 +100,10 @@ fn exceeded(limits: &Limits, used: &Used) -> Option<String> {
         return Some(too_little_memory(limits.memory_bytes));
     }
     (limits.processes < used.processes).then(|| {
-        format!("it ran {} processes and threads and may have {}: start fewer at a time", used.processes, limits.processes)
+        format!(
+            "it ran {} processes and threads and may have {}: start fewer at a time",
+            used.processes, limits.processes
+        )
     })
 }
 
@@ -194,8 +197,7 @@ mod tests {
             ("pids.current", "7\n"),
             ("memory.events", "oom 3\noom_kill 2\noom_group_kill 0\n"),
         ]);
-        let expected =
-            Counted { memory_bytes: Some(2000), cpu_seconds: Some(2.5), processes: Some(7), kills: Some(2) };
+        let expected = Counted { memory_bytes: Some(2000), cpu_seconds: Some(2.5), processes: Some(7), kills: Some(2) };
         assert_eq!(version_2, expected);
         let version_1 = counted(&[
             ("memory.usage_in_bytes", "3000\n"),

@@ -115,12 +115,7 @@ impl Terminal {
             input: Some(receiver),
             over: None,
         };
-        Self {
-            screen: Arc::new(Mutex::new(screen)),
-            input,
-            hang_up: CancellationToken::new(),
-            status: status.clone(),
-        }
+        Self { screen: Arc::new(Mutex::new(screen)), input, hang_up: CancellationToken::new(), status: status.clone() }
     }
 
     pub fn is(&self, other: &Self) -> bool {

@@ -2,12 +2,7 @@
 //! ways; a text frame from a viewer changes the size; a close frame says why a terminal or a
 //! viewer is over.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;

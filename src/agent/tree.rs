@@ -91,7 +91,8 @@ fn members(session: SessionId) -> Vec<Process> {
     let mut members = below(&all, own_pid());
     let known: HashSet<i32> = members.iter().map(|process| process.pid).chain([own_pid()]).collect();
     let tag = format!("LYCEUM_SESSION={session}").into_bytes();
-    members.extend(all.iter().filter(|process| !process.dead && !known.contains(&process.pid) && carries(process, &tag)));
+    members
+        .extend(all.iter().filter(|process| !process.dead && !known.contains(&process.pid) && carries(process, &tag)));
     members
 }
 
@@ -165,15 +166,7 @@ mod tests {
         let process = parse(stat).expect("well formed");
         assert_eq!(
             process,
-            Process {
-                pid: 42,
-                parent: 7,
-                dead: false,
-                started: 12345,
-                threads: 5,
-                ticks: 100,
-                leads_terminal: true
-            }
+            Process { pid: 42, parent: 7, dead: false, started: 12345, threads: 5, ticks: 100, leads_terminal: true }
         );
         assert_eq!(parse("42 (x"), None);
     }

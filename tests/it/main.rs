@@ -1,0 +1,3 @@
+//! The integration tests: one crate, so that it links once.
+
+mod agent;
