@@ -23,7 +23,7 @@ use super::{
 use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, Phase, Program, ReadyProbe, files};
 
 /// Homes are on file servers, which may hang.
-const HOME_TIME: Duration = Duration::from_secs(120);
+const HOME_TIME: Duration = Duration::from_mins(2);
 
 /// Why the life is over.
 enum End {
@@ -141,9 +141,9 @@ fn start(
     let spawned = io::pipe().and_then(|(reader, writer)| {
         Ok((reaper.spawn(&launch.app, argv, None, Streams::Pipe(writer.into()))?, reader))
     });
-    let (app, reader) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
+    let (app, pipe) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
     let (done, written) = oneshot::channel();
-    let pump = log.clone().pump(reader.into());
+    let pump = log.clone().pump(pipe.into());
     tokio::spawn(async move {
         pump.await;
         drop(done);

@@ -171,12 +171,14 @@ impl Terminal {
         }
         // Both halves are closed now: the kernel has sent SIGHUP to the shell and its jobs.
         if exit.is_none() {
-            exit = match timeout(HANG_UP, &mut child.exit).await {
+            let ended = timeout(HANG_UP, &mut child.exit).await;
+            if ended.is_err() {
+                // It may have ended just now.
+                let _ = rustix::process::kill_process_group(child.pid, Signal::KILL);
+            }
+            exit = match ended {
                 Ok(ended) => ended.ok(),
-                Err(_) => {
-                    let _ = rustix::process::kill_process_group(child.pid, Signal::KILL);
-                    child.exit.await.ok()
-                }
+                Err(_) => child.exit.await.ok(),
             };
         }
         self.finish(exit);
@@ -246,7 +248,7 @@ async fn write(mut pty: OwnedWritePty, mut input: mpsc::Receiver<Input>) {
         }
     }
     // The terminal is over when its output is.
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 impl Viewer {

@@ -170,15 +170,12 @@ pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
         let known = values.iter().find(|(name, _)| {
             from.get(1..).and_then(|text| text.strip_prefix(name)).is_some_and(|text| text.starts_with('}'))
         });
-        match known {
-            Some((name, value)) => {
-                filled.push_str(value);
-                rest = &from[name.len() + 2..];
-            }
-            None => {
-                filled.push('{');
-                rest = &from[1..];
-            }
+        if let Some((name, value)) = known {
+            filled.push_str(value);
+            rest = &from[name.len() + 2..];
+        } else {
+            filled.push('{');
+            rest = &from[1..];
         }
     }
     filled.push_str(rest);
