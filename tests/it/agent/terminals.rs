@@ -75,7 +75,7 @@ async fn a_login_shell_with_a_size() {
     viewer.enter("id; shopt -q login_shell && echo lo''gin; pwd; echo $TERM\r").await;
     viewer.sees("uid=").await;
     viewer.sees("\nlogin").await;
-    viewer.sees(&format!("\n{}", agent.home("").display()).trim_end_matches('/').to_owned()).await;
+    viewer.sees(&format!("\n{}\r\n", agent.given.home.path().display())).await;
     viewer.sees("xterm-256color").await;
     viewer.send(Message::text(r#"{"resize":{"cols":121,"rows":41}}"#)).await;
     viewer.enter("stty size\r").await;
