@@ -1,1 +1,15 @@
-fn main() {}
+//! The `lyceum` command: which subcommand was asked for, and nothing else.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+        Some("agent") => lyceum::agent::run(),
+        Some("exec") => lyceum::agent::exec(arguments),
+        _ => {
+            eprintln!("usage: lyceum agent");
+            ExitCode::from(2)
+        }
+    }
+}

@@ -3,5 +3,6 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap as the tests themselves do")]
 
+mod agent;
 mod architecture;
 mod licences;
