@@ -40,6 +40,10 @@ pub trait Scheduler: Send + Sync {
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
 
+    /// Comes back when the workload's agent has ended, at once where it is not there any
+    /// more. Only a hint to [`Scheduler::observe`] soon: it may also come back early.
+    async fn wait_end(&self, session: SessionId, placement: &Placement);
+
     /// Asks the workload to end within its grace time.
     async fn terminate(&self, session: SessionId, placement: &Placement) -> Result<()>;
 
