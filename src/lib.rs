@@ -6,7 +6,10 @@
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
 pub mod admission;
+pub mod check;
 pub mod db;
+pub mod environments;
+pub mod gpu;
 pub mod model;
 pub mod protocol;
 pub mod scheduler;
