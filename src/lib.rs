@@ -7,13 +7,12 @@
 
 pub mod admission;
 pub mod agent;
-pub mod app;
 pub mod apps;
-pub mod auth;
 pub mod check;
 pub mod client;
 pub mod config;
 pub mod db;
+pub mod dial;
 pub mod environments;
 pub mod gpu;
 pub mod helper;
@@ -26,4 +25,3 @@ pub mod scheduler;
 pub mod sessions;
 pub mod start;
 pub mod telemetry;
-pub mod web;

@@ -24,7 +24,7 @@ use std::{
 
 use sha2::{Digest, Sha256};
 
-use crate::helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity, process};
+use crate::helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity};
 
 pub use helper::{Error, Result};
 
@@ -49,7 +49,7 @@ pub struct Paths {
 }
 
 /// What the service user keeps in `shared/`.
-pub const SERVICE_DIRECTORIES: [&str; 2] = ["environments", "templates"];
+pub const SERVICE_DIRECTORIES: [&str; 3] = ["apps", "environments", "templates"];
 
 /// What of the process's surroundings decides where things lie; read by `config`.
 #[derive(Clone, Debug, Default)]
@@ -166,8 +166,7 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
 }
 
 fn prepare_user(paths: &Paths) -> Result<Started> {
-    let owner =
-        Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("making the data directory"))?;
     for path in [&paths.data, &paths.private, &paths.shared, &paths.bin, &paths.placements] {
         directory(path, owner, 0o700)?;

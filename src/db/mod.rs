@@ -87,6 +87,8 @@ pub(crate) use {reading, transaction, writing};
 pub struct Config {
     /// Empty: SQLite in the data directory; or `postgres://…`, or `sqlite://PATH`.
     pub url: String,
+    /// A file that holds the URL, because it may hold a password.
+    pub url_file: std::path::PathBuf,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -69,7 +69,8 @@ fn add_user(account: &str, uids: &RangeInclusive<u32>) -> Result<String> {
     let (first, last) = (uids.start(), uids.end());
     let mut command = Command::new("useradd");
     command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").current_dir("/");
-    for key in [format!("UID_MIN={first}"), format!("UID_MAX={last}"), format!("GID_MIN={first}"), format!("GID_MAX={last}")]
+    for key in
+        [format!("UID_MIN={first}"), format!("UID_MAX={last}"), format!("GID_MIN={first}"), format!("GID_MAX={last}")]
     {
         command.arg("--key").arg(key);
     }
@@ -86,8 +87,12 @@ fn add_user(account: &str, uids: &RangeInclusive<u32>) -> Result<String> {
             command.arg("--user-group");
         }
     }
-    let output =
-        command.arg("--").arg(account).stdin(Stdio::null()).output().map_err(doing("running useradd (is it installed?)"))?;
+    let output = command
+        .arg("--")
+        .arg(account)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(doing("running useradd (is it installed?)"))?;
     Ok(String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect())
 }
 

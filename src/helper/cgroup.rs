@@ -22,8 +22,15 @@ use crate::protocol::Limits;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hierarchy {
-    V2 { parent: PathBuf },
-    V1 { memory: PathBuf, cpu: Option<PathBuf>, cpuacct: Option<PathBuf>, pids: Option<PathBuf> },
+    V2 {
+        parent: PathBuf,
+    },
+    V1 {
+        memory: PathBuf,
+        cpu: Option<PathBuf>,
+        cpuacct: Option<PathBuf>,
+        pids: Option<PathBuf>,
+    },
     /// Nothing: the agent watches and ends its tree itself.
     Sampled,
 }
@@ -128,7 +135,8 @@ pub struct Usage {
 
 /// Reads the use of a workload; `None` where there are no groups (any more).
 pub fn usage(groups: &[PathBuf]) -> Option<Usage> {
-    let number = |name: &str| groups.iter().find_map(|group| fs::read_to_string(group.join(name)).ok()?.trim().parse().ok());
+    let number =
+        |name: &str| groups.iter().find_map(|group| fs::read_to_string(group.join(name)).ok()?.trim().parse().ok());
     let keyed = |file: &str, key: &str| {
         groups.iter().find_map(|group| value_of(&fs::read_to_string(group.join(file)).ok()?, key))
     };
@@ -138,9 +146,7 @@ pub fn usage(groups: &[PathBuf]) -> Option<Usage> {
         .map(|microseconds| microseconds.saturating_mul(1000))
         .or_else(|| number("cpuacct.usage"))
         .unwrap_or(0);
-    let processes = number("pids.current")
-        .or_else(|| i64::try_from(processes(groups).ok()?.len()).ok())
-        .unwrap_or(0);
+    let processes = number("pids.current").or_else(|| i64::try_from(processes(groups).ok()?.len()).ok()).unwrap_or(0);
     Some(Usage {
         memory_bytes: memory.saturating_sub(cache.unwrap_or(0)).max(0),
         cpu_nanoseconds: u64::try_from(cpu).unwrap_or(0),

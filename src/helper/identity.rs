@@ -128,7 +128,9 @@ pub fn is_unix_name(name: &str) -> bool {
 fn objection(account: &Identity) -> Option<String> {
     let Identity { name, uid, gid, groups, .. } = account;
     if DENIED_NAMES.contains(&name.as_str()) || DENIED_UIDS.contains(uid) || *uid < FIRST_UID {
-        return Some(format!("`{name}` (uid {uid}) is a system account; workloads run as people (uid {FIRST_UID} or more)"));
+        return Some(format!(
+            "`{name}` (uid {uid}) is a system account; workloads run as people (uid {FIRST_UID} or more)"
+        ));
     }
     if *gid == 0 || groups.contains(&0) || *gid == u32::MAX || groups.contains(&u32::MAX) {
         return Some(format!("`{name}` is in the group root; take the account out of it to run workloads as it"));

@@ -70,8 +70,10 @@ pub fn run(config: &str) -> Result<()> {
     let socket = io::stdin().as_fd().try_clone_to_owned().map_err(doing("opening the portal's socket"))?;
     let socket = UnixStream::from(socket);
     // The pair bears the mark of who made it. Anything else on descriptor 0 is a mistake.
-    let maker = rustix::net::sockopt::socket_peercred(&socket)
-        .map_err(|err| Error::Io { doing: "asking who made the socket on standard input".to_owned(), source: err.into() })?;
+    let maker = rustix::net::sockopt::socket_peercred(&socket).map_err(|err| Error::Io {
+        doing: "asking who made the socket on standard input".to_owned(),
+        source: err.into(),
+    })?;
     if !maker.uid.is_root() {
         return Err(Error::Refused("the socket on standard input was not made by root".to_owned()));
     }

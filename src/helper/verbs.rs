@@ -49,15 +49,11 @@ impl Verbs {
     pub fn answer(&mut self, request: HelperRequest) -> HelperAnswer {
         let done = |()| HelperAnswer::Done;
         let answer = match request {
-            HelperRequest::Launch(request) => {
-                self.launch(&request).map(|placement| HelperAnswer::Placed { placement })
-            }
+            HelperRequest::Launch(request) => self.launch(&request).map(|placement| HelperAnswer::Placed { placement }),
             HelperRequest::Terminate { session } => self.terminate(session).map(done),
             HelperRequest::Kill { session } => self.kill(session).map(done),
             HelperRequest::Clean { session } => self.clean(session).map(done),
-            HelperRequest::Account { name } => {
-                self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name })
-            }
+            HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
         };
         answer.unwrap_or_else(|err| failed(&err))
     }

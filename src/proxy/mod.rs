@@ -6,7 +6,6 @@
 mod activity;
 mod body;
 mod cookies;
-mod dial;
 mod headers;
 mod paths;
 mod pool;
@@ -27,7 +26,6 @@ use tokio::io::AsyncWriteExt;
 
 pub use self::{
     activity::Activity,
-    dial::Endpoint,
     paths::{PathFault, origin_matches, session_path},
     pool::MAX_OPEN,
     tunnel::{Access, Holder, Tunnel, Tunnels},
@@ -36,7 +34,11 @@ use self::{
     body::{Answer, Upload},
     pool::{Lease, Pool},
 };
-use crate::model::{Clock, SessionId};
+pub use crate::dial::Endpoint;
+use crate::{
+    dial,
+    model::{Clock, SessionId},
+};
 
 /// An answer of unknown length, or longer than this, is registered and cut like a tunnel.
 const SHORT_ANSWER: u64 = 1024 * 1024;
@@ -221,17 +223,9 @@ pub enum Error {
     Target(#[source] uri::InvalidUri),
     #[error("a header cannot be passed on")]
     Value(#[source] hyper::header::InvalidHeaderValue),
-    /// No socket there, or nobody listens: not started yet, or ended.
-    #[error("the app does not take connections")]
-    Connect(#[source] std::io::Error),
-    #[error("the app did not take a connection within 5 seconds")]
-    ConnectTimeout,
-    /// A symlink or an ordinary file stands where the app's socket should be.
-    #[error("there is no socket where the app should listen")]
-    NotASocket,
-    /// Somebody else answers at the app's address.
-    #[error("uid {found} answers where only uid {expected} may")]
-    WrongPeer { expected: u32, found: u32 },
+    /// Not started yet, ended, or somebody else's.
+    #[error(transparent)]
+    Dial(#[from] dial::Error),
     #[error("the app has {MAX_OPEN} connections open already")]
     TooManyConnections,
     /// The connection ended before an answer, or within it.

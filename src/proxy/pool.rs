@@ -18,11 +18,11 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{
-    Error, Upstream,
+use super::{Error, Upstream};
+use crate::{
     dial::{Endpoint, Stream, dial},
+    model::SessionId,
 };
-use crate::model::SessionId;
 
 /// How many connections one session may have, tunnels included.
 pub const MAX_OPEN: usize = 512;

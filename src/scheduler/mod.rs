@@ -53,9 +53,6 @@ pub trait Scheduler: Send + Sync {
     /// Removes what an ended session left on the node.
     async fn clean(&self, session: SessionId) -> Result<()>;
 
-    /// Resolves when the workload's agent is gone; never earlier.
-    async fn wait_end(&self, session: SessionId, placement: &Placement);
-
     /// What the agent tells, from its present state on; ends when the connection does. The
     /// agent belongs to the user and may lie.
     async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>>;

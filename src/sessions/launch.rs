@@ -27,12 +27,12 @@ impl Sessions {
             .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
         let portal_user = PortalUser { name: user.name.to_string(), unix_name: user.unix_name.clone() };
         let person = self.scheduler.person(&portal_user).await?;
-        let python = session.spec.environment.as_ref().and_then(|name| self.environments.find(name)).and_then(|found| {
-            match found.state {
+        let python = session.spec.environment.as_ref().and_then(|name| self.environments.find(name)).and_then(
+            |found| match found.state {
                 State::Ready { python, bin } => Some(apps::Python { python, bin }),
                 _ => None,
-            }
-        });
+            },
+        );
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
@@ -45,7 +45,7 @@ impl Sessions {
             python: python.as_ref(),
             working_directory: &working_directory,
             log_directory: log_directory.as_deref(),
-            tensorboard_wrapper: self.environments.tensorboard_wrapper(),
+            tensorboard_wrapper: &self.config.installed.tensorboard,
             resources: &session.spec.resources,
             gpus: &session.gpus,
             gpu_driver: self.scheduler.inventory().driver,
@@ -56,7 +56,7 @@ impl Sessions {
         let app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
         let home = HomeSetup {
             home: person.home.clone(),
-            templates: Some(self.environments.templates().to_owned()),
+            templates: Some(self.config.installed.templates.clone()),
             links: self.config.storage.clone(),
         };
         Ok(Launch {

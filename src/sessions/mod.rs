@@ -4,6 +4,7 @@
 
 mod idle;
 mod launch;
+mod profiles;
 mod reconcile;
 mod request;
 mod routes;
@@ -30,7 +31,7 @@ use crate::{
         admit::{Admitted, NewSession, Verdict},
         sessions::{Event, Filter},
     },
-    environments::Environments,
+    environments::{Environments, Installed},
     model::{
         Clock, EndReason, FieldError, Role, Session, SessionId, SessionState, Timestamp, User, UserId,
         quota::{Field, Limit, Reason},
@@ -40,6 +41,7 @@ use crate::{
     scheduler::{self, Scheduler},
 };
 
+pub use profiles::shipped_profiles;
 pub use request::{Options, Profile, StartRequest};
 pub use routes::{Route, Routes};
 
@@ -71,6 +73,8 @@ pub struct Config {
     pub key: [u8; 32],
     /// Where the logs of ended sessions are kept.
     pub logs: PathBuf,
+    /// What travels in the binary and was laid out for workloads.
+    pub installed: Installed,
     /// Named storage mounts that are linked in every home.
     pub storage: Vec<(String, PathBuf)>,
     /// From the launch to the first answer, before the start counts as failed (seconds).
@@ -263,7 +267,10 @@ impl Sessions {
     pub async fn extend(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
         let session = self.own(actor, id).await?;
         let Some(expires_at) = session.expires_at.filter(|_| session.state == SessionState::Running) else {
-            return Err(Error::Conflict(format!("only a running session can be extended; this one is {}", session.state)));
+            return Err(Error::Conflict(format!(
+                "only a running session can be extended; this one is {}",
+                session.state
+            )));
         };
         let standing = self.admission.standing(session.owner).await?;
         let most = standing.limits.of(Field::ExtensionSeconds).limit;
@@ -280,7 +287,10 @@ impl Sessions {
         if let Limit::AtMost(times) = standing.limits.of(Field::MaxExtensions).limit
             && times <= session.extensions
         {
-            return Err(Error::Conflict(format!("it was extended {} times already, as often as is allowed", session.extensions)));
+            return Err(Error::Conflict(format!(
+                "it was extended {} times already, as often as is allowed",
+                session.extensions
+            )));
         }
         let to = expires_at.plus_seconds(seconds);
         let message = format!("Extended by {}", human_duration(seconds));
@@ -390,8 +400,7 @@ impl Sessions {
     }
 
     async fn audit(&self, actor: Actor<'_>, action: &str, id: SessionId) {
-        let written =
-            self.db.add_audit(self.clock.now(), actor.user.name.as_str(), action, &id.to_string(), "").await;
+        let written = self.db.add_audit(self.clock.now(), actor.user.name.as_str(), action, &id.to_string(), "").await;
         if let Err(error) = written {
             tracing::error!(%error, action, session.id = %id, "an audit row could not be written");
         }

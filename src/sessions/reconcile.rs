@@ -146,13 +146,12 @@ impl Sessions {
             Some(State::Building { percent, step, .. }) => {
                 Some(format!("Waits for the environment ‘{name}’: {percent} % built, {step}."))
             }
-            Some(State::Failed { what, command }) => {
-                let command = command.map(|command| format!(" To mend it: {command}")).unwrap_or_default();
-                Some(format!("Waits for the environment ‘{name}’, which could not be built: {what}{command}"))
+            Some(State::Failed { what, command, .. }) => {
+                Some(format!("Waits for the environment ‘{name}’, which could not be built: {what} To mend it: {command}"))
             }
-            Some(State::Missing) | None => {
-                Some(format!("Waits for the environment ‘{name}’, which is not there; an administrator has to provide it."))
-            }
+            Some(State::Missing) | None => Some(format!(
+                "Waits for the environment ‘{name}’, which is not there; an administrator has to provide it."
+            )),
         }
     }
 
@@ -211,7 +210,8 @@ impl Sessions {
                 return self.begin_stop(session, EndReason::Idle, "Nobody used it").await;
             }
         }
-        let patience = i64::try_from(self.config.start_timeout_seconds).unwrap_or(i64::MAX).saturating_add(START_MARGIN);
+        let patience =
+            i64::try_from(self.config.start_timeout_seconds).unwrap_or(i64::MAX).saturating_add(START_MARGIN);
         let overdue = session.started_at.is_some_and(|start| patience < now.seconds_since(start));
         if session.state == SessionState::Starting && overdue {
             return self.begin_stop(session, EndReason::LaunchFailed, "It never answered").await;
@@ -268,14 +268,22 @@ impl Sessions {
             (None, None) => EndReason::Lost,
         };
         let detail = match session.stop_reason {
-            Some(asked) if asked == reason && asked != EndReason::LaunchFailed => session.detail.clone().unwrap_or(exit.detail.clone()),
+            Some(asked) if asked == reason && asked != EndReason::LaunchFailed => {
+                session.detail.clone().unwrap_or(exit.detail.clone())
+            }
             _ => exit.detail.clone(),
         };
         self.finish(session, reason, Some(&exit), detail).await
     }
 
     /// The last act: keep the log, end what is left, close the row, clean the node.
-    async fn finish(self: &Arc<Self>, session: &Session, reason: EndReason, exit: Option<&Exit>, detail: String) -> Result<()> {
+    async fn finish(
+        self: &Arc<Self>,
+        session: &Session,
+        reason: EndReason,
+        exit: Option<&Exit>,
+        detail: String,
+    ) -> Result<()> {
         if let Some(placement) = &session.placement {
             if let Ok(log) = self.scheduler.log_tail(session.id, placement, KEPT_LOG).await
                 && let Err(error) = keep_log(&self.kept_log(session.id), &log).await

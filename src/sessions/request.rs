@@ -88,7 +88,10 @@ impl Sessions {
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
 
         let groups: [&str; 0] = [];
-        let app = self.apps.find(&request.app).filter(|app| app.allows(&groups) || actor.user.role == crate::model::Role::Admin);
+        let app = self
+            .apps
+            .find(&request.app)
+            .filter(|app| app.allows(&groups) || actor.user.role == crate::model::Role::Admin);
         if app.is_none() {
             let known: Vec<_> = self.apps.iter().map(|app| app.name.as_str()).collect();
             fault("app", "unknown_app", &format!("there is no such app; there are {}", known.join(", ")));
@@ -132,10 +135,8 @@ impl Sessions {
             (true, name) => Some(name.unwrap_or_else(|| crate::environments::DEFAULT.to_owned())),
             (false, _) => None,
         };
-        let working_directory =
-            check_path("working_directory", request.working_directory.as_deref(), &mut fault);
-        let log_directory =
-            check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
+        let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
+        let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
         if log_directory.is_some() && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
             fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
         }

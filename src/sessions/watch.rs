@@ -77,7 +77,9 @@ impl Sessions {
             match self.db.mark_running(session.id, now, expires_at).await {
                 Ok(true) => self.reroute(session).await,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted"),
+                Err(error) => {
+                    tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted")
+                }
             }
         }
         if news {

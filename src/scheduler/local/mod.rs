@@ -4,6 +4,7 @@
 //! was decided before.
 
 mod exit;
+mod link;
 mod machine;
 mod run_directory;
 
@@ -17,6 +18,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
@@ -32,7 +34,10 @@ use crate::{
         process::{self, Life},
     },
     model::{Capacity, Clock, EndReason, GpuInventory, SessionId, session::Placement},
-    protocol::{AgentLaunch, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL, Sample, files},
+    protocol::{
+        AgentLaunch, AgentStatus, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL, Sample,
+        files,
+    },
 };
 
 /// What the local scheduler works with.
@@ -89,18 +94,17 @@ impl Local {
 
     /// Asks the launcher on a thread that may wait. The request is carried out whole even
     /// when the caller is dropped meanwhile.
-    async fn ask(&self, request: HelperRequest) -> Result<HelperAnswer> {
+    async fn helper(&self, request: HelperRequest) -> Result<HelperAnswer> {
         let this = Arc::clone(&self.shared);
         blocking(move || this.config.launcher.ask(request).map_err(Error::from)).await
     }
 
     async fn ask_done(&self, request: HelperRequest) -> Result<()> {
-        match self.ask(request).await? {
+        match self.helper(request).await? {
             HelperAnswer::Done => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
-
 }
 
 impl Shared {
@@ -213,7 +217,7 @@ impl Scheduler for Local {
         }
         let unix_name = match &user.unix_name {
             Some(name) => name.clone(),
-            None => match self.ask(HelperRequest::Account { name: user.name.clone() }).await? {
+            None => match self.helper(HelperRequest::Account { name: user.name.clone() }).await? {
                 HelperAnswer::Account { unix_name } => unix_name,
                 other => return Err(unexpected(&other)),
             },
@@ -226,7 +230,7 @@ impl Scheduler for Local {
     }
 
     async fn launch(&self, launch: Launch) -> Result<Placement> {
-        match self.ask(self.shared.request(launch)?).await? {
+        match self.helper(self.shared.request(launch)?).await? {
             HelperAnswer::Placed { placement } => Ok(placement),
             other => Err(unexpected(&other)),
         }
@@ -256,6 +260,21 @@ impl Scheduler for Local {
         if let Ok(handle) = watch(handle) {
             let _ = handle.readable().await;
         }
+    }
+
+    async fn events(&self, _session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
+        link::events(placement).await
+    }
+
+    async fn ask(
+        &self,
+        _session: SessionId,
+        placement: &Placement,
+        socket: &str,
+        path: &str,
+        authorization: Option<&str>,
+    ) -> Result<Vec<u8>> {
+        link::ask(placement, socket, path, authorization).await
     }
 
     async fn terminate(&self, session: SessionId, _placement: &Placement) -> Result<()> {

@@ -20,9 +20,22 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::Error;
-
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why there is no connection.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the app does not take connections")]
+    Connect(#[source] io::Error),
+    #[error("the app did not take a connection within 5 seconds")]
+    ConnectTimeout,
+    /// Something else lies where the socket should be: nothing, a file, a symlink.
+    #[error("there is no socket where the app should listen")]
+    NotASocket,
+    /// Somebody else's process answers there.
+    #[error("uid {found} answers where only uid {expected} may")]
+    WrongPeer { expected: u32, found: u32 },
+}
 
 /// Where an app listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,7 +47,7 @@ pub enum Endpoint {
 }
 
 /// Connects to `endpoint`, which must be served by `uid`, within five seconds.
-pub(super) async fn dial(endpoint: &Endpoint, uid: u32) -> Result<Stream, Error> {
+pub async fn dial(endpoint: &Endpoint, uid: u32) -> Result<Stream, Error> {
     let connected = async {
         match endpoint {
             Endpoint::Socket(path) => unix(path, uid).await.map(Stream::Unix),
@@ -121,7 +134,7 @@ fn absent(error: rustix::io::Errno) -> Error {
 
 /// A connection to a workload.
 #[derive(Debug)]
-pub(super) enum Stream {
+pub enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
 }
