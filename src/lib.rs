@@ -10,3 +10,4 @@ pub mod db;
 pub mod model;
 pub mod protocol;
 pub mod scheduler;
+pub mod web;
