@@ -25,3 +25,4 @@ pub mod scheduler;
 pub mod sessions;
 pub mod start;
 pub mod telemetry;
+pub mod web;

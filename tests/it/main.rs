@@ -6,3 +6,4 @@
 mod agent;
 mod architecture;
 mod licences;
+mod pages;
