@@ -22,6 +22,7 @@ pub(super) struct Answer {
     lease: Option<Lease>,
     activity: Arc<Activity>,
     cut: Option<Cut>,
+    broken: Option<Error>,
 }
 
 struct Cut {
@@ -41,14 +42,13 @@ impl Answer {
             token: Box::pin(registration.token.clone().cancelled_owned()),
             _registration: registration,
         });
-        Self { incoming, lease: Some(lease), activity, cut }
+        Self { incoming, lease: Some(lease), activity, cut, broken: None }
     }
 
-    fn end(&mut self, error: Error) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+    fn close(&mut self) {
         if let Some(mut lease) = self.lease.take() {
             lease.close();
         }
-        Poll::Ready(Some(Err(error)))
     }
 }
 
@@ -61,7 +61,11 @@ impl hyper::body::Body for Answer {
         if let Some(cut) = &mut this.cut
             && cut.token.as_mut().poll(cx).is_ready()
         {
-            return this.end(Error::Cut);
+            this.close();
+            return Poll::Ready(Some(Err(Error::Cut)));
+        }
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(error)));
         }
         let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
         if polled.is_pending() {
@@ -73,7 +77,14 @@ impl hyper::body::Body for Answer {
         }
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Err(error))) => return this.end(Error::Exchange(error)),
+            Poll::Ready(Some(Err(error))) => {
+                // An error ends the browser's connection on the spot. One round of patience
+                // lets the frames before it leave first.
+                this.close();
+                this.broken = Some(Error::Exchange(error));
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             Poll::Ready(Some(Ok(frame))) => Some(Ok(frame)),
             Poll::Ready(None) => None,
         };

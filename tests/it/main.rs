@@ -7,3 +7,4 @@ mod agent;
 mod architecture;
 mod licences;
 mod pages;
+mod proxy;
