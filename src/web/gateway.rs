@@ -1,0 +1,329 @@
+//! The way into apps, `/s/{session}/…`: who may enter is decided here for every request and
+//! upgrade, from memory; passing it on is `proxy`'s business. On the portal's own origin
+//! programs come with a token and people are led to the apps' origin, where a cookie of that
+//! one session lets them in; in path mode there is one origin for both.
+
+use std::{collections::HashMap, net::IpAddr, path::Path, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, Method, header},
+    response::{IntoResponse, Redirect, Response},
+};
+use parking_lot::RwLock;
+
+use super::{
+    Portal,
+    error::{Error, Result, waiting_answer},
+    extract::wants_html,
+    finish::FromApp,
+    guard,
+    identity::{self, Cookie, Identity},
+    page::{Layout, Page},
+    show, ticket,
+    views::{self, TerminalPage},
+};
+use crate::{
+    auth::{Credential, Principal},
+    config::AppsMode,
+    dial::Endpoint,
+    model::{LoginId, SessionId, SessionState},
+    proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
+    sessions::Route,
+};
+
+/// What the way into apps is made of.
+pub struct Gateway {
+    pub proxy: Proxy,
+    pub tickets: ticket::Tickets,
+    /// Seals the apps' cookies.
+    pub key: [u8; 32],
+    upstreams: RwLock<HashMap<SessionId, Upstream>>,
+}
+
+/// The parameter that carries a ticket to the apps' origin, once.
+const TICKET: &str = "lyceum_ticket";
+
+impl Gateway {
+    pub fn new(proxy: Proxy, key: [u8; 32]) -> Self {
+        Self { proxy, tickets: ticket::Tickets::default(), key, upstreams: RwLock::default() }
+    }
+
+    /// Where a running session's requests go; remembered, since every request asks.
+    fn upstream(&self, route: &Route) -> Option<Upstream> {
+        let endpoint = match (&route.port, &route.socket) {
+            (Some(port), _) => Endpoint::Port(*port),
+            (None, Some(path)) => Endpoint::Socket(Arc::from(path.as_path() as &Path)),
+            (None, None) => return None,
+        };
+        if let Some(known) = self.upstreams.read().get(&route.session)
+            && known.endpoint == endpoint
+            && known.uid == route.uid
+        {
+            return Some(known.clone());
+        }
+        let activity = self.upstreams.read().get(&route.session).map_or_else(Arc::default, |known| known.activity.clone());
+        let upstream = Upstream { session: route.session, endpoint, uid: route.uid, activity };
+        self.upstreams.write().insert(route.session, upstream.clone());
+        Some(upstream)
+    }
+
+    /// A session has ended: nothing of it may be reached any more.
+    pub fn forget(&self, session: SessionId) {
+        self.upstreams.write().remove(&session);
+        self.proxy.drop_session(session);
+    }
+
+    /// Every session's traffic, for those who judge idleness.
+    pub fn activity(&self) -> Vec<(SessionId, Arc<Activity>)> {
+        self.upstreams.read().iter().map(|(id, upstream)| (*id, upstream.activity.clone())).collect()
+    }
+}
+
+/// `/s/…` on the portal's own listener.
+pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> Result<Response> {
+    let (id, _) = parse(&request)?;
+    let identity = request.extensions().get::<Identity>().cloned().unwrap_or(Identity::Nobody);
+    let principal = identity.principal()?.ok_or_else(Error::unauthenticated)?;
+    let Credential::Login { id: login, .. } = principal.credential else {
+        if !principal.scopes_allow("GET", "/s/{*rest}") {
+            return Err(Error::forbidden("This token's scopes do not include `sessions:connect`."));
+        }
+        return enter(&portal, &principal, id, request).await;
+    };
+    if portal.config.apps.mode == AppsMode::Path {
+        check_origin(&request, |headers| guard::origin_is_ours(headers, &portal.config))?;
+        return enter(&portal, &principal, id, request).await;
+    }
+    // A person: their browser goes to the apps' origin, with a ticket if it is not known there.
+    if portal.sessions.routes.find(id).is_none_or(|route| route.owner != principal.id()) {
+        return closed(&portal, &principal, id, &request).await;
+    }
+    if !matches!(*request.method(), Method::GET | Method::HEAD) || guard::is_upgrade(request.headers()) {
+        return Err(Error::not_same_origin());
+    }
+    let ticket = portal.gateway.tickets.issue(login, id, portal.clock.now());
+    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let glue = if target.contains('?') { '&' } else { '?' };
+    let address = format!("{}{target}{glue}{TICKET}={ticket}", portal.apps_origin(request.headers()));
+    Ok(Redirect::to(&address).into_response())
+}
+
+/// `/s/…` on the apps' listener. The login cookie means nothing here.
+pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Result<Response> {
+    let (id, _) = parse(&request)?;
+    if let Some((secret, clean)) = take_ticket(&request) {
+        let now = portal.clock.now();
+        let login = portal.gateway.tickets.redeem(&secret, id, now);
+        return Ok(match login {
+            Some(login) => {
+                let cookie = app_cookie(&portal, login, id);
+                ([(header::SET_COOKIE, cookie)], Redirect::to(&clean)).into_response()
+            }
+            // Used before (a page loaded again), or too old: ask for another one.
+            None => Redirect::to(&format!("{}{clean}", portal.portal_origin(request.headers()))).into_response(),
+        });
+    }
+    let Some(principal) = known_here(&portal, id, request.headers()).await? else {
+        // A page visit goes and gets a ticket; anything else is told to sign in.
+        if *request.method() == Method::GET && wants_html(request.headers()) {
+            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+            return Ok(Redirect::to(&format!("{}{target}", portal.portal_origin(request.headers()))).into_response());
+        }
+        return Err(Error::unauthenticated());
+    };
+    check_origin(&request, |headers| apps_origin_is_ours(&portal, headers))?;
+    enter(&portal, &principal, id, request).await
+}
+
+/// The session of a path; tricks name nothing.
+fn parse(request: &Request) -> Result<(SessionId, &str)> {
+    session_path(request.uri().path()).map_err(|fault| match fault {
+        PathFault::NoSession => Error::not_found(),
+        PathFault::DotSegment => Error::malformed("The address has a dot segment."),
+    })
+}
+
+/// What a cookie must prove beyond itself, since the app's own checks are off behind us:
+/// upgrades and changes come from this very origin, and other sites may only link.
+fn check_origin(request: &Request, is_ours: impl Fn(&HeaderMap) -> bool) -> Result<()> {
+    let headers = request.headers();
+    if guard::is_upgrade(headers) {
+        return if is_ours(headers) { Ok(()) } else { Err(Error::not_same_origin()) };
+    }
+    let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let proven = match word("sec-fetch-site") {
+        Some("same-origin") => true,
+        Some("none") => reads,
+        Some(_) => reads && word("sec-fetch-mode") == Some("navigate") && word("sec-fetch-dest") == Some("document"),
+        None => reads || is_ours(headers),
+    };
+    if proven { Ok(()) } else { Err(Error::not_same_origin()) }
+}
+
+fn apps_origin_is_ours(portal: &Portal, headers: &HeaderMap) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
+    origin.to_str().is_ok_and(|origin| proxy::origin_matches(origin, &portal.apps_origin(headers)))
+}
+
+/// Whoever this session's own cookie stands for. Two of them are none.
+async fn known_here(portal: &Portal, id: SessionId, headers: &HeaderMap) -> Result<Option<Arc<Principal>>> {
+    let name = ticket::cookie_name(id);
+    let Cookie::One(value) = identity::cookie(headers, &name) else { return Ok(None) };
+    let Some(login) = ticket::open(&portal.gateway.key, value, id) else { return Ok(None) };
+    Ok(portal.access.by_login(login).await?)
+}
+
+fn app_cookie(portal: &Portal, login: LoginId, id: SessionId) -> HeaderValue {
+    let secure = if portal.config.apps_are_https() { "; Secure" } else { "" };
+    let value = ticket::seal(&portal.gateway.key, login, id);
+    let cookie = format!("{}={value}; Path=/s/{id}/; HttpOnly; SameSite=Lax{secure}", ticket::cookie_name(id));
+    HeaderValue::from_str(&cookie).expect("ids and base64 are visible ASCII")
+}
+
+/// The ticket of a request and its address without it.
+fn take_ticket(request: &Request) -> Option<(String, String)> {
+    let query = request.uri().query()?;
+    let mut secret = None;
+    let rest: Vec<&str> = query
+        .split('&')
+        .filter(|pair| match pair.split_once('=') {
+            Some((TICKET, value)) => {
+                secret = Some(value.to_owned());
+                false
+            }
+            _ => true,
+        })
+        .collect();
+    let path = request.uri().path();
+    let clean = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
+    secret.map(|secret| (secret, clean))
+}
+
+/// Lets somebody in whose identity is settled: if it is theirs, and if it runs.
+async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, request: Request) -> Result<Response> {
+    let Some(route) = portal.sessions.routes.find(id).filter(|route| route.owner == principal.id()) else {
+        return closed(portal, principal, id, &request).await;
+    };
+    if route.state != SessionState::Running {
+        return waiting(portal, principal, id, &request).await;
+    }
+    let path = request.uri().path();
+    if path.len() == "/s/".len() + 36 {
+        return Ok(Redirect::to(&format!("{path}/")).into_response());
+    }
+    if route.app == "terminal" && path.ends_with('/') && path.len() == "/s//".len() + 36 && wants_html(request.headers()) {
+        return terminal(portal, principal, id, request.headers()).await;
+    }
+    let Some(upstream) = portal.gateway.upstream(&route) else {
+        return waiting(portal, principal, id, &request).await;
+    };
+    let access = match principal.credential {
+        Credential::Login { id, .. } => proxy::Access::Login(id),
+        Credential::Token { id, .. } => proxy::Access::Token(id),
+    };
+    let authorization = route.authorization.as_deref().map(HeaderValue::from_str);
+    let rules = Rules {
+        strip_prefix: route.strip_prefix,
+        path_mode: portal.config.apps.mode == AppsMode::Path,
+        authorization: authorization.transpose().map_err(Error::internal)?,
+        client: client(portal, &request),
+        scheme: if portal.config.apps_are_https() { "https" } else { "http" },
+        active: is_use(&request),
+        holder: Holder { user: principal.id(), access },
+    };
+    let mut response = match portal.gateway.proxy.forward(request, &upstream, &rules).await {
+        Ok(response) => response,
+        Err(error) => return Err(error.into()),
+    };
+    response.extensions_mut().insert(FromApp);
+    Ok(response)
+}
+
+fn client(portal: &Portal, request: &Request) -> IpAddr {
+    identity::client_address(&portal.config, request.headers(), request.extensions())
+}
+
+/// Whether a request is somebody's doing: pages poll by themselves, and an open tab alone
+/// must not keep a session alive.
+fn is_use(request: &Request) -> bool {
+    match request.headers().get("sec-fetch-mode") {
+        Some(mode) => mode.as_bytes() == b"navigate" || !matches!(*request.method(), Method::GET | Method::HEAD),
+        None => true,
+    }
+}
+
+/// Not theirs, or over: 404, or the page that says why it ended.
+async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, request: &Request) -> Result<Response> {
+    let session = portal.db.find_session(id).await?.filter(|session| session.owner == principal.id());
+    let Some(session) = session else { return Err(Error::not_found()) };
+    if session.state.is_live() {
+        return waiting(portal, principal, id, request).await;
+    }
+    if !wants_html(request.headers()) {
+        return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
+    }
+    let layout = app_layout(portal, principal, request.headers());
+    let card = show::card(portal, principal, request.headers(), &session);
+    Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))))
+}
+
+/// It waits or starts: a page for people, 503 for programs.
+async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, request: &Request) -> Result<Response> {
+    let session = portal.db.find_session(id).await?.filter(|session| session.owner == principal.id());
+    let Some(session) = session else { return Err(Error::not_found()) };
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    if !reads || guard::is_upgrade(request.headers()) || !wants_html(request.headers()) {
+        return Ok(waiting_answer());
+    }
+    let layout = app_layout(portal, principal, request.headers());
+    let card = show::card(portal, principal, request.headers(), &session);
+    let doing = portal.sessions.live(id).status.map(|status| status.step);
+    let steps = views::ShowSession::steps(&session, doing.as_deref());
+    Ok(Page(views::Waiting::new(layout, card, steps)).into_response())
+}
+
+async fn terminal(portal: &Portal, principal: &Arc<Principal>, id: SessionId, headers: &HeaderMap) -> Result<Response> {
+    let session = portal.db.find_session(id).await?.ok_or_else(Error::not_found)?;
+    let place = session
+        .placement
+        .map_or_else(String::new, |placement| format!("{}@{}", placement.unix_name, placement.node));
+    let layout = app_layout(portal, principal, headers);
+    let page = TerminalPage { layout, id: id.to_string(), name: session.name, place };
+    let mut response = Page(page).into_response();
+    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(guard::TERMINAL_POLICY));
+    Ok(response)
+}
+
+/// Pages on the apps' origin link back to the portal and carry none of its secrets.
+fn app_layout(portal: &Portal, principal: &Principal, headers: &HeaderMap) -> Layout {
+    let layout = portal.layout(principal);
+    if portal.config.apps.mode == AppsMode::Path {
+        return layout;
+    }
+    Layout { csrf_token: String::new(), portal: portal.portal_origin(headers), ..layout }
+}
+
+impl From<proxy::Error> for Error {
+    fn from(err: proxy::Error) -> Self {
+        match err {
+            proxy::Error::ServiceWorker => {
+                Self::forbidden("An app on the portal's own address may not install a service worker.")
+            }
+            proxy::Error::Path(_) | proxy::Error::Target(_) | proxy::Error::Value(_) | proxy::Error::RequestBody(_) => {
+                Self::malformed("This address or header cannot be passed on to an app.")
+            }
+            proxy::Error::TooManyConnections => {
+                Self::unavailable("This session has too many connections open. Close some of its tabs.", 5)
+            }
+            proxy::Error::Cut => Self::unauthenticated(),
+            away => Self::outage(
+                "The session's program does not answer. It may be busy, or it has just ended: look at its card on the home page.",
+                3,
+                away,
+            ),
+        }
+    }
+}
