@@ -8,3 +8,4 @@
 pub mod model;
 pub mod protocol;
 pub mod scheduler;
+pub mod web;
