@@ -9,3 +9,4 @@ pub mod db;
 pub mod model;
 pub mod protocol;
 pub mod scheduler;
+pub mod web;

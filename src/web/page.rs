@@ -1,0 +1,267 @@
+//! What every page shares: the frame around it, the embedded files of `static/` with a hash
+//! in their address, and the few filters that templates use. A page is an askama struct of
+//! `views` with a `layout: Layout`; a handler fills it and answers with `Page(view)`.
+//! Nothing here reads a database or decides a status code.
+
+use std::{borrow::Cow, fmt};
+
+use askama::{Template, filters::HtmlSafe};
+use axum::response::{Html, IntoResponse, Response};
+use rust_embed::{EmbeddedFile, RustEmbed};
+
+use crate::model::Role;
+
+/// The frame around a page. One is made per request; only `nav` differs between pages.
+#[derive(Clone, Debug, Default)]
+pub struct Layout {
+    /// The entry of the navigation that is marked as the current one.
+    pub nav: Nav,
+    /// Who is signed in; `None` draws the page without navigation, in one narrow column.
+    pub viewer: Option<Viewer>,
+    /// Goes into every form as `csrf_token`.
+    pub csrf_token: String,
+    pub theme: Theme,
+    /// Shown on top of every page, sign-in included.
+    pub announcement: Option<Announcement>,
+    /// True on a listener off loopback without TLS (`insecure_http`): a line says so.
+    pub insecure_http: bool,
+    /// Put before every link to the portal: empty on the main listener, and the portal's
+    /// origin (`https://portal.example.org`) for pages that the apps' origin serves.
+    pub portal: String,
+}
+
+impl Layout {
+    /// The same frame with another entry marked.
+    #[must_use]
+    pub fn at(mut self, nav: Nav) -> Self {
+        self.nav = nav;
+        self
+    }
+
+    pub fn version(&self) -> &'static str {
+        env!("CARGO_PKG_VERSION")
+    }
+
+    /// The entries of the navigation, in their order.
+    pub fn entries(&self) -> &'static [Entry] {
+        &ENTRIES
+    }
+}
+
+/// A place in the navigation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Nav {
+    /// Pages that no entry stands for.
+    #[default]
+    None,
+    Home,
+    NewSession,
+    Settings,
+    ApiDocs,
+}
+
+/// One line of the navigation.
+#[derive(Debug)]
+pub struct Entry {
+    pub nav: Nav,
+    pub href: &'static str,
+    pub label: &'static str,
+    pub icon: &'static str,
+}
+
+const ENTRIES: [Entry; 4] = [
+    Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
+    Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
+    Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },
+    Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
+];
+
+/// Who looks at the page.
+#[derive(Clone, Debug)]
+pub struct Viewer {
+    pub name: String,
+    pub display_name: String,
+    pub role: Role,
+}
+
+impl Viewer {
+    /// What to call them: the display name, or the name where there is none.
+    pub fn called(&self) -> &str {
+        if self.display_name.trim().is_empty() { &self.name } else { &self.display_name }
+    }
+}
+
+/// Light, dark, or whatever the system has. Posted as `theme` to `/settings/theme`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Theme {
+    #[default]
+    System,
+    Light,
+    Dark,
+}
+
+impl Theme {
+    pub const ALL: [Self; 3] = [Self::System, Self::Light, Self::Dark];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::System => "system",
+            Self::Light => "light",
+            Self::Dark => "dark",
+        }
+    }
+
+    /// Anything unknown is the system's theme: a cookie may hold what it likes.
+    pub fn parse(text: &str) -> Self {
+        Self::ALL.into_iter().find(|theme| theme.as_str() == text).unwrap_or_default()
+    }
+
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::System => "As the system",
+            Self::Light => "Light",
+            Self::Dark => "Dark",
+        }
+    }
+}
+
+/// A sentence of the administrators for everybody.
+#[derive(Clone, Debug)]
+pub struct Announcement {
+    pub level: Level,
+    pub text: String,
+}
+
+/// How much an announcement or a notice matters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Level {
+    #[default]
+    Info,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Level {
+    /// The class in the stylesheet.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Good => "good",
+            Self::Warning => "warn",
+            Self::Bad => "bad",
+        }
+    }
+
+    pub fn icon(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Good => "check",
+            Self::Warning | Self::Bad => "alert",
+        }
+    }
+}
+
+#[derive(RustEmbed)]
+#[folder = "static/"]
+struct Static;
+
+/// A file of `static/`, ready to be sent.
+#[derive(Debug)]
+pub struct StaticFile {
+    pub bytes: Cow<'static, [u8]>,
+    pub content_type: &'static str,
+    /// Equals `?v=` of its current address: then it may be kept for ever; otherwise (modules
+    /// import one another without it) send it as `ETag` with `Cache-Control: no-cache`.
+    pub hash: String,
+}
+
+/// The file at `path` below `/static/` (`app.css`, `vendor/xterm.mjs`), if there is one.
+pub fn static_file(path: &str) -> Option<StaticFile> {
+    let file = Static::get(path)?;
+    let extension = path.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let content_type = match extension {
+        "css" => "text/css; charset=utf-8",
+        "js" | "mjs" => "text/javascript; charset=utf-8",
+        "svg" => "image/svg+xml",
+        "png" => "image/png",
+        "woff2" => "font/woff2",
+        _ => "text/plain; charset=utf-8",
+    };
+    Some(StaticFile { hash: hash(&file), bytes: file.data, content_type })
+}
+
+/// The address of a file of `static/`: `asset("app.css")` is `/static/app.css?v=4f1c…`.
+pub fn asset(path: &str) -> String {
+    match Static::get(path) {
+        Some(file) => format!("/static/{path}?v={}", hash(&file)),
+        None => format!("/static/{path}"),
+    }
+}
+
+fn hash(file: &EmbeddedFile) -> String {
+    use fmt::Write as _;
+    file.metadata.sha256_hash()[..8].iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
+        text
+    })
+}
+
+/// A drawing of the sprite, for the eye only: a word stands beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct Icon<'a>(pub &'a str);
+
+impl fmt::Display for Icon<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Names come from our own code; whatever else they held would be dropped here.
+        let name: String = self.0.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+        let sprite = asset("icons.svg");
+        write!(f, r#"<svg class="icon" aria-hidden="true" focusable="false"><use href="{sprite}#{name}"/></svg>"#)
+    }
+}
+
+/// It writes its own markup, of characters it has checked.
+impl HtmlSafe for Icon<'_> {}
+
+/// The filters of the templates: `{{ size|bytes }}`, `{{ "stop"|icon }}`, `{{ "app.js"|asset }}`.
+#[expect(clippy::inline_always, reason = "written by the attribute macro of askama")]
+pub mod filters {
+    use std::convert::Infallible;
+
+    use super::Icon;
+    use crate::model::{size::human_size, time::human_duration};
+
+    /// Bytes as people write them: `1.5 GB`.
+    #[askama::filter_fn]
+    pub fn bytes(bytes: &i64, _: &dyn askama::Values) -> Result<String, Infallible> {
+        Ok(human_size(*bytes))
+    }
+
+    /// Seconds as people read them: `1 h 12 min`.
+    #[askama::filter_fn]
+    pub fn duration(seconds: &i64, _: &dyn askama::Values) -> Result<String, Infallible> {
+        Ok(human_duration(*seconds))
+    }
+
+    /// The address of a file of `static/`.
+    #[askama::filter_fn]
+    pub fn asset(path: &str, _: &dyn askama::Values) -> Result<String, Infallible> {
+        Ok(super::asset(path))
+    }
+
+    /// A drawing of the sprite.
+    #[askama::filter_fn]
+    pub fn icon<'a>(name: &'a str, _: &dyn askama::Values) -> Result<Icon<'a>, Infallible> {
+        Ok(Icon(name))
+    }
+}
+
+/// A page as an answer of status 200; another status goes before it in a tuple.
+#[derive(Debug)]
+pub struct Page<T>(pub T);
+
+impl<T: Template> IntoResponse for Page<T> {
+    fn into_response(self) -> Response {
+        Html(self.0.render().expect("templates write to memory and call nothing that fails")).into_response()
+    }
+}

@@ -1,0 +1,290 @@
+//! The card of a session: its state as shape, word and colour, its sentence, what it holds
+//! and the buttons for what a person wants next. Home lists cards as rows, a session's page
+//! opens with one, and `GET /sessions/{id}/card` answers one alone for live updates.
+
+use askama::{Template, filters::HtmlSafe};
+
+use super::{
+    Meter, Unit,
+    sentence::{self, Circumstances, Sentence, again_with_memory},
+};
+use crate::{
+    model::{
+        EndReason, Gpu, Resources, Session, SessionState,
+        size::{GIB, MIB, human_size},
+        time::human_duration,
+    },
+    protocol::Sample,
+    web::page::filters,
+};
+
+/// A card, ready to be drawn, alone or within a page. Make it with [`Card::new`].
+#[derive(Clone, Debug, Template)]
+#[template(path = "parts/card.html")]
+pub struct Card {
+    pub id: String,
+    pub name: String,
+    /// `JupyterLab`, `Terminal` …
+    pub app: String,
+    pub icon: String,
+    /// The state's class in the stylesheet: a state's name, `failed` or `unknown`.
+    pub class: &'static str,
+    /// The state's word: `Waiting`, `Running`, `Failed` …
+    pub word: &'static str,
+    pub sentence: Sentence,
+    /// True where the sentence is a warning: little time left, idle, no contact.
+    pub warns: bool,
+    /// Chips beside the name: where it runs, whose it is.
+    pub chips: Vec<String>,
+    /// Short facts under the sentence.
+    pub facts: Vec<String>,
+    /// What it uses now, of what it asked for.
+    pub meters: Vec<Meter>,
+    pub actions: Vec<Action>,
+    pub csrf_token: String,
+}
+
+/// Its own template escapes what it holds, so that a page writes `{{ card }}`.
+impl HtmlSafe for Card {}
+
+/// What a card needs to know besides the session.
+#[derive(Clone, Debug, Default)]
+pub struct CardContext {
+    pub around: Circumstances,
+    /// What the app is called: `JupyterLab`.
+    pub app_title: String,
+    /// Where a person's browser goes to use it (`open_url` of the API).
+    pub open_url: String,
+    /// How many seconds one extension adds; `None` where no more are allowed.
+    pub extend_seconds: Option<i64>,
+    /// The last measurement of what it uses.
+    pub sample: Option<Sample>,
+    pub csrf_token: String,
+}
+
+/// A button of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Action {
+    pub label: String,
+    pub look: Look,
+    pub target: Target,
+    /// Asked before a script sends it; without a script it is sent at once.
+    pub confirm: Option<String>,
+}
+
+/// Where a button leads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// A link in the same tab.
+    Link(String),
+    /// A link in a tab of its own.
+    Tab(String),
+    /// A form with one hidden field (its name is empty where it needs none).
+    Post { path: String, field: &'static str, value: String },
+}
+
+/// How a button is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    Primary,
+    Plain,
+    Quiet,
+}
+
+impl Look {
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Primary => "btn primary",
+            Self::Plain => "btn",
+            Self::Quiet => "btn quiet",
+        }
+    }
+}
+
+/// Under this much time left the sentence is a warning (seconds).
+const LITTLE_TIME: i64 = 15 * 60;
+
+impl Card {
+    #[must_use]
+    pub fn new(session: &Session, context: &CardContext) -> Self {
+        let around = &context.around;
+        let (class, word) = badge(session);
+        let idle = sentence::idle(session, around).is_some();
+        let running = session.state == SessionState::Running;
+        let ends_soon = session.expires_at.is_some_and(|end| running && end.seconds_since(around.now) < LITTLE_TIME);
+        Self {
+            id: session.id.to_string(),
+            name: session.name.clone(),
+            app: context.app_title.clone(),
+            icon: icon(&session.app).to_owned(),
+            class,
+            word,
+            sentence: sentence::sentence(session, around),
+            warns: class == "unknown" || idle || ends_soon,
+            chips: chips(session, around),
+            facts: facts(session),
+            meters: context.sample.filter(|_| running).map_or_else(Vec::new, |sample| meters(session, sample)),
+            actions: actions(session, context, idle),
+            csrf_token: context.csrf_token.clone(),
+        }
+    }
+}
+
+/// What a workload holds, in one line: `2 × A100 · 16 cores · 96 GB`.
+#[must_use]
+pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
+    let model = gpus.first().map(|gpu| gpu.model.as_str()).or(resources.gpu_model.as_deref());
+    let gpu = match (resources.gpus, model.filter(|model| !model.is_empty())) {
+        (0, _) => None,
+        (n, Some(model)) => Some(format!("{n} × {model}")),
+        (1, None) => Some("1 GPU".to_owned()),
+        (n, None) => Some(format!("{n} GPUs")),
+    };
+    let cores = if resources.cpus == 1 { "1 core".to_owned() } else { format!("{} cores", resources.cpus) };
+    gpu.into_iter().chain([cores, human_size(resources.memory_bytes)]).collect::<Vec<_>>().join(" · ")
+}
+
+fn badge(session: &Session) -> (&'static str, &'static str) {
+    if session.state.is_live() && session.unknown_since.is_some() {
+        return ("unknown", "No contact");
+    }
+    match session.state {
+        SessionState::Queued => ("queued", "Waiting"),
+        SessionState::Starting => ("starting", "Starting"),
+        SessionState::Running => ("running", "Running"),
+        SessionState::Stopping => ("stopping", "Stopping"),
+        SessionState::Ended if failed(session) => ("failed", "Failed"),
+        SessionState::Ended => ("ended", "Ended"),
+    }
+}
+
+fn failed(session: &Session) -> bool {
+    match session.end_reason {
+        Some(EndReason::Exited) => session.exit_code.is_some_and(|code| code != 0),
+        Some(reason) => reason.is_failure(),
+        None => false,
+    }
+}
+
+/// The drawing of an app; apps that a site added share one.
+pub(super) fn icon(app: &str) -> &'static str {
+    match app {
+        "jupyter" => "notebook",
+        "tensorboard" => "chart",
+        "terminal" => "terminal",
+        _ => "app",
+    }
+}
+
+fn chips(session: &Session, around: &Circumstances) -> Vec<String> {
+    let owner = (!around.is_own).then(|| session.owner_name.clone());
+    let place = session.placement.as_ref().filter(|_| session.state.is_live()).map(|placement| {
+        let indices: Vec<String> = session.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+        if indices.is_empty() {
+            placement.node.clone()
+        } else {
+            format!("{} · GPU {}", placement.node, indices.join(", "))
+        }
+    });
+    owner.into_iter().chain(place).collect()
+}
+
+fn facts(session: &Session) -> Vec<String> {
+    let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
+    [resources_line(&session.spec.resources, &session.gpus)]
+        .into_iter()
+        .chain(session.spec.environment.clone())
+        .chain(session.spec.log_directory.clone())
+        .chain(ran)
+        .collect()
+}
+
+fn meters(session: &Session, sample: Sample) -> Vec<Meter> {
+    let asked = &session.spec.resources;
+    #[expect(clippy::cast_possible_truncation, reason = "a float that is too large becomes the largest integer")]
+    let cores = (sample.cpus * 1000.0) as i64;
+    vec![
+        Meter {
+            field: "memory",
+            label: "memory".to_owned(),
+            used: sample.memory_bytes,
+            limit: Some(asked.memory_bytes),
+            unit: Unit::Bytes,
+            ..Meter::default()
+        },
+        Meter {
+            field: "cpus",
+            label: if asked.cpus == 1 { "core busy" } else { "cores busy" }.to_owned(),
+            used: cores.max(0),
+            limit: Some(asked.cpus.saturating_mul(1000)),
+            unit: Unit::Milli,
+            ..Meter::default()
+        },
+    ]
+}
+
+fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> {
+    let open = |label: &str, look| Action {
+        label: label.to_owned(),
+        look,
+        target: Target::Tab(context.open_url.clone()),
+        confirm: None,
+    };
+    let post = |label: String, look, verb: &str, field, value: String| Action {
+        label,
+        look,
+        target: Target::Post { path: format!("/sessions/{}/{verb}", session.id), field, value },
+        confirm: None,
+    };
+    let stop = |label: &str, question: &str| Action {
+        confirm: Some(question.to_owned()),
+        ..post(label.to_owned(), Look::Quiet, "stop", "", String::new())
+    };
+    let log = Action {
+        label: "Log".to_owned(),
+        look: Look::Quiet,
+        target: Target::Link(format!("/sessions/{}#log", session.id)),
+        confirm: None,
+    };
+    let cancel = stop("Cancel", "Cancel this session? It has not started yet.");
+    let own = context.around.is_own;
+    match session.state {
+        SessionState::Queued => vec![cancel],
+        SessionState::Starting if own => vec![open("Open when ready", Look::Plain), log, cancel],
+        SessionState::Starting => vec![log, cancel],
+        SessionState::Running => {
+            let keep = idle.then(|| post("Keep".to_owned(), Look::Plain, "keep", "", String::new()));
+            let extend = context.extend_seconds.map(|seconds| {
+                post(
+                    format!("Extend {}", human_duration(seconds)),
+                    Look::Plain,
+                    "extend",
+                    "seconds",
+                    seconds.to_string(),
+                )
+            });
+            let stop = stop("Stop", "Stop this session? What is not saved is lost.");
+            own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
+        }
+        SessionState::Stopping => vec![log],
+        SessionState::Ended if own => {
+            let again = match again_with_memory(session, context.around.most_memory_bytes) {
+                Some(bytes) => post(
+                    format!("Start again with {}", human_size(bytes)),
+                    Look::Plain,
+                    "start-again",
+                    "memory",
+                    form_size(bytes),
+                ),
+                None => post("Start again".to_owned(), Look::Plain, "start-again", "", String::new()),
+            };
+            vec![again, log]
+        }
+        SessionState::Ended => vec![log],
+    }
+}
+
+/// A size as forms take it, exact to the mebibyte: `4G`, `1536M`.
+pub(super) fn form_size(bytes: i64) -> String {
+    if bytes % GIB == 0 { format!("{}G", bytes / GIB) } else { format!("{}M", bytes / MIB) }
+}

@@ -1,0 +1,35 @@
+//! The pages around the portal's own: signing in, and the browsable API description.
+
+use askama::Template;
+
+use crate::web::page::{Layout, filters};
+
+/// `/login`. Posts `username`, `password`, `next`, `csrf_token`.
+#[derive(Debug, Template)]
+#[template(path = "login.html")]
+pub struct Login {
+    pub layout: Layout,
+    /// What was typed, kept after a failure.
+    pub username: String,
+    /// What went wrong, as one sentence.
+    pub error: Option<String>,
+    /// A line that is no error: “You are signed out.”, “Your password is changed.”
+    pub notice: Option<String>,
+    /// Where to go afterwards; checked by the handler to be a path of ours.
+    pub next: String,
+    /// Plain HTTP off loopback: the password would cross the network in clear.
+    pub plain_http: bool,
+    /// The file that holds `admin`'s first password, as long as nobody has signed in.
+    pub first_password_file: Option<String>,
+}
+
+/// `/docs/api`: a frame that `api-docs.js` fills from the OpenAPI document.
+#[derive(Debug, Template)]
+#[template(path = "docs/api.html")]
+pub struct ApiDocs {
+    pub layout: Layout,
+    /// `/api/v1/openapi.json`.
+    pub document: String,
+    /// The portal's own address for examples: `https://portal.example.org`.
+    pub base_url: String,
+}

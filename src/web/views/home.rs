@@ -1,0 +1,47 @@
+//! `/`: one's own sessions, quota bars, and how far the software is built.
+
+use askama::Template;
+
+use super::{Card, Meter, Moment};
+use crate::web::page::{Layout, filters};
+
+/// The first page after sign-in.
+#[derive(Debug, Template)]
+#[template(path = "home.html")]
+pub struct Home {
+    pub layout: Layout,
+    /// A sentence of thanks or of regret after a form: “Stopping ‘resnet’.”
+    pub notice: Option<String>,
+    /// The viewer's quotas; empty draws nothing.
+    pub meters: Vec<Meter>,
+    /// `Some(unix account)` where the portal is not root and serves one person only.
+    pub single_user: Option<String>,
+    /// The environment that is being built, or could not be.
+    pub environment: Option<EnvironmentBanner>,
+    /// Live sessions, newest first.
+    pub live: Vec<Card>,
+    /// How many may run at once; `None` is unlimited.
+    pub most_sessions: Option<i64>,
+    /// Ended lately, newest first; the handler bounds how many.
+    pub ended: Vec<Card>,
+}
+
+/// How far an environment is. It is redrawn on every `environment` message of `/events`.
+#[derive(Clone, Debug)]
+pub enum EnvironmentBanner {
+    Building {
+        name: String,
+        /// “installing 42 of 118 packages”.
+        step: String,
+        /// Hundredths, where they are known.
+        percent: Option<i64>,
+        started: Moment,
+    },
+    Failed {
+        name: String,
+        /// What is missing, in a sentence.
+        message: String,
+        /// The exact command that mends it.
+        command: Option<String>,
+    },
+}

@@ -1,0 +1,98 @@
+//! A bar of a quota: how much of a limit is held, and how much more is asked for. Drawn as
+//! SVG, because the content policy allows no style attributes.
+
+use crate::model::size::human_size;
+
+/// One bar.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Meter {
+    /// The quota's field, for the script of the start form: `gpus`, `cpus`, `memory_bytes` …
+    pub field: &'static str,
+    /// What is counted: `GPUs`, `cores`, `memory`, `sessions`.
+    pub label: String,
+    pub used: i64,
+    /// What waiting workloads (or the form) would add; hatched behind the used part.
+    pub asked: i64,
+    /// `None` is unlimited: then there is no bar.
+    pub limit: Option<i64>,
+    pub unit: Unit,
+    /// Where the limit comes from: `default`, `override until 1 Dec`.
+    pub source: String,
+}
+
+/// How a meter's numbers are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    #[default]
+    Count,
+    Bytes,
+    /// Thousandths: 1500 is `1.5`.
+    Milli,
+}
+
+impl Meter {
+    pub fn used_text(&self) -> String {
+        self.write(self.used)
+    }
+
+    pub fn limit_text(&self) -> Option<String> {
+        self.limit.map(|limit| self.write(limit))
+    }
+
+    /// The used part, in hundredths of the bar.
+    pub fn used_percent(&self) -> i64 {
+        self.percent(self.used)
+    }
+
+    /// The hatched part, in hundredths of the bar; it never runs past its end.
+    pub fn asked_percent(&self) -> i64 {
+        self.percent(self.asked).min(100 - self.used_percent())
+    }
+
+    /// Whether so little is left that the bar changes its colour.
+    pub fn is_tight(&self) -> bool {
+        self.limit.is_some_and(|limit| 0 < limit && 90 <= self.used_percent())
+    }
+
+    fn percent(&self, value: i64) -> i64 {
+        match self.limit {
+            Some(limit) if 0 < limit => {
+                let hundredths = i128::from(value.max(0)) * 100 / i128::from(limit);
+                i64::try_from(hundredths.min(100)).expect("at most 100")
+            }
+            _ => 0,
+        }
+    }
+
+    fn write(&self, value: i64) -> String {
+        match self.unit {
+            Unit::Count => value.to_string(),
+            Unit::Bytes => human_size(value),
+            Unit::Milli if value % 1000 / 100 == 0 => (value / 1000).to_string(),
+            Unit::Milli => format!("{}.{}", value / 1000, value % 1000 / 100),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bars_stay_in_their_frame() {
+        for (used, asked, limit, expected) in [
+            (2, 1, Some(4), (50, 25)),
+            (4, 2, Some(4), (100, 0)),
+            (9, 1, Some(4), (100, 0)),
+            (0, 9, Some(4), (0, 100)),
+            (1, 1, Some(0), (0, 0)),
+            (1, 1, None, (0, 0)),
+            (-1, 0, Some(4), (0, 0)),
+            (i64::MAX, i64::MAX, Some(1), (100, 0)),
+        ] {
+            let meter = Meter { used, asked, limit, ..Meter::default() };
+            assert_eq!((meter.used_percent(), meter.asked_percent()), expected, "{meter:?}");
+        }
+        assert_eq!(Meter { used: 1530, unit: Unit::Milli, ..Meter::default() }.used_text(), "1.5");
+    }
+}

@@ -1,0 +1,29 @@
+//! The pages as plain structs: a handler fills one, askama draws it from `templates/`.
+//! They hold words, numbers and types of the model; no database, no HTTP. What needs
+//! thought, the sentence of a session and the buttons of its card, is a pure function here.
+
+mod card;
+mod entry;
+mod error;
+mod home;
+mod meter;
+mod moment;
+mod new_session;
+mod sentence;
+mod session;
+mod settings;
+mod standalone;
+
+pub use card::{Action, Card, CardContext, Look, Target, resources_line};
+pub use entry::{ApiDocs, Login};
+pub use error::{ErrorPage, Explanation, Problem, Way, explain};
+pub use home::{EnvironmentBanner, Home};
+pub use meter::{Meter, Unit};
+pub use moment::{Moment, Show};
+pub use new_session::{
+    AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
+};
+pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, sentence};
+pub use session::{Happening, Progress, ShowSession, Step, plain_log};
+pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
+pub use standalone::{Ended, TerminalPage, Waiting};

@@ -1,0 +1,311 @@
+//! The one sentence that a session's card says: why it waits, what it does, when it ends,
+//! why it ended and what would help. A pure function of the session, what surrounds it and
+//! the time; pages draw its pieces, the API and the command line read it as plain text.
+
+use std::fmt;
+
+use super::moment::{Moment, Show};
+use crate::model::{
+    EndReason, Session, SessionState, Timestamp,
+    quota::Reason,
+    size::{MIB, human_size},
+    time::human_duration,
+};
+
+/// What the sentence needs to know besides the session itself.
+#[derive(Clone, Debug, Default)]
+pub struct Circumstances {
+    pub now: Timestamp,
+    /// When it will be stopped for idleness, if nobody uses it until then.
+    pub idle_stops_at: Option<Timestamp>,
+    /// What the agent says it is doing while it starts; shown, never trusted.
+    pub step: Option<String>,
+    /// The most memory its owner may ask for, in bytes; bounds “start again with …”.
+    pub most_memory_bytes: Option<i64>,
+    /// Whether the reader is its owner: “you stopped it”.
+    pub is_own: bool,
+}
+
+/// A part of a sentence: words, words that matter, or a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Piece {
+    Text(String),
+    Strong(String),
+    At(Moment),
+}
+
+/// A sentence in pieces. As `Display` it is plain text with UTC times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sentence(pub Vec<Piece>);
+
+/// Idle for so long, and the card begins to speak of it (seconds).
+const IDLE_IS_WORTH_SAYING: i64 = 10 * 60;
+/// Starting for so long is longer than usual (seconds).
+const SLOW_START: i64 = 3 * 60;
+
+/// What a session's card says.
+#[must_use]
+pub fn sentence(session: &Session, around: &Circumstances) -> Sentence {
+    if session.state.is_live()
+        && let Some(since) = session.unknown_since
+    {
+        return Sentence::default()
+            .text("Nobody could be asked about it since ")
+            .at(since, Show::Clock, around)
+            .text(". It keeps its place, and is neither ended nor counted as gone.");
+    }
+    match session.state {
+        SessionState::Queued => queued(session),
+        SessionState::Starting => starting(session, around),
+        SessionState::Running => running(session, around),
+        SessionState::Stopping => stopping(session, around),
+        SessionState::Ended => ended(session, around),
+    }
+}
+
+/// The memory to offer after it ran out: twice as much, as far as its owner may ask for it.
+/// `None` where it did not run out, or had all that there is to have.
+#[must_use]
+pub fn again_with_memory(session: &Session, most: Option<i64>) -> Option<i64> {
+    let had = session.spec.resources.memory_bytes;
+    let offer = had.saturating_mul(2).min(most.unwrap_or(i64::MAX)) / MIB * MIB;
+    (session.end_reason == Some(EndReason::OutOfMemory) && had < offer).then_some(offer)
+}
+
+fn queued(session: &Session) -> Sentence {
+    match (hints(&session.reasons), &session.detail) {
+        (Some(hints), _) => Sentence::default().text(hints),
+        (None, Some(detail)) => Sentence::default().text(as_sentence(detail)),
+        (None, None) if session.is_admitted() => {
+            Sentence::default().text("Counted in your quota; it starts in a moment.")
+        }
+        (None, None) => Sentence::default().text("Waiting for its turn."),
+    }
+}
+
+fn starting(session: &Session, around: &Circumstances) -> Sentence {
+    let since = session.started_at.or(session.admitted_at).unwrap_or(session.created_at);
+    let step = around.step.as_deref().filter(|step| !step.trim().is_empty()).unwrap_or("waiting for its first answer");
+    let sentence = Sentence::default()
+        .text(if session.placement.is_some() { "Placed ✓ · program started ✓ · " } else { "Placed ✓ · " })
+        .text(if session.placement.is_some() { step } else { "starting its program" })
+        .text(", ")
+        .at(since, Show::Since, around);
+    if around.now.seconds_since(since) < SLOW_START {
+        return sentence;
+    }
+    sentence.text(". Longer than usual: its log may say why.")
+}
+
+fn running(session: &Session, around: &Circumstances) -> Sentence {
+    let sentence = match session.expires_at {
+        Some(end) => Sentence::default()
+            .text("Ends ")
+            .at(end, Show::Clock, around)
+            .text(", ")
+            .at(end, Show::Left, around)
+            .text(" left."),
+        None => Sentence::default()
+            .text("Running for ")
+            .at(session.ready_at.unwrap_or(session.created_at), Show::Since, around)
+            .text("."),
+    };
+    if let Some((idle_since, stops_at)) = idle(session, around) {
+        return sentence
+            .text(" ")
+            .strong("Idle ")
+            .at(idle_since, Show::Since, around)
+            .text(", stops at ")
+            .at(stops_at, Show::Clock, around)
+            .text(" unless it is used.");
+    }
+    match session.keep_until.filter(|until| around.now < *until) {
+        Some(until) => sentence.text(" Kept, also when idle, until ").at(until, Show::Clock, around).text("."),
+        None => sentence,
+    }
+}
+
+/// Since when it is idle and when it stops for that, where that is worth saying.
+pub(super) fn idle(session: &Session, around: &Circumstances) -> Option<(Timestamp, Timestamp)> {
+    let stops_at = around.idle_stops_at?;
+    let since = session.last_activity_at.or(session.ready_at)?;
+    let ends_first = session.expires_at.is_some_and(|end| end <= stops_at);
+    let long_enough = IDLE_IS_WORTH_SAYING <= around.now.seconds_since(since);
+    (session.state == SessionState::Running && long_enough && !ends_first).then_some((since, stops_at))
+}
+
+fn stopping(session: &Session, around: &Circumstances) -> Sentence {
+    let why = match session.stop_reason {
+        Some(EndReason::StoppedByOwner) if around.is_own => "Stopping, as you asked",
+        Some(EndReason::StoppedByOwner) => "Stopping, as its owner asked",
+        Some(EndReason::StoppedByAdmin) => "Stopping, as an administrator asked",
+        Some(EndReason::Idle) => "Stopping, because nobody used it",
+        Some(EndReason::TimeLimit) => "Stopping, because its time is over",
+        Some(EndReason::OutOfMemory) => "Stopping, because its memory is used up",
+        _ => "Stopping",
+    };
+    let sentence = Sentence::default().text(why);
+    match session.stopping_at {
+        Some(since) => {
+            sentence.text("; it has 30 s to finish what it does, ").at(since, Show::Since, around).text(" gone.")
+        }
+        None => sentence.text("; it has 30 s to finish what it does."),
+    }
+}
+
+fn ended(session: &Session, around: &Circumstances) -> Sentence {
+    let at = session.ended_at.unwrap_or(around.now);
+    let say = Sentence::default();
+    let told = match session.end_reason {
+        Some(EndReason::StoppedByOwner) if around.is_own => say.text("You stopped it ").ago(at, around).text("."),
+        Some(EndReason::StoppedByOwner) => say.text("Its owner stopped it ").ago(at, around).text("."),
+        Some(EndReason::StoppedByAdmin) => say.text("An administrator stopped it ").ago(at, around).text("."),
+        Some(EndReason::Idle) => match session.last_activity_at.filter(|last| *last < at) {
+            Some(last) => say
+                .text("Stopped ")
+                .ago(at, around)
+                .text(format!(", after {} without use.", human_duration(at.seconds_since(last)))),
+            None => say.text("Stopped ").ago(at, around).text(", because nobody used it."),
+        },
+        Some(EndReason::TimeLimit) => say
+            .text("Its time of ")
+            .strong(human_duration(session.spec.duration_seconds.max(lived(session).unwrap_or(0))))
+            .text(" was over ")
+            .ago(at, around)
+            .text("."),
+        Some(EndReason::OutOfMemory) => return out_of_memory(session, around),
+        Some(EndReason::Exited) => match session.exit_code {
+            Some(code) if code != 0 => say
+                .text("Its program ended ")
+                .ago(at, around)
+                .text(" with exit code ")
+                .strong(code.to_string())
+                .text("; its log says more."),
+            _ => say.text("Its program ended by itself ").ago(at, around).text("."),
+        },
+        Some(EndReason::Signal) => say
+            .text("Its program was ended ")
+            .ago(at, around)
+            .text(" by ")
+            .strong(signal_name(session.signal))
+            .text(", which did not come from the portal."),
+        Some(EndReason::NodeFailure) => say
+            .text(node(session))
+            .text(" failed ")
+            .ago(at, around)
+            .text(". What is saved in files is still there; start it again."),
+        Some(EndReason::HostRebooted) => say
+            .text(node(session))
+            .text(" was restarted ")
+            .ago(at, around)
+            .text(". What is saved in files is still there; start it again."),
+        Some(EndReason::Preempted) => say.text("It gave way to more urgent work ").ago(at, around).text("."),
+        Some(EndReason::LaunchFailed) => {
+            let why = session.detail.as_deref().unwrap_or("its log may say why");
+            return say.text("It could not be started: ").text(closed(why));
+        }
+        Some(EndReason::Refused) => {
+            let why = hints(&session.reasons).or_else(|| session.detail.clone());
+            return say.text(match why {
+                Some(why) => format!("Refused: {}", closed(&why)),
+                None => "Refused: it no longer fits within what you may use.".to_owned(),
+            });
+        }
+        Some(EndReason::Lost) => {
+            say.text("Declared lost ").ago(at, around).text(": nobody could find out what became of it.")
+        }
+        None => say.text("Ended ").ago(at, around).text("."),
+    };
+    match &session.detail {
+        Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
+        _ => told,
+    }
+}
+
+fn out_of_memory(session: &Session, around: &Circumstances) -> Sentence {
+    let told = Sentence::default()
+        .text("Out of memory: it asked for ")
+        .strong(human_size(session.spec.resources.memory_bytes))
+        .text(" and used all of them. ");
+    match again_with_memory(session, around.most_memory_bytes) {
+        Some(more) => told.text("Start again with ").strong(human_size(more)).text("."),
+        None => told.text("That is the most you may have: load less at a time."),
+    }
+}
+
+/// How long it ran, in seconds.
+pub(super) fn lived(session: &Session) -> Option<i64> {
+    Some(session.ended_at?.seconds_since(session.ready_at.or(session.started_at)?))
+}
+
+fn node(session: &Session) -> String {
+    match &session.placement {
+        Some(placement) => format!("Its node {}", placement.node),
+        None => "Its node".to_owned(),
+    }
+}
+
+fn signal_name(signal: Option<i64>) -> String {
+    let name = match signal {
+        Some(1) => "SIGHUP",
+        Some(2) => "SIGINT",
+        Some(6) => "SIGABRT",
+        Some(7) => "SIGBUS",
+        Some(9) => "SIGKILL",
+        Some(11) => "SIGSEGV",
+        Some(15) => "SIGTERM",
+        Some(other) => return format!("signal {other}"),
+        None => return "a signal".to_owned(),
+    };
+    name.to_owned()
+}
+
+/// All hints as sentences, or `None` where there is nothing to say.
+fn hints(reasons: &[Reason]) -> Option<String> {
+    let told: Vec<String> =
+        reasons.iter().map(|reason| as_sentence(&reason.hint)).filter(|hint| !hint.is_empty()).collect();
+    (!told.is_empty()).then(|| told.join(" "))
+}
+
+/// The words with a capital first and a full stop last.
+fn as_sentence(words: &str) -> String {
+    let words = closed(words);
+    let mut characters = words.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+fn closed(words: &str) -> String {
+    let words = words.trim();
+    let stop = if words.is_empty() || words.ends_with(['.', '!', '?', '…']) { "" } else { "." };
+    format!("{words}{stop}")
+}
+
+impl Sentence {
+    fn text(mut self, words: impl Into<String>) -> Self {
+        self.0.push(Piece::Text(words.into()));
+        self
+    }
+
+    fn strong(mut self, words: impl Into<String>) -> Self {
+        self.0.push(Piece::Strong(words.into()));
+        self
+    }
+
+    fn at(mut self, at: Timestamp, show: Show, around: &Circumstances) -> Self {
+        self.0.push(Piece::At(Moment { at, show, now: around.now }));
+        self
+    }
+
+    fn ago(self, at: Timestamp, around: &Circumstances) -> Self {
+        self.at(at, Show::Ago, around)
+    }
+}
+
+impl fmt::Display for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|piece| match piece {
+            Piece::Text(words) | Piece::Strong(words) => f.write_str(words),
+            Piece::At(moment) => f.write_str(&moment.plain()),
+        })
+    }
+}

@@ -1,0 +1,211 @@
+//! `/sessions/{id}`: one session with everything that is known of it.
+
+use askama::Template;
+
+use super::{Card, Moment, resources_line};
+use crate::{
+    model::{Session, SessionState, Timestamp, time::human_duration},
+    web::page::{Layout, filters},
+};
+
+/// The page of one session.
+#[derive(Debug, Template)]
+#[template(path = "sessions/show.html")]
+pub struct ShowSession {
+    pub layout: Layout,
+    /// A sentence after a form, as on the home page.
+    pub notice: Option<String>,
+    pub card: Card,
+    /// The way to a running session; see [`ShowSession::steps`]. Empty once it runs.
+    pub steps: Vec<Step>,
+    /// Label and value, in the order of the page; see [`ShowSession::facts`].
+    pub facts: Vec<(&'static str, String)>,
+    /// Label and moment: asked for, started, ended …; see [`ShowSession::moments`].
+    pub moments: Vec<(&'static str, Moment)>,
+    /// What happened, oldest first.
+    pub history: Vec<Happening>,
+    /// The end of its log as the workload wrote it; `None` before there is one.
+    pub log: Option<String>,
+    /// Its limits are only watched (no cgroup holds them): a note says what that means.
+    pub limits_are_watched: bool,
+    /// False once ended: the log is no longer followed.
+    pub is_live: bool,
+    /// Whether the viewer owns it: only then a form to change and start again is offered.
+    pub is_own: bool,
+}
+
+/// One step on the way to a running session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    pub label: String,
+    pub progress: Progress,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    Done,
+    Now,
+    Ahead,
+}
+
+impl Progress {
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Now => "now",
+            Self::Ahead => "ahead",
+        }
+    }
+
+    /// For those who do not see the drawing.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Now => "now",
+            Self::Ahead => "to come",
+        }
+    }
+}
+
+/// One line of the history.
+#[derive(Clone, Debug)]
+pub struct Happening {
+    pub at: Moment,
+    /// “running”, “extended by 8 h by alice”.
+    pub text: String,
+}
+
+impl ShowSession {
+    /// The steps of a session that does not run yet; `doing` is what its agent says.
+    #[must_use]
+    pub fn steps(session: &Session, doing: Option<&str>) -> Vec<Step> {
+        let at = match session.state {
+            SessionState::Queued if !session.is_admitted() => 1,
+            SessionState::Queued => 2,
+            SessionState::Starting if session.placement.is_none() => 2,
+            SessionState::Starting => 3,
+            SessionState::Running | SessionState::Stopping | SessionState::Ended => return Vec::new(),
+        };
+        let doing = doing.filter(|doing| !doing.trim().is_empty() && at == 3);
+        let labels = ["Asked for", "Within your quota", "Program started", doing.unwrap_or("First answer")];
+        let step = |(index, label): (usize, &str)| Step {
+            label: label.to_owned(),
+            progress: match index.cmp(&at) {
+                std::cmp::Ordering::Less => Progress::Done,
+                std::cmp::Ordering::Equal => Progress::Now,
+                std::cmp::Ordering::Greater => Progress::Ahead,
+            },
+        };
+        labels.into_iter().enumerate().map(step).collect()
+    }
+
+    /// What there is to know, with an empty line for nothing.
+    #[must_use]
+    pub fn facts(session: &Session, app_title: &str) -> Vec<(&'static str, String)> {
+        let gpus: Vec<String> =
+            session.gpus.iter().map(|gpu| format!("{}: {} ({})", gpu.index, gpu.model, gpu.uuid)).collect();
+        let placement = session.placement.as_ref();
+        [
+            ("Program", Some(app_title.to_owned())),
+            ("Size", Some(resources_line(&session.spec.resources, &session.gpus))),
+            ("Profile", session.spec.profile.clone()),
+            ("GPUs", (!gpus.is_empty()).then(|| gpus.join(", "))),
+            ("Environment", session.spec.environment.clone()),
+            ("Working directory", session.spec.working_directory.clone()),
+            ("Log folder", session.spec.log_directory.clone()),
+            ("Asked for", Some(human_duration(session.spec.duration_seconds))),
+            ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),
+            ("Node", placement.map(|placement| placement.node.clone())),
+            ("Runs as", placement.map(|placement| placement.unix_name.clone())),
+            ("Limits held by", placement.map(|placement| placement.limits.clone())),
+            ("Exit code", session.exit_code.map(|code| code.to_string())),
+            ("Signal", session.signal.map(|signal| signal.to_string())),
+        ]
+        .into_iter()
+        .filter_map(|(label, value)| value.map(|value| (label, value)))
+        .collect()
+    }
+
+    /// The moments of its life that have come, and its end to come.
+    #[must_use]
+    pub fn moments(session: &Session, now: Timestamp) -> Vec<(&'static str, Moment)> {
+        let ends = if session.state.is_live() { session.expires_at } else { None };
+        [
+            ("Created", Some(session.created_at)),
+            ("Started", session.started_at),
+            ("Ready", session.ready_at),
+            ("Last used", session.last_activity_at),
+            ("Ends", ends),
+            ("Ended", session.ended_at),
+        ]
+        .into_iter()
+        .filter_map(|(label, at)| at.map(|at| (label, Moment::clock(at, now))))
+        .collect()
+    }
+
+    /// Whether a session's limits are only watched by its agent.
+    #[must_use]
+    pub fn limits_are_watched(session: &Session) -> bool {
+        session.state.is_live() && session.placement.as_ref().is_some_and(|placement| placement.limits == "sampled")
+    }
+}
+
+/// A log as text to be read: without the escape sequences of terminals and other control
+/// characters, and with only the last of what was written over itself on one line.
+#[must_use]
+pub fn plain_log(log: &str) -> String {
+    let mut text = String::with_capacity(log.len());
+    let mut line_start = 0;
+    let mut characters = log.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\u{1b}' => skip_escape(&mut characters),
+            '\r' if characters.peek() != Some(&'\n') => text.truncate(line_start),
+            '\n' => {
+                text.push('\n');
+                line_start = text.len();
+            }
+            '\t' => text.push('\t'),
+            control if control.is_control() => {}
+            other => text.push(other),
+        }
+    }
+    text
+}
+
+/// Passes over what follows an ESC: CSI up to its final byte, OSC up to BEL or ESC `\`, else
+/// one character.
+fn skip_escape(characters: &mut std::iter::Peekable<std::str::Chars<'_>>) {
+    match characters.next() {
+        Some('[') => while characters.next().is_some_and(|c| !('@'..='~').contains(&c)) {},
+        Some(']') => {
+            while let Some(c) = characters.next() {
+                if c == '\u{7}' || (c == '\u{1b}' && characters.next_if_eq(&'\\').is_some()) {
+                    break;
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn logs_are_read_as_text() {
+        for (raw, read) in [
+            ("\u{1b}[32mok\u{1b}[0m\n", "ok\n"),
+            ("10 %\r50 %\r100 %\nnext", "100 %\nnext"),
+            ("dos\r\nline", "dos\nline"),
+            ("\u{1b}]0;title\u{7}shell", "shell"),
+            ("\u{1b}]8;;http://x\u{1b}\\link", "link"),
+            ("bell\u{7}\u{0}\u{9b}", "bell"),
+            ("cut \u{1b}[", "cut "),
+            ("<b>&</b>", "<b>&</b>"),
+        ] {
+            assert_eq!(plain_log(raw), read, "{raw:?}");
+        }
+    }
+}
