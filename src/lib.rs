@@ -5,6 +5,7 @@
 //! `agent` (who starts what as whom), `proxy` (the way to the apps), `web` (pages and API).
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
+pub mod auth;
 pub mod db;
 pub mod model;
 pub mod protocol;
