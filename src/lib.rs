@@ -8,6 +8,7 @@
 pub mod admission;
 pub mod agent;
 pub mod apps;
+pub mod auth;
 pub mod check;
 pub mod client;
 pub mod config;

@@ -107,6 +107,30 @@ pub enum Error {
     Stored(&'static str),
 }
 
+impl Error {
+    /// Whether trying again later may help: the database is away, busy or full, which is
+    /// no mistake of ours.
+    pub fn is_outage(&self) -> bool {
+        match self {
+            Self::Open(..) => true,
+            Self::Query(sqlx::Error::Database(cause)) => match cause.code().as_deref() {
+                // SQLite: busy, locked, read-only, I/O error, full, cannot open, with what
+                // the extended codes put above the low byte.
+                Some(code) if code.bytes().all(|b| b.is_ascii_digit()) && code.len() < 5 => {
+                    matches!(code.parse::<i32>().unwrap_or(0) & 0xff, 5 | 6 | 8 | 10 | 13 | 14)
+                }
+                // PostgreSQL: connection, resources, intervention, system error, read-only.
+                Some(code) => ["08", "53", "57", "58", "25006"].iter().any(|class| code.starts_with(class)),
+                None => false,
+            },
+            Self::Query(
+                sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_),
+            ) => true,
+            _ => false,
+        }
+    }
+}
+
 impl From<sqlx::Error> for Error {
     fn from(err: sqlx::Error) -> Self {
         match err.as_database_error() {

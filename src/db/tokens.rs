@@ -3,7 +3,9 @@
 
 use sqlx::{FromRow, query, query_as};
 
-use super::{Db, Json, Result, reading, settings::RAISE_GENERATION, transaction, types::parse, writing};
+use super::{
+    Db, Json, Result, idempotency::Earlier, reading, settings::RAISE_GENERATION, transaction, types::parse, writing,
+};
 use crate::model::{Timestamp, TokenId, UserId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,19 +48,36 @@ impl Row {
 const COLUMNS: &str = "id, user_id, name, scopes, created_at, expires_at, last_used_at";
 
 impl Db {
-    pub async fn add_token(&self, token: &Token, secret_hash: &str) -> Result<()> {
+    /// Adds a token and remembers the Idempotency-Key of its request, both or neither;
+    /// [`super::Error::Unique`] when a request with that key was there before.
+    pub async fn add_token(&self, token: &Token, secret_hash: &str, once: Option<(&str, &Earlier)>) -> Result<()> {
         let (id, user, scopes) = (token.id.to_string(), token.user.to_string(), Json::write(&token.scopes));
-        writing!(self, pool => query("INSERT INTO tokens (id, secret_hash, user_id, name, scopes, created_at, expires_at)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)")
-            .bind(&id).bind(secret_hash).bind(&user).bind(&token.name).bind(&scopes)
-            .bind(token.created_at.0).bind(token.expires_at.0)
-            .execute(pool).await.map(drop))?;
+        transaction!(self, tx => {
+            if let Some((key, earlier)) = once {
+                query("INSERT INTO idempotency (user_id, key, request_hash, created_id, created_at) VALUES ($1, $2, $3, $4, $5)")
+                    .bind(&user).bind(key).bind(&earlier.request_hash).bind(&earlier.created_id).bind(token.created_at.0)
+                    .execute(&mut *tx).await?;
+            }
+            query("INSERT INTO tokens (id, secret_hash, user_id, name, scopes, created_at, expires_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)")
+                .bind(&id).bind(secret_hash).bind(&user).bind(&token.name).bind(&scopes)
+                .bind(token.created_at.0).bind(token.expires_at.0)
+                .execute(&mut *tx).await?;
+        });
         Ok(())
     }
 
     pub async fn find_token(&self, secret_hash: &str) -> Result<Option<Token>> {
         let sql = format!("SELECT {COLUMNS} FROM tokens WHERE secret_hash = $1");
         reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(secret_hash).fetch_optional(pool).await)?
+            .map(Row::token)
+            .transpose()
+    }
+
+    pub async fn find_token_by_id(&self, id: TokenId) -> Result<Option<Token>> {
+        let sql = format!("SELECT {COLUMNS} FROM tokens WHERE id = $1");
+        let id = id.to_string();
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&id).fetch_optional(pool).await)?
             .map(Row::token)
             .transpose()
     }

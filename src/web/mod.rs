@@ -1,5 +1,236 @@
+<<<<<<< HEAD
 //! Pages and API: everything that speaks HTTP with people and their programs.
 //! `page` holds what all pages share, `views` the pages themselves as plain structs.
 
 pub mod page;
 pub mod views;
+=======
+//! Pages and API: everything that speaks HTTP with people and their programs. This file is
+//! the map: the state that handlers share and all routes. `finish` and `guard` stand around
+//! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
+
+mod assets;
+pub mod error;
+pub mod extract;
+mod finish;
+pub mod guard;
+mod health;
+pub mod identity;
+mod login;
+mod me;
+mod metrics;
+pub mod page;
+mod routes;
+mod settings;
+mod tokens;
+pub mod views;
+
+use std::{
+    net::IpAddr,
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+
+use axum::{
+    Router,
+    extract::DefaultBodyLimit,
+    http::{HeaderMap, header},
+    middleware::from_fn_with_state,
+    response::{IntoResponse, Response},
+};
+use tower_http::catch_panic::CatchPanicLayer;
+use url::Url;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+pub use error::{Error, Result};
+pub use finish::FromApp;
+pub use identity::Identity;
+pub use metrics::Metrics;
+pub use routes::{Pages, Route};
+
+use crate::{
+    auth::{Access, Principal},
+    db::Db,
+    model::Clock,
+};
+use page::{Layout, Nav, Theme, Viewer};
+
+/// What all handlers share.
+pub struct Portal {
+    pub db: Db,
+    pub clock: Clock,
+    pub access: Arc<Access>,
+    pub config: WebConfig,
+    pub metrics: Metrics,
+    /// The OpenAPI document, made from the routes.
+    document: OnceLock<String>,
+}
+
+impl Portal {
+    pub fn new(db: Db, clock: Clock, access: Arc<Access>, config: WebConfig) -> Self {
+        Self { db, clock, access, config, metrics: Metrics::default(), document: OnceLock::new() }
+    }
+
+    /// The frame of a page for somebody.
+    pub fn layout_of(&self, principal: &Arc<Principal>, nav: Nav) -> Layout {
+        self.layout(&Identity::Somebody(principal.clone()), nav)
+    }
+
+    /// The frame of a page for whoever asks.
+    pub fn layout(&self, identity: &Identity, nav: Nav) -> Layout {
+        let somebody = identity.somebody();
+        Layout {
+            nav,
+            viewer: somebody.map(|principal| Viewer {
+                name: principal.user.name.to_string(),
+                display_name: principal.user.display_name.clone(),
+                role: principal.user.role,
+            }),
+            csrf_token: somebody.map(|principal| principal.csrf_token().to_owned()).unwrap_or_default(),
+            theme: somebody.map(|principal| Theme::parse(&principal.theme)).unwrap_or_default(),
+            announcement: None,
+            insecure_http: self.config.insecure_http,
+            portal: String::new(),
+        }
+    }
+}
+
+/// How the portal is reached.
+#[derive(Clone, Debug, Default)]
+pub struct WebConfig {
+    /// The address that people type, where it is not the listener's own.
+    pub public_url: Option<Url>,
+    /// The listener itself speaks HTTPS.
+    pub tls: bool,
+    /// Names of this host that may stand in `Host` where there is no `public_url`.
+    pub host_names: Vec<String>,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Plain HTTP off loopback, by the administrator's choice.
+    pub insecure_http: bool,
+    pub apps: AppsOrigin,
+    /// The data directory, where the first password lies.
+    pub private: PathBuf,
+}
+
+/// Where apps are reached by browsers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum AppsOrigin {
+    /// On the portal's own origin.
+    #[default]
+    Path,
+    /// On another port of the same host.
+    Port(u16),
+    /// On names below this domain.
+    Subdomain(String),
+}
+
+impl WebConfig {
+    /// Whether browsers reach us by HTTPS.
+    pub fn is_https(&self) -> bool {
+        self.public_url.as_ref().map_or(self.tls, |url| url.scheme() == "https")
+    }
+
+    pub fn scheme(&self) -> &'static str {
+        if self.is_https() { "https" } else { "http" }
+    }
+
+    pub fn cookie_name(&self) -> &'static str {
+        if self.is_https() { "__Host-lyceum_login" } else { "lyceum_login" }
+    }
+
+    fn form_cookie_name(&self) -> &'static str {
+        identity::FORM_COOKIE
+    }
+
+    /// Our own address as the asking browser knows it: `https://portal.example.org`.
+    pub fn origin(&self, headers: &HeaderMap) -> String {
+        guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
+    }
+
+    /// The origin that apps have for this browser; `None` where it is the portal's own.
+    pub fn apps_origin(&self, headers: &HeaderMap) -> Option<String> {
+        match &self.apps {
+            AppsOrigin::Path => None,
+            AppsOrigin::Port(port) => {
+                let host = match &self.public_url {
+                    Some(url) => url.host_str()?.to_owned(),
+                    None => {
+                        let host = headers.get(header::HOST)?.to_str().ok()?;
+                        Url::parse(&format!("http://{host}/")).ok()?.host_str()?.to_owned()
+                    }
+                };
+                Some(format!("{}://{host}:{port}", self.scheme()))
+            }
+            AppsOrigin::Subdomain(domain) => Some(format!("{}://*.{domain}", self.scheme())),
+        }
+    }
+}
+
+type Api = OpenApiRouter<Arc<Portal>>;
+
+/// The routes below `/api/v1`.
+fn api() -> Api {
+    OpenApiRouter::new()
+        .routes(routes!(login::api_log_in))
+        .routes(routes!(login::api_log_out))
+        .routes(routes!(me::me))
+        .routes(routes!(me::change_password))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+        .routes(routes!(health::document))
+}
+
+/// Everything else.
+fn pages() -> Pages {
+    Pages::default()
+        .get("/login", login::page)
+        .post("/login", login::log_in)
+        .post("/logout", login::log_out)
+        .get("/settings", settings::page)
+        .post("/settings/password", settings::change_password)
+        .post("/settings/tokens", settings::make_token)
+        .post("/settings/tokens/{id}/revoke", settings::revoke_token)
+        .post("/settings/sign-out-everywhere", settings::sign_out_everywhere)
+        .post("/settings/theme", settings::set_theme)
+        .get("/docs/api", health::api_page)
+        .get("/problems/{kind}", health::problem)
+        .get("/healthz", health::alive)
+        .get("/readyz", health::ready)
+        .get("/metrics", health::metrics)
+        .add("GET", "/static/{*path}", assets::files())
+}
+
+/// The portal's main listener.
+pub fn router(portal: Arc<Portal>) -> Router {
+    let (api, mut document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
+    routes::describe(&mut document);
+    let _ = portal.document.set(document.to_json().expect("the document is plain data"));
+    finished(api.merge(pages().into_router()), portal)
+}
+
+/// Puts around routes what must stand around all of ours: identity, proof of origin, the
+/// shape of errors, headers, limits, the log.
+pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
+    routes
+        .fallback(async || Error::not_found())
+        .method_not_allowed_fallback(async || Error::method_not_allowed())
+        .layer(DefaultBodyLimit::max(extract::BODY_LIMIT))
+        .layer(from_fn_with_state(portal.clone(), guard::same_origin))
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(portal.clone(), finish::finish))
+        .with_state(portal)
+}
+
+/// Every route there is: the tests' tables must have a row for each.
+pub fn all_routes() -> Vec<Route> {
+    let (_, document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
+    routes::of_document(&document).chain(pages().list()).collect()
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over by value")]
+fn panicked(panic: Box<dyn std::any::Any + Send>) -> Response {
+    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    Error::internal(format!("a panic: {}", message.unwrap_or("of unknown kind"))).into_response()
+}
+>>>>>>> identity

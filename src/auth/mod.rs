@@ -1,0 +1,67 @@
+//! Who somebody is and what they may do: passwords, logins, tokens, scopes, and the memory
+//! of all of them that every request is judged by. No HTTP here: `web` turns cookies and
+//! headers into calls of [`Access`], and errors into answers.
+
+pub mod access;
+pub mod first;
+pub mod local;
+pub mod passwords;
+pub mod scopes;
+mod secrets;
+pub mod signin;
+pub mod throttle;
+pub mod tokens;
+
+use async_trait::async_trait;
+
+pub use access::{Access, Credential, Principal};
+pub use local::Local;
+
+use crate::{db, model::UserId};
+
+/// Where people's passwords are kept: our own table, later a directory.
+#[async_trait]
+pub trait Authenticator: Send + Sync {
+    /// Whose name and password these are; [`Error::BadCredentials`] alike for an unknown
+    /// name, a wrong password and a disabled account, after a like time.
+    async fn authenticate(&self, name: &str, password: &str) -> Result<UserId>;
+
+    /// How many may be asked at once.
+    fn slots(&self) -> usize;
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("the user name or the password is wrong")]
+    BadCredentials,
+    #[error("too many failed sign-ins: try again in {retry_after_seconds} s")]
+    Throttled { retry_after_seconds: i64 },
+    #[error("too many sign-ins at once: try again in a few seconds")]
+    Busy,
+    #[error("a password has at least 10 characters")]
+    PasswordTooShort,
+    #[error("a password has at most 1024 bytes")]
+    PasswordTooLong,
+    #[error("this is not your current password")]
+    WrongCurrentPassword,
+    #[error("this password is kept by the site's directory: change it there")]
+    NotOurPassword,
+    #[error("hashing a password")]
+    Hash(#[source] argon2::password_hash::Error),
+    /// A field of a token to be made: its name, what is wrong in one word, the sentence.
+    #[error("{message}")]
+    Field { field: &'static str, code: &'static str, message: String },
+    /// A token that an earlier request with the same key made is gone.
+    #[error("an earlier request with this Idempotency-Key made a token that has been revoked since")]
+    MadeAndRevoked,
+    #[error("keeping the first password in {path}")]
+    FirstPassword {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error(transparent)]
+    Db(#[from] db::Error),
+}

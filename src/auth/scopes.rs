@@ -1,0 +1,85 @@
+//! What a token may do: one table from method and route to the scope that is needed. A token
+//! without scopes may do all that its owner may; scopes only ever take away.
+
+/// A scope with the sentence that the settings page shows.
+pub const SCOPES: [(&str, &str); 7] = [
+    ("read", "See everything that you see: sessions, quota, usage. Change nothing."),
+    ("sessions", "Start, change and stop your sessions."),
+    ("sessions:connect", "Open your running sessions, terminals included."),
+    ("jobs", "Start, change and stop your jobs."),
+    ("admin:quotas", "Change quotas, as an administrator."),
+    ("admin:users", "Manage people and groups, as an administrator."),
+    ("admin:site", "Manage profiles, environments and announcements, and read the audit log, as an administrator."),
+];
+
+/// Whether there is such a scope.
+pub fn is_scope(name: &str) -> bool {
+    SCOPES.iter().any(|(scope, _)| *scope == name)
+}
+
+/// Whether these scopes include a request. `route` is the router's template, as
+/// `/api/v1/sessions/{id}`. Roles are judged separately: a scope never adds a right.
+pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
+    if scopes.is_empty() {
+        return true;
+    }
+    let reading = matches!(method, "GET" | "HEAD");
+    let has = |scope: &str| scopes.iter().any(|have| have == scope);
+    if route.starts_with("/s/") {
+        return has("sessions:connect");
+    }
+    let area = match route.strip_prefix("/api/v1/") {
+        Some(below) => below.split('/').next().unwrap_or_default(),
+        None => "",
+    };
+    let writers: &[&str] = match area {
+        "sessions" => &["sessions"],
+        "admission" => &["sessions", "jobs"],
+        "jobs" | "curves" | "sweeps" | "datasets" | "models" => &["jobs"],
+        "quotas" => &["admin:quotas"],
+        "users" | "groups" => &["admin:users"],
+        "profiles" | "environments" | "announcements" | "maintenance" | "audit" => &["admin:site"],
+        // Tokens, passwords, pages: only a token without scopes.
+        _ => &[],
+    };
+    // What one needs to see in order to use the others.
+    let common = matches!(area, "me" | "profiles" | "environments" | "openapi.json");
+    writers.iter().any(|scope| has(scope)) || (reading && (has("read") || common))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_each_scope_allows() {
+        let table: [(&str, &str, &str, bool); 21] = [
+            ("read", "GET", "/api/v1/sessions", true),
+            ("read", "GET", "/settings", true),
+            ("read", "POST", "/api/v1/sessions", false),
+            ("read", "DELETE", "/api/v1/tokens/{id}", false),
+            ("read", "POST", "/api/v1/tokens", false),
+            ("read", "GET", "/s/{id}/{*path}", false),
+            ("sessions", "GET", "/s/{id}/{*path}", false),
+            ("sessions", "POST", "/api/v1/sessions", true),
+            ("sessions", "GET", "/api/v1/sessions/{id}", true),
+            ("sessions", "POST", "/api/v1/admission", true),
+            ("sessions", "GET", "/api/v1/me", true),
+            ("sessions", "GET", "/api/v1/tokens", false),
+            ("sessions", "POST", "/api/v1/me/password", false),
+            ("sessions", "POST", "/api/v1/jobs", false),
+            ("sessions", "GET", "/", false),
+            ("sessions:connect", "GET", "/s/{id}/{*path}", true),
+            ("sessions:connect", "POST", "/s/{id}/{*path}", true),
+            ("sessions:connect", "GET", "/api/v1/sessions", false),
+            ("jobs", "POST", "/api/v1/jobs/{id}/cancel", true),
+            ("admin:quotas", "PATCH", "/api/v1/quotas/users/{u}", true),
+            ("admin:quotas", "PATCH", "/api/v1/users/{name}", false),
+        ];
+        for (scope, method, route, allowed) in table {
+            assert_eq!(allow(&[scope.to_owned()], method, route), allowed, "{scope} {method} {route}");
+            assert!(allow(&[], method, route), "without scopes everything: {method} {route}");
+        }
+        assert!(is_scope("sessions:connect") && !is_scope("admin:*") && !is_scope(""));
+    }
+}

@@ -1,0 +1,154 @@
+//! Signing in and out, and changing one's password: what each of them checks, changes and
+//! leaves in the audit table.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use super::{Access, Error, Principal, Result, access::ABSOLUTE_SECONDS, passwords, secrets};
+use crate::{
+    db::logins::Login,
+    model::{LoginId, UserId},
+};
+
+/// How long a sign-in waits for one of the authenticator's slots.
+const LONGEST_QUEUE: Duration = Duration::from_secs(10);
+
+/// A fresh login: the secret is for the cookie and kept nowhere.
+#[derive(Debug)]
+pub struct SignedIn {
+    pub principal: Arc<Principal>,
+    pub secret: String,
+}
+
+impl Access {
+    /// Signs somebody in from an address. `previous`, the login that the browser had until
+    /// now, ends with it.
+    pub async fn log_in(
+        &self,
+        name: &str,
+        password: &str,
+        from: IpAddr,
+        previous: Option<LoginId>,
+    ) -> Result<SignedIn> {
+        let user = match self.check_password(name, password, from).await {
+            Ok(user) => user,
+            Err(err) => {
+                if matches!(err, Error::BadCredentials) {
+                    self.audit(cut(name), "sign_in_failed", cut(name), &from.to_string()).await;
+                }
+                return Err(err);
+            }
+        };
+        let now = self.clock.now();
+        let secret = secrets::random();
+        let login = Login {
+            id: LoginId::new(),
+            user,
+            created_at: now,
+            last_seen_at: now,
+            expires_at: now.plus_seconds(ABSOLUTE_SECONDS),
+            address: from.to_string(),
+        };
+        self.db.add_login(&login, &secrets::hash(&secret)).await?;
+        if let Some(previous) = previous {
+            self.db.remove_login(previous).await?;
+            self.poll().await?;
+        }
+        let principal = self.by_cookie(&secret).await?.ok_or(Error::BadCredentials)?;
+        self.db.touch_user(user, now).await?;
+        self.audit(name, "sign_in", name, &from.to_string()).await;
+        if name == super::first::ADMIN {
+            super::first::forget(&self.first_password).await;
+        }
+        Ok(SignedIn { principal, secret })
+    }
+
+    /// Ends one login, at once.
+    pub async fn log_out(&self, principal: &Principal) -> Result<()> {
+        if let Some(login) = principal.login() {
+            self.db.remove_login(login).await?;
+            self.poll().await?;
+            self.audit_by(principal, "sign_out", "").await;
+        }
+        Ok(())
+    }
+
+    /// Ends all logins of somebody, this one included.
+    pub async fn log_out_everywhere(&self, principal: &Principal) -> Result<()> {
+        self.db.remove_logins_of(principal.id()).await?;
+        self.poll().await?;
+        self.audit_by(principal, "sign_out_everywhere", "").await;
+        Ok(())
+    }
+
+    /// Changes one's own password and ends all logins but this one. Guessing the current
+    /// password is slowed down like guessing at sign-in.
+    pub async fn change_password(&self, principal: &Principal, current: &str, new: &str, from: IpAddr) -> Result<()> {
+        if principal.user.source != "local" {
+            return Err(Error::NotOurPassword);
+        }
+        passwords::check(new)?;
+        match self.check_password(principal.user.name.as_str(), current, from).await {
+            Ok(user) if user == principal.id() => {}
+            Ok(_) | Err(Error::BadCredentials) => return Err(Error::WrongCurrentPassword),
+            Err(err) => return Err(err),
+        }
+        let hash = passwords::hash(new).await?;
+        self.db.set_password(principal.id(), &hash, principal.login()).await?;
+        self.poll().await?;
+        self.audit_by(principal, "password_changed", "").await;
+        Ok(())
+    }
+
+    /// Asks the authenticator, within the throttle and its slots.
+    async fn check_password(&self, name: &str, password: &str, from: IpAddr) -> Result<UserId> {
+        self.may_try(name, from)?;
+        let slot = tokio::time::timeout(LONGEST_QUEUE, self.slots.acquire()).await;
+        let _slot = slot.map_err(|_| Error::Busy)?.expect("the semaphore is never closed");
+        // Others may have failed while this one queued: without a second look, a thousand
+        // attempts at once would all count as the first.
+        self.may_try(name, from)?;
+        let outcome = self.authenticator.authenticate(name, password).await;
+        let mut throttle = self.throttle.lock();
+        match &outcome {
+            Ok(_) => throttle.succeeded(self.clock.now(), name, from),
+            Err(Error::BadCredentials) => throttle.failed(self.clock.now(), name, from),
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    fn may_try(&self, name: &str, from: IpAddr) -> Result<()> {
+        match self.throttle.lock().wait(self.clock.now(), name, from) {
+            Some(retry_after_seconds) => Err(Error::Throttled { retry_after_seconds }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) async fn audit_by(&self, principal: &Principal, action: &str, target: &str) {
+        let name = principal.user.name.as_str();
+        self.audit(name, action, if target.is_empty() { name } else { target }, "").await;
+    }
+
+    /// Writes an audit row. What it tells has happened already, so trouble is logged only.
+    async fn audit(&self, actor: &str, action: &str, target: &str, detail: &str) {
+        if let Err(err) = self.db.add_audit(self.clock.now(), actor, action, target, detail).await {
+            tracing::error!(error = &err as &dyn std::error::Error, actor, action, target, "writing an audit row");
+        }
+    }
+}
+
+/// A name that somebody typed, as the audit table keeps it: up to 64 bytes, up to a NUL.
+fn cut(name: &str) -> &str {
+    let end = name.find('\0').unwrap_or(name.len());
+    &name[..name.floor_char_boundary(end.min(64))]
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn typed_names_are_cut() {
+        assert_eq!(super::cut(&"é".repeat(40)), "é".repeat(32));
+        assert_eq!(super::cut(&format!("x{}", "é".repeat(40))), format!("x{}", "é".repeat(31)));
+        assert_eq!(super::cut("a\0b"), "a");
+    }
+}

@@ -1,0 +1,232 @@
+//! Back-off after failed sign-ins, as pure arithmetic over time: per account and address, per
+//! address, and per account in all. Every wait is at most a minute and every count leaks
+//! away, so that nobody is ever locked out for good; an address that an account has signed
+//! in from before is not bound by what others do.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use crate::model::Timestamp;
+
+/// How one kind of count behaves.
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    /// Failures before the first wait.
+    free: i64,
+    /// One failure is forgotten in so many seconds.
+    leak_seconds: i64,
+    /// The longest wait in seconds; each is twice the one before.
+    longest: i64,
+}
+
+const PAIR: Rule = Rule { free: 5, leak_seconds: 600, longest: 60 };
+const ADDRESS: Rule = Rule { free: 50, leak_seconds: 30, longest: 30 };
+const ACCOUNT: Rule = Rule { free: 20, leak_seconds: 300, longest: 30 };
+
+/// How many counts of each kind are kept; then the oldest quarter goes.
+const MOST: usize = 10_000;
+/// An address counts as an account's own for so long after a sign-in.
+const KNOWN_SECONDS: i64 = 30 * 86_400;
+
+/// All counts. Times are handed in.
+#[derive(Debug)]
+pub struct Throttle {
+    pairs: Table<(String, IpAddr)>,
+    addresses: Table<IpAddr>,
+    accounts: Table<String>,
+    known: Table<(String, IpAddr)>,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        let known = Rule { free: i64::MAX, leak_seconds: KNOWN_SECONDS, longest: 0 };
+        Self {
+            pairs: Table::new(PAIR),
+            addresses: Table::new(ADDRESS),
+            accounts: Table::new(ACCOUNT),
+            known: Table::new(known),
+        }
+    }
+}
+
+impl Throttle {
+    /// The seconds to wait before an attempt may be looked at, at least 1; `None`: none.
+    /// A refused attempt does not count.
+    #[must_use]
+    pub fn wait(&self, now: Timestamp, account: &str, address: IpAddr) -> Option<i64> {
+        let (account, address) = keys(account, address);
+        let pair = (account.clone(), address);
+        let mut wait = self.pairs.wait(now, &pair);
+        if self.known.count(now, &pair) == 0 {
+            wait = wait.max(self.addresses.wait(now, &address)).max(self.accounts.wait(now, &account));
+        }
+        wait
+    }
+
+    pub fn failed(&mut self, now: Timestamp, account: &str, address: IpAddr) {
+        let (account, address) = keys(account, address);
+        self.addresses.add(now, address);
+        self.accounts.add(now, account.clone());
+        self.pairs.add(now, (account, address));
+    }
+
+    /// Forgets the pair's failures and remembers the address as the account's own.
+    pub fn succeeded(&mut self, now: Timestamp, account: &str, address: IpAddr) {
+        let pair = keys(account, address);
+        self.pairs.entries.remove(&pair);
+        self.known.entries.remove(&pair);
+        self.known.add(now, pair);
+    }
+}
+
+/// What counts as one account and one address: names as typed but bounded, and for IPv6 the
+/// network, of which one person has 2⁶⁴ addresses.
+fn keys(account: &str, address: IpAddr) -> (String, IpAddr) {
+    let address = match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    };
+    (account.chars().take(64).collect(), address)
+}
+
+#[derive(Debug)]
+struct Table<K> {
+    rule: Rule,
+    entries: HashMap<K, Entry>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    failures: i64,
+    at: Timestamp,
+    blocked_until: Timestamp,
+}
+
+impl<K: Eq + Hash + Clone> Table<K> {
+    fn new(rule: Rule) -> Self {
+        Self { rule, entries: HashMap::new() }
+    }
+
+    fn count(&self, now: Timestamp, key: &K) -> i64 {
+        self.entries.get(key).map_or(0, |entry| entry.left(now, self.rule))
+    }
+
+    fn wait(&self, now: Timestamp, key: &K) -> Option<i64> {
+        let until = self.entries.get(key)?.blocked_until;
+        // A clock that was set back must not make a wait longer than the longest.
+        let milliseconds = (until.0 - now.0).min(self.rule.longest * 1000);
+        (0 < milliseconds).then(|| (milliseconds + 999) / 1000)
+    }
+
+    fn add(&mut self, now: Timestamp, key: K) {
+        if MOST <= self.entries.len() && !self.entries.contains_key(&key) {
+            self.make_room(now);
+        }
+        let failures = self.count(now, &key) + 1;
+        let blocked_until = now.plus_seconds(self.rule.delay(failures));
+        self.entries.insert(key, Entry { failures, at: now, blocked_until });
+    }
+
+    fn make_room(&mut self, now: Timestamp) {
+        let rule = self.rule;
+        self.entries.retain(|_, entry| 0 < entry.left(now, rule));
+        if MOST <= self.entries.len() {
+            let mut moments: Vec<Timestamp> = self.entries.values().map(|entry| entry.at).collect();
+            moments.sort_unstable();
+            let oldest = moments[MOST / 4];
+            self.entries.retain(|_, entry| oldest < entry.at);
+        }
+    }
+}
+
+impl Entry {
+    fn left(&self, now: Timestamp, rule: Rule) -> i64 {
+        (self.failures - now.seconds_since(self.at).max(0) / rule.leak_seconds).max(0)
+    }
+}
+
+impl Rule {
+    fn delay(self, failures: i64) -> i64 {
+        match failures.saturating_sub(self.free) {
+            over if over < 0 => 0,
+            over => (1_i64 << over.min(16)).min(self.longest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const START: Timestamp = Timestamp(1_700_000_000_000);
+
+    fn far(n: u32) -> IpAddr {
+        IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + n))
+    }
+
+    #[test]
+    fn waits_double_up_to_a_minute() {
+        let mut throttle = Throttle::default();
+        let mut now = START;
+        let mut waits = Vec::new();
+        for _ in 0..14 {
+            throttle.failed(now, "alice", HOME);
+            let wait = throttle.wait(now, "alice", HOME);
+            waits.push(wait.unwrap_or(0));
+            now = now.plus_seconds(wait.unwrap_or(0));
+            assert_eq!(throttle.wait(now, "alice", HOME), None, "a wait that was kept is over");
+        }
+        assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
+        assert_eq!(throttle.wait(now, "bob", HOME), None, "a neighbour at the same address is free");
+    }
+
+    #[test]
+    fn success_forgets_and_time_leaks() {
+        let mut throttle = Throttle::default();
+        (0..8).for_each(|_| throttle.failed(START, "alice", HOME));
+        assert_eq!(throttle.wait(START, "alice", HOME), Some(8));
+        let later = START.plus_seconds(8 * 600);
+        throttle.failed(later, "alice", HOME);
+        assert_eq!(throttle.wait(later, "alice", HOME), None, "eight failures leaked away");
+        (0..8).for_each(|_| throttle.failed(later, "alice", HOME));
+        throttle.succeeded(later, "alice", HOME);
+        assert_eq!(throttle.wait(later, "alice", HOME), None);
+    }
+
+    #[test]
+    fn many_addresses_slow_one_account_but_not_its_owner() {
+        let mut throttle = Throttle::default();
+        throttle.succeeded(START, "alice", HOME);
+        (0..200).for_each(|n| throttle.failed(START, "alice", far(n)));
+        assert_eq!(throttle.wait(START, "alice", far(999)), Some(30));
+        assert_eq!(throttle.wait(START, "alice", HOME), None, "known addresses are not bound by strangers");
+        assert_eq!(throttle.wait(START.plus_seconds(30), "alice", far(999)), None, "never for good");
+    }
+
+    #[test]
+    fn one_address_trying_many_names_slows_down() {
+        let mut throttle = Throttle::default();
+        (0..60).for_each(|n| throttle.failed(START, &format!("user{n}"), HOME));
+        assert_eq!(throttle.wait(START, "alice", HOME), Some(30));
+        assert_eq!(throttle.wait(START, "alice", far(1)), None);
+        let network = |last: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
+        (0..60).for_each(|n| throttle.failed(START, &format!("user{n}"), network(n)));
+        assert_eq!(throttle.wait(START, "alice", network(999)), Some(30), "an IPv6 network is one address");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_clocks_may_jump() {
+        let mut throttle = Throttle::default();
+        for n in 0..25_000_u32 {
+            throttle.failed(START.plus_seconds(i64::from(n)), &format!("user{n}"), far(n));
+        }
+        assert!(throttle.pairs.entries.len() <= MOST && throttle.accounts.entries.len() <= MOST);
+        let mut throttle = Throttle::default();
+        (0..20).for_each(|_| throttle.failed(START, "alice", HOME));
+        assert_eq!(throttle.wait(START.plus_seconds(-1_000_000), "alice", HOME), Some(60));
+    }
+}

@@ -1,0 +1,120 @@
+//! API tokens: making, listing and revoking one's own. The secret is told once; a request
+//! that is repeated with its Idempotency-Key is told the same secret again, because then the
+//! secret is derived from the key and ours, instead of drawn.
+
+use super::{Access, Error, Principal, Result, scopes, secrets};
+use crate::{
+    db::{self, idempotency::Earlier, tokens::Token},
+    model::TokenId,
+};
+
+/// In seconds.
+pub const DEFAULT_LIFETIME: i64 = 30 * 86_400;
+/// In seconds.
+pub const LONGEST_LIFETIME: i64 = 366 * 86_400;
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    pub name: String,
+    /// None: everything that the owner may do.
+    pub scopes: Vec<String>,
+    pub expires_in_seconds: Option<i64>,
+}
+
+impl Access {
+    /// Makes a token and its secret. `once` is the request's Idempotency-Key with a hash of
+    /// its body.
+    pub async fn make_token(
+        &self,
+        principal: &Principal,
+        new: NewToken,
+        once: Option<(&str, &str)>,
+    ) -> Result<(Token, String)> {
+        let now = self.clock.now();
+        let lifetime = check(&new)?;
+        let token = Token {
+            id: TokenId::new(),
+            user: principal.id(),
+            name: new.name.trim().to_owned(),
+            scopes: new.scopes,
+            created_at: now,
+            expires_at: now.plus_seconds(lifetime),
+            last_used_at: None,
+        };
+        let secret = match once {
+            None => format!("lyc_{}", secrets::random()),
+            Some((key, body)) => {
+                let parts = ["token", &principal.id().to_string(), key, body];
+                format!("lyc_{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
+            }
+        };
+        let earlier =
+            once.map(|(key, body)| (key, Earlier { request_hash: body.to_owned(), created_id: token.id.to_string() }));
+        let once = earlier.as_ref().map(|(key, earlier)| (*key, earlier));
+        match self.db.add_token(&token, &secrets::hash(&secret), once).await {
+            Ok(()) => {
+                self.audit_by(principal, "token_made", &token.id.to_string()).await;
+                Ok((token, secret))
+            }
+            Err(db::Error::Unique) if once.is_some() => {
+                let key = once.map(|(key, _)| key).unwrap_or_default();
+                self.made_before(principal, key, &secret).await
+            }
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// Revokes one's own token, at once; false when there is none of this id.
+    pub async fn revoke_token(&self, principal: &Principal, id: TokenId) -> Result<bool> {
+        let removed = self.db.remove_token(principal.id(), id).await?;
+        if removed {
+            self.poll().await?;
+            self.audit_by(principal, "token_revoked", &id.to_string()).await;
+        }
+        Ok(removed)
+    }
+
+    /// The answer to a repeated request: the secret is the same if the body is.
+    async fn made_before(&self, principal: &Principal, key: &str, secret: &str) -> Result<(Token, String)> {
+        let token = self.db.find_token(&secrets::hash(secret)).await?;
+        if let Some(token) = token {
+            return Ok((token, secret.to_owned()));
+        }
+        let earlier = self.db.find_idempotent(principal.id(), key).await?;
+        let id = earlier.and_then(|earlier| earlier.created_id.parse().ok());
+        match id {
+            Some(id) if self.db.find_token_by_id(id).await?.is_some() => Err(Error::Field {
+                field: "Idempotency-Key",
+                code: "reused",
+                message: "this key was used before with another request: take a new one".to_owned(),
+            }),
+            _ => Err(Error::MadeAndRevoked),
+        }
+    }
+}
+
+/// The lifetime in seconds of a token that may be made.
+fn check(new: &NewToken) -> Result<i64> {
+    let wrong = |field, code, message: String| Err(Error::Field { field, code, message });
+    let name = new.name.trim();
+    if name.is_empty() || 64 < name.chars().count() || name.chars().any(char::is_control) {
+        return wrong("name", "invalid_value", "a name has 1 to 64 characters, none of them control characters".into());
+    }
+    if let Some(unknown) = new.scopes.iter().find(|scope| !scopes::is_scope(scope)) {
+        let known: Vec<&str> = scopes::SCOPES.iter().map(|(scope, _)| *scope).collect();
+        let shown: String = unknown.chars().take(40).collect();
+        return wrong(
+            "scopes",
+            "unknown_scope",
+            format!("there is no scope {shown:?}; there are {}", known.join(", ")),
+        );
+    }
+    if scopes::SCOPES.len() < new.scopes.len() {
+        return wrong("scopes", "invalid_value", "each scope can be named once".into());
+    }
+    match new.expires_in_seconds.unwrap_or(DEFAULT_LIFETIME) {
+        lifetime @ 1..=LONGEST_LIFETIME => Ok(lifetime),
+        _ => wrong("expires_in_seconds", "out_of_range", "a token lives between 1 second and 366 days".into()),
+    }
+}

@@ -1,0 +1,452 @@
+//! The one place with status codes. Handlers answer with [`Error`]; what each module's error
+//! means to a client is decided here. The answer is a problem document (RFC 9457), or for a
+//! browser a page; `finish` writes either, because only it knows who asks and under which
+//! request id. What a client reads never holds the cause of a fault: that is for the log.
+
+use std::{fmt, sync::Arc};
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{auth, db, model::quota::Reason};
+
+/// What is said to a client whose request did not succeed.
+#[derive(Clone, Debug)]
+pub struct Error(pub(super) Arc<Fault>);
+
+#[derive(Debug)]
+pub(super) struct Fault {
+    pub(super) kind: Kind,
+    /// One or two sentences for a person: what happened and the way out.
+    pub(super) detail: String,
+    pub(super) errors: Vec<FieldError>,
+    pub(super) reasons: Vec<Reason>,
+    pub(super) retry_after: Option<i64>,
+    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What is wrong with one field of a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct FieldError {
+    /// Where: `name`, `resources.gpus`, a query parameter or a header.
+    pub field: String,
+    /// Stable, for programs: `unknown_field`, `missing_field`, `invalid_type`, `out_of_range` …
+    pub code: String,
+    /// For people.
+    pub message: String,
+}
+
+impl FieldError {
+    pub fn new(field: impl Into<String>, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), code: code.into(), message: message.into() }
+    }
+}
+
+/// What may go wrong. `/problems/{slug}` explains each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Malformed,
+    NotSignedIn,
+    Forbidden,
+    NotSameOrigin,
+    NotFound,
+    MethodNotAllowed,
+    Conflict,
+    OverQuota,
+    Ended,
+    Stale,
+    TooLarge,
+    InvalidFields,
+    TooManyRequests,
+    Internal,
+    Unavailable,
+}
+
+impl Kind {
+    const fn facts(self) -> (StatusCode, &'static str, &'static str) {
+        match self {
+            Self::Malformed => (StatusCode::BAD_REQUEST, "malformed", "The request cannot be read"),
+            Self::NotSignedIn => (StatusCode::UNAUTHORIZED, "not-signed-in", "Not signed in"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "forbidden", "Not allowed"),
+            Self::NotSameOrigin => {
+                (StatusCode::FORBIDDEN, "not-same-origin", "The request did not come from the portal's own pages")
+            }
+            Self::NotFound => (StatusCode::NOT_FOUND, "not-found", "Not found"),
+            Self::MethodNotAllowed => {
+                (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "This address does not take that method")
+            }
+            Self::Conflict => (StatusCode::CONFLICT, "conflict", "It does not fit how things are now"),
+            Self::OverQuota => (StatusCode::CONFLICT, "over-quota", "Over your quota"),
+            Self::Ended => (StatusCode::GONE, "ended", "It has ended"),
+            Self::Stale => (StatusCode::PRECONDITION_FAILED, "stale", "It was changed in the meantime"),
+            Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large"),
+            Self::InvalidFields => {
+                (StatusCode::UNPROCESSABLE_ENTITY, "invalid-fields", "Some fields cannot be accepted")
+            }
+            Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many attempts"),
+            Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "A fault in the portal"),
+            Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available right now"),
+        }
+    }
+
+    pub fn status(self) -> StatusCode {
+        self.facts().0
+    }
+
+    pub fn slug(self) -> &'static str {
+        self.facts().1
+    }
+
+    pub fn title(self) -> &'static str {
+        self.facts().2
+    }
+
+    fn is_fault_of_ours(self) -> bool {
+        self.status().is_server_error()
+    }
+}
+
+/// The body of an answer that is no success: RFC 9457.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// `/problems/{kind}`, a page that explains.
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub title: String,
+    pub status: u16,
+    pub detail: String,
+    /// The request's id, as the log has it.
+    pub instance: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub errors: Vec<FieldError>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(required = false)]
+    pub reasons: Vec<Reason>,
+}
+
+impl Error {
+    fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self::with(kind, detail, |_| {})
+    }
+
+    fn with(kind: Kind, detail: impl Into<String>, fill: impl FnOnce(&mut Fault)) -> Self {
+        let detail = detail.into();
+        let mut fault =
+            Fault { kind, detail, errors: Vec::new(), reasons: Vec::new(), retry_after: None, source: None };
+        fill(&mut fault);
+        Self(Arc::new(fault))
+    }
+
+    pub fn malformed(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Malformed, detail)
+    }
+
+    pub fn unauthenticated() -> Self {
+        Self::new(Kind::NotSignedIn, "Sign in, or send a token as `Authorization: Bearer …`.")
+    }
+
+    /// As [`Error::unauthenticated`], where it is known why.
+    pub fn unauthenticated_because(detail: impl Into<String>) -> Self {
+        Self::new(Kind::NotSignedIn, detail)
+    }
+
+    pub fn forbidden(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Forbidden, detail)
+    }
+
+    pub fn not_same_origin() -> Self {
+        let detail = "A change needs proof that one of the portal's pages asked for it: load the page anew and try again. \
+                      Programs use a token, which needs no such proof.";
+        Self::new(Kind::NotSameOrigin, detail)
+    }
+
+    /// There is no such thing, or it is not theirs: nobody can tell which.
+    pub fn not_found() -> Self {
+        Self::new(Kind::NotFound, "There is no such thing, or it is not yours.")
+    }
+
+    pub fn method_not_allowed() -> Self {
+        Self::new(Kind::MethodNotAllowed, "This address exists, but answers to other methods.")
+    }
+
+    pub fn conflict(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Conflict, detail)
+    }
+
+    pub fn over_quota(reasons: Vec<Reason>) -> Self {
+        let detail = reasons.first().map_or_else(|| "Over your quota.".to_owned(), |reason| reason.hint.clone());
+        Self::with(Kind::OverQuota, detail, |fault| fault.reasons = reasons)
+    }
+
+    pub fn ended(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Ended, detail)
+    }
+
+    pub fn stale() -> Self {
+        Self::new(Kind::Stale, "It was changed in the meantime: read it again and repeat your change.")
+    }
+
+    pub fn too_large(limit: usize) -> Self {
+        Self::new(Kind::TooLarge, format!("A request's body has at most {limit} bytes here."))
+    }
+
+    pub fn invalid(errors: Vec<FieldError>) -> Self {
+        let detail = match errors.as_slice() {
+            [] => "A field cannot be accepted.".to_owned(),
+            [one] => format!("{}: {}", one.field, one.message),
+            [first, rest @ ..] => format!("{}: {} (and {} more)", first.field, first.message, rest.len()),
+        };
+        Self::with(Kind::InvalidFields, detail, |fault| fault.errors = errors)
+    }
+
+    /// One field that cannot be accepted.
+    pub fn field(field: impl Into<String>, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::invalid(vec![FieldError::new(field, code, message)])
+    }
+
+    pub fn throttled(detail: impl Into<String>, retry_after_seconds: i64) -> Self {
+        Self::with(Kind::TooManyRequests, detail, |fault| fault.retry_after = Some(retry_after_seconds))
+    }
+
+    /// Something that we need is away; `detail` says what, for anybody to read.
+    pub fn unavailable(detail: impl Into<String>, retry_after_seconds: i64) -> Self {
+        Self::with(Kind::Unavailable, detail, |fault| fault.retry_after = Some(retry_after_seconds))
+    }
+
+    /// A fault of ours: the source goes to the log and nowhere else.
+    pub fn internal(source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        let detail = "Something went wrong here, and it was written to the log. \
+                      Try again; if it stays, tell an administrator the request id.";
+        Self::with(Kind::Internal, detail, |fault| fault.source = Some(source.into()))
+    }
+
+    /// As [`Error::unavailable`], with the cause for the log.
+    pub fn outage(
+        detail: impl Into<String>,
+        retry_after_seconds: i64,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::with(Kind::Unavailable, detail, |fault| {
+            fault.retry_after = Some(retry_after_seconds);
+            fault.source = Some(source.into());
+        })
+    }
+
+    /// Gives an answer of the framework's own the shape of ours; `None` where it is no error.
+    pub(super) fn of_status(status: StatusCode) -> Option<Self> {
+        Some(match status {
+            StatusCode::UNAUTHORIZED => Self::unauthenticated(),
+            StatusCode::FORBIDDEN => Self::forbidden("You may not do this."),
+            StatusCode::NOT_FOUND => Self::not_found(),
+            StatusCode::METHOD_NOT_ALLOWED => Self::method_not_allowed(),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(super::extract::BODY_LIMIT),
+            status if status.is_client_error() => Self::malformed("The request cannot be read."),
+            status if status.is_server_error() => Self::internal(format!("an answer of status {status}")),
+            _ => return None,
+        })
+    }
+
+    pub fn kind(&self) -> Kind {
+        self.0.kind
+    }
+
+    pub fn status(&self) -> StatusCode {
+        self.0.kind.status()
+    }
+
+    pub fn detail(&self) -> &str {
+        &self.0.detail
+    }
+
+    /// What is wrong with which field, for a form that is shown again.
+    pub fn field_errors(&self) -> &[FieldError] {
+        &self.0.errors
+    }
+
+    pub fn reasons(&self) -> &[Reason] {
+        &self.0.reasons
+    }
+
+    pub(super) fn problem(&self, request_id: &str) -> Problem {
+        let fault = &*self.0;
+        Problem {
+            kind: format!("/problems/{}", fault.kind.slug()),
+            title: fault.kind.title().to_owned(),
+            status: fault.kind.status().as_u16(),
+            detail: fault.detail.clone(),
+            instance: request_id.to_owned(),
+            errors: fault.errors.clone(),
+            reasons: fault.reasons.clone(),
+        }
+    }
+
+    /// Once a request: at `error` with all causes where it is a fault of ours, else at
+    /// `debug` without what the client sent.
+    pub(super) fn log(&self, request_id: &str) {
+        let kind = self.0.kind.slug();
+        if self.0.kind.is_fault_of_ours() {
+            tracing::error!(request_id, kind, cause = %self, "a request failed");
+        } else {
+            let fields: Vec<String> =
+                self.0.errors.iter().map(|error| format!("{} {}", error.field, error.code)).collect();
+            tracing::debug!(request_id, kind, ?fields, "a request was refused");
+        }
+    }
+
+    /// Headers that belong to the answer, whatever its body.
+    pub(super) fn decorate(&self, response: &mut Response) {
+        let headers = response.headers_mut();
+        if let Some(seconds) = self.0.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds.max(1)));
+        }
+        if self.0.kind == Kind::NotSignedIn {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"lyceum\""));
+        }
+    }
+}
+
+/// The chain of causes, for the log.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.kind.title())?;
+        let mut cause: Option<&dyn std::error::Error> = self.0.source.as_deref().map(|cause| cause as _);
+        while let Some(err) = cause {
+            write!(f, ": {err}")?;
+            cause = err.source();
+        }
+        Ok(())
+    }
+}
+
+/// A problem document; `finish` finds the error in the extensions and completes it.
+impl IntoResponse for Error {
+    fn into_response(self) -> Response {
+        let mut response = document(&self, "");
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+pub(super) fn document(error: &Error, request_id: &str) -> Response {
+    let mut response = (error.status(), Json(error.problem(request_id))).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    error.decorate(&mut response);
+    response
+}
+
+/// Something was made: 201 with its address and itself.
+#[derive(Debug)]
+pub struct Created<T>(pub String, pub T);
+
+impl<T: Serialize> IntoResponse for Created<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::CREATED, [(header::LOCATION, self.0)], Json(self.1)).into_response()
+    }
+}
+
+/// It is under way: 202.
+#[derive(Debug)]
+pub struct Accepted<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Accepted<T> {
+    fn into_response(self) -> Response {
+        (StatusCode::ACCEPTED, Json(self.0)).into_response()
+    }
+}
+
+/// The client has it already: 304.
+#[derive(Clone, Copy, Debug)]
+pub struct NotModified;
+
+impl IntoResponse for NotModified {
+    fn into_response(self) -> Response {
+        StatusCode::NOT_MODIFIED.into_response()
+    }
+}
+
+impl From<db::Error> for Error {
+    fn from(err: db::Error) -> Self {
+        match err {
+            db::Error::Unique => Self::conflict("Something of that name exists already."),
+            outage if outage.is_outage() => {
+                Self::outage("The database does not answer right now. Try again in a moment.", 5, outage)
+            }
+            bug => Self::internal(bug),
+        }
+    }
+}
+
+impl From<auth::Error> for Error {
+    fn from(err: auth::Error) -> Self {
+        use auth::Error as Auth;
+        match err {
+            Auth::BadCredentials => Self::unauthenticated_because("The user name or the password is wrong."),
+            Auth::Throttled { retry_after_seconds: seconds } => {
+                let detail = format!("There were too many failed attempts. Try again in {seconds} s.");
+                Self::throttled(detail, seconds)
+            }
+            Auth::Busy => Self::unavailable("Too many people sign in at once. Try again in a few seconds.", 3),
+            Auth::PasswordTooShort => Self::field("new_password", "too_short", "At least 10 characters."),
+            Auth::PasswordTooLong => Self::field("new_password", "too_long", "At most 1024 bytes."),
+            Auth::WrongCurrentPassword => Self::field("current_password", "wrong", "This is not your password."),
+            Auth::NotOurPassword | Auth::MadeAndRevoked => Self::conflict(sentence(&err.to_string())),
+            Auth::Field { field, code, message } => Self::field(field, code, sentence(&message)),
+            Auth::Db(err) => err.into(),
+            Auth::Hash(_) | Auth::FirstPassword { .. } => Self::internal(err),
+        }
+    }
+}
+
+/// An error's words as a sentence.
+fn sentence(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
+    format!("{first}{}.", letters.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_stay_inside() {
+        let error = Error::internal("the secret cause");
+        assert!(error.to_string().contains("the secret cause"), "the log has it");
+        assert!(!serde_json::to_string(&error.problem("1")).unwrap().contains("secret"));
+        let error = Error::outage("The database is away.", 5, "password=hunter2");
+        assert!(!serde_json::to_string(&error.problem("1")).unwrap().contains("hunter2"));
+        assert_eq!(error.clone().into_response().headers()["retry-after"], "5");
+    }
+
+    #[test]
+    fn every_kind_is_explained() {
+        for kind in [
+            Kind::Malformed,
+            Kind::NotSignedIn,
+            Kind::Forbidden,
+            Kind::NotSameOrigin,
+            Kind::NotFound,
+            Kind::MethodNotAllowed,
+            Kind::Conflict,
+            Kind::OverQuota,
+            Kind::Ended,
+            Kind::Stale,
+            Kind::TooLarge,
+            Kind::InvalidFields,
+            Kind::TooManyRequests,
+            Kind::Internal,
+            Kind::Unavailable,
+        ] {
+            let explanation = crate::web::views::explain(kind.slug()).unwrap_or_else(|| panic!("{kind:?}"));
+            assert_eq!(explanation.status, kind.status().as_u16(), "{kind:?}");
+        }
+    }
+}

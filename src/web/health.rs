@@ -1,0 +1,79 @@
+//! For machines and readers of manuals: is it up, is it ready, numbers, the OpenAPI document
+//! and the pages that explain it and the problems.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{RawPathParams, State},
+    http::{HeaderMap, header, request::Parts},
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    Identity, Portal,
+    error::{Error, Result},
+    extract::CurrentUser,
+    identity,
+    page::{Nav, Page},
+    views::{self, ApiDocs},
+};
+
+/// The process is up.
+pub(super) async fn alive() -> &'static str {
+    "ok\n"
+}
+
+/// What everything stands on answers.
+pub(super) async fn ready(State(portal): State<Arc<Portal>>) -> Result<&'static str> {
+    portal.db.ping().await?;
+    Ok("ready\n")
+}
+
+/// Numbers for Prometheus: to this machine, and to administrators' tokens.
+pub(super) async fn metrics(
+    State(portal): State<Arc<Portal>>,
+    user: Option<CurrentUser>,
+    request: Parts,
+) -> Result<Response> {
+    let is_local = identity::is_local(&request.headers, &request.extensions);
+    match user {
+        _ if is_local => {}
+        None => return Err(Error::unauthenticated()),
+        Some(user) if user.is_admin() => {}
+        Some(_) => return Err(Error::forbidden("This is for administrators.")),
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    Ok(([(header::CONTENT_TYPE, kind)], portal.metrics.text()).into_response())
+}
+
+/// This document.
+#[utoipa::path(
+    get, path = "/openapi.json", tag = "openapi", security(()),
+    responses((status = 200, description = "The OpenAPI 3.1 document", body = Object))
+)]
+pub(super) async fn document(State(portal): State<Arc<Portal>>) -> Response {
+    let document = portal.document.get().cloned().unwrap_or_default();
+    ([(header::CONTENT_TYPE, "application/json")], document).into_response()
+}
+
+/// The document, to browse.
+pub(super) async fn api_page(State(portal): State<Arc<Portal>>, user: CurrentUser, headers: HeaderMap) -> Response {
+    Page(ApiDocs {
+        layout: portal.layout_of(&user.0, Nav::ApiDocs),
+        document: "/api/v1/openapi.json".to_owned(),
+        base_url: portal.config.origin(&headers),
+    })
+    .into_response()
+}
+
+/// What a kind of problem means.
+pub(super) async fn problem(
+    State(portal): State<Arc<Portal>>,
+    identity: Identity,
+    params: RawPathParams,
+) -> Result<Response> {
+    let kind = params.iter().next().map_or("", |(_, kind)| kind);
+    let explanation = views::explain(kind).ok_or_else(Error::not_found)?;
+    let layout = portal.layout(&identity, Nav::None);
+    Ok(Page(views::Problem { layout, kind: kind.to_owned(), explanation }).into_response())
+}

@@ -1,0 +1,253 @@
+//! Who a request says it comes from: the login cookie, the bearer token, the client's
+//! address. It reads headers and asks `auth`; what somebody may do is judged elsewhere.
+
+use std::{
+    convert::Infallible,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use axum::{
+    extract::{ConnectInfo, FromRequestParts},
+    http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
+};
+
+use super::{
+    Portal, WebConfig,
+    error::{Error, Result},
+};
+use crate::auth::{self, Principal};
+
+/// Who is asking; found once a request and kept in its extensions.
+#[derive(Clone, Debug)]
+pub enum Identity {
+    Nobody,
+    Somebody(Arc<Principal>),
+    /// A token that is unknown, revoked or expired, or whose owner is disabled.
+    BadToken,
+    /// Two cookies of our name: somebody else may have put one there.
+    TwoCookies,
+    /// It could not be looked up.
+    Unknown(Error),
+}
+
+impl Identity {
+    /// Nobody is `None`; a token that is no good is refused even where nobody is welcome.
+    pub fn principal(&self) -> Result<Option<Arc<Principal>>> {
+        match self {
+            Self::Nobody | Self::TwoCookies => Ok(None),
+            Self::Somebody(principal) => Ok(Some(principal.clone())),
+            Self::BadToken => Err(Error::unauthenticated_because(
+                "This token is unknown, revoked or expired: make a new one on the settings page.",
+            )),
+            Self::Unknown(error) => Err(error.clone()),
+        }
+    }
+
+    pub fn somebody(&self) -> Option<&Arc<Principal>> {
+        match self {
+            Self::Somebody(principal) => Some(principal),
+            _ => None,
+        }
+    }
+
+    /// Finds out who sends these headers. A bearer token counts alone: a cookie beside it is
+    /// not looked at, so that such a request needs no proof of origin.
+    pub async fn of(portal: &Portal, headers: &HeaderMap) -> Self {
+        let found = match (bearer(headers), login_cookie(headers, &portal.config)) {
+            (Bearer::Bad, _) => return Self::BadToken,
+            (Bearer::Token(secret), _) => match portal.access.by_token(secret).await {
+                Ok(None) => return Self::BadToken,
+                found => found,
+            },
+            (Bearer::None, Cookie::Two) => return Self::TwoCookies,
+            (Bearer::None, Cookie::None) => return Self::Nobody,
+            (Bearer::None, Cookie::One(secret)) => portal.access.by_cookie(secret).await,
+        };
+        match found {
+            Ok(Some(principal)) => Self::Somebody(principal),
+            Ok(None) => Self::Nobody,
+            Err(err) => Self::Unknown(Error::from(err)),
+        }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for Identity {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        Ok(parts.extensions.get().cloned().unwrap_or(Self::Nobody))
+    }
+}
+
+/// What the `Authorization` header holds; schemes that are not ours are not looked at.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Bearer<'a> {
+    None,
+    Token(&'a str),
+    Bad,
+}
+
+pub(super) fn bearer(headers: &HeaderMap) -> Bearer<'_> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let (Some(value), more) = (values.next(), values.next()) else { return Bearer::None };
+    let Ok(text) = value.to_str() else { return Bearer::Bad };
+    let (scheme, secret) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
+    let ours = ["bearer", "token"].iter().any(|name| scheme.eq_ignore_ascii_case(name));
+    match secret.trim() {
+        _ if more.is_some() => Bearer::Bad,
+        _ if !ours => Bearer::None,
+        "" => Bearer::Bad,
+        secret => Bearer::Token(secret),
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cookie<'a> {
+    None,
+    One(&'a str),
+    Two,
+}
+
+/// The login cookie's value. A second cookie of the name could have been set by an app on
+/// another port or by a neighbouring host, and nothing tells which one is ours.
+pub(super) fn login_cookie<'a>(headers: &'a HeaderMap, config: &WebConfig) -> Cookie<'a> {
+    cookie(headers, config.cookie_name())
+}
+
+pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Cookie<'a> {
+    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut values = pairs
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.split_once('='))
+        .filter(|(found, _)| found.trim() == name)
+        .map(|(_, value)| value.trim());
+    match (values.next(), values.next()) {
+        (None, _) => Cookie::None,
+        (Some(value), None) => Cookie::One(value),
+        (Some(_), Some(_)) => Cookie::Two,
+    }
+}
+
+/// `Set-Cookie` for a fresh login.
+pub(super) fn set_login_cookie(config: &WebConfig, secret: &str) -> HeaderValue {
+    let age = auth::access::ABSOLUTE_SECONDS;
+    set_cookie(config, config.cookie_name(), secret, &format!("; Path=/; SameSite=Lax; Max-Age={age}"))
+}
+
+/// `Set-Cookie` that removes the login cookie.
+pub(super) fn drop_login_cookie(config: &WebConfig) -> HeaderValue {
+    set_cookie(config, config.cookie_name(), "", "; Path=/; SameSite=Lax; Max-Age=0")
+}
+
+/// The cookie that binds the sign-in form's proof to this browser, before there is a login.
+pub(super) const FORM_COOKIE: &str = "lyceum_form";
+
+pub(super) fn set_form_cookie(config: &WebConfig, value: &str) -> HeaderValue {
+    set_cookie(config, FORM_COOKIE, value, "; Path=/login; SameSite=Strict")
+}
+
+fn set_cookie(config: &WebConfig, name: &str, value: &str, attributes: &str) -> HeaderValue {
+    let secure = if config.is_https() { "; Secure" } else { "" };
+    HeaderValue::from_str(&format!("{name}={value}{attributes}; HttpOnly{secure}"))
+        .expect("our cookies are visible ASCII")
+}
+
+/// Where a request comes from: the peer, or what trusted proxies say of it, read from the
+/// right, because a client can write the rest of the header itself.
+pub fn client_address(config: &WebConfig, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
+    let peer = peer(extensions);
+    let is_trusted = |address: &IpAddr| config.trusted_proxies.contains(&address.to_canonical());
+    if !is_trusted(&peer) {
+        return peer;
+    }
+    let forwarded: Vec<&str> = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .collect();
+    let mut client = peer;
+    for hop in forwarded.iter().rev() {
+        let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
+        client = address.to_canonical();
+        if !is_trusted(&client) {
+            break;
+        }
+    }
+    client
+}
+
+/// Whether the request was made on this machine and not passed on by a proxy.
+pub fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
+    let passed_on = ["x-forwarded-for", "forwarded", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name));
+    peer(extensions).is_loopback() && !passed_on
+}
+
+fn peer(extensions: &Extensions) -> IpAddr {
+    // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
+    extensions
+        .get::<ConnectInfo<SocketAddr>>()
+        .map_or(IpAddr::from([0, 0, 0, 0]), |ConnectInfo(address)| address.ip().to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    #[test]
+    fn bearers() {
+        for (value, expected) in [
+            ("Bearer lyc_x", Bearer::Token("lyc_x")),
+            ("bearer  lyc_x ", Bearer::Token("lyc_x")),
+            ("token lyc_x", Bearer::Token("lyc_x")),
+            ("Bearer", Bearer::Bad),
+            ("Bearer ", Bearer::Bad),
+            ("Basic YTpi", Bearer::None),
+        ] {
+            assert_eq!(bearer(&headers(&[("authorization", value)])), expected, "{value}");
+        }
+        assert_eq!(bearer(&headers(&[("authorization", "Bearer a"), ("authorization", "Bearer b")])), Bearer::Bad);
+        assert_eq!(bearer(&headers(&[])), Bearer::None);
+    }
+
+    #[test]
+    fn a_second_cookie_is_no_cookie() {
+        let config = WebConfig::default();
+        for (value, expected) in [
+            ("lyceum_login=a", Cookie::One("a")),
+            ("x=1; lyceum_login=a; y=2", Cookie::One("a")),
+            ("lyceum_login=a; lyceum_login=b", Cookie::Two),
+            ("lyceum_login=a; lyceum_login=a", Cookie::Two),
+            ("xlyceum_login=a", Cookie::None),
+            ("__Host-lyceum_login=a", Cookie::None),
+            ("", Cookie::None),
+        ] {
+            assert_eq!(login_cookie(&headers(&[("cookie", value)]), &config), expected, "{value}");
+        }
+        let two = headers(&[("cookie", "lyceum_login=a"), ("cookie", "lyceum_login=b")]);
+        assert_eq!(login_cookie(&two, &config), Cookie::Two);
+    }
+
+    #[test]
+    fn forwarded_addresses_count_from_trusted_proxies_alone() {
+        let proxy: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let mut extensions = Extensions::new();
+        extensions.insert(ConnectInfo(proxy));
+        let mut config = WebConfig::default();
+        let sent = headers(&[("x-forwarded-for", "6.6.6.6, 192.0.2.7"), ("x-forwarded-for", "127.0.0.1")]);
+        assert_eq!(client_address(&config, &sent, &extensions), proxy.ip());
+        config.trusted_proxies = vec![proxy.ip()];
+        assert_eq!(client_address(&config, &sent, &extensions), "192.0.2.7".parse::<IpAddr>().unwrap());
+        assert!(!is_local(&sent, &extensions));
+        assert!(is_local(&headers(&[]), &extensions));
+    }
+}

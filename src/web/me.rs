@@ -1,0 +1,104 @@
+//! `/me`: who one is to the portal, what one may use and uses now; and one's own password.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    Json as Answer,
+    extract::State,
+    response::{IntoResponse, NoContent, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Portal,
+    error::{Problem, Result},
+    extract::{CurrentUser, Json},
+    login::ClientAddress,
+};
+use crate::model::{Timestamp, quota::Usage};
+
+#[derive(Serialize, ToSchema)]
+pub(super) struct Me {
+    #[schema(format = "uuid")]
+    id: String,
+    name: String,
+    display_name: String,
+    /// `user`, `operator` or `admin`.
+    role: &'static str,
+    groups: Vec<String>,
+    /// Where the account comes from: `local`.
+    source: String,
+    /// What the token that asks may do; null for a login, empty for everything.
+    scopes: Option<Vec<String>>,
+    /// Each limit as it binds, by field.
+    quota: BTreeMap<String, QuotaLine>,
+    /// What is in use now.
+    usage: Usage,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Timestamp,
+    #[schema(value_type = Option<String>, format = DateTime)]
+    last_seen_at: Option<Timestamp>,
+}
+
+/// A limit with where it comes from.
+#[derive(Serialize, ToSchema)]
+pub(super) struct QuotaLine {
+    /// -1 is unlimited.
+    limit: i64,
+    source: String,
+}
+
+/// Who is asking, with quota and usage.
+#[utoipa::path(
+    get, path = "/me", tag = "me",
+    responses((status = 200, body = Me), (status = 401, description = "Not signed in", body = Problem))
+)]
+pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Answer<Me>> {
+    let facts = portal.db.usage(user.id()).await?;
+    let who = user.user.clone();
+    Ok(Answer(Me {
+        id: who.id.to_string(),
+        name: who.name.to_string(),
+        display_name: who.display_name,
+        role: who.role.as_str(),
+        groups: Vec::new(),
+        source: who.source,
+        scopes: user.scopes().map(<[String]>::to_vec),
+        quota: BTreeMap::new(),
+        usage: facts.usage,
+        created_at: who.created_at,
+        last_seen_at: who.last_seen_at,
+    }))
+}
+
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PasswordRequest {
+    current_password: String,
+    /// At least 10 characters, no other rule.
+    #[schema(min_length = 10, max_length = 1024)]
+    new_password: String,
+}
+
+/// Change one's own password; all other logins end.
+#[utoipa::path(
+    post, path = "/me/password", tag = "me", request_body = PasswordRequest,
+    responses(
+        (status = 204, description = "Changed; all other logins have ended"),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
+        (status = 409, description = "The password is kept by the site's directory", body = Problem),
+        (status = 422, description = "The current password is wrong, or the new one too short", body = Problem),
+        (status = 429, description = "Too many failed attempts", body = Problem),
+    )
+)]
+pub(super) async fn change_password(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    ClientAddress(from): ClientAddress,
+    Json(request): Json<PasswordRequest>,
+) -> Result<Response> {
+    portal.access.change_password(&user, &request.current_password, &request.new_password, from).await?;
+    Ok(NoContent.into_response())
+}

@@ -1,0 +1,75 @@
+//! Numbers about the portal itself, without anybody's name in a label. Others register
+//! theirs in [`Metrics::registry`].
+
+use std::{sync::Arc, time::Duration};
+
+use parking_lot::Mutex;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::Registry,
+};
+
+/// All metrics of this process.
+#[derive(Clone)]
+pub struct Metrics {
+    pub registry: Arc<Mutex<Registry>>,
+    requests: Family<RequestLabels, Counter>,
+    durations: Family<RouteLabels, Histogram>,
+    sign_ins: Family<OutcomeLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    method: &'static str,
+    route: String,
+    status: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RouteLabels {
+    route: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OutcomeLabels {
+    outcome: &'static str,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = Registry::with_prefix("lyceum");
+        let requests = Family::default();
+        let durations = Family::new_with_constructor(histogram as fn() -> Histogram);
+        let sign_ins = Family::default();
+        registry.register("http_requests", "Requests answered", requests.clone());
+        registry.register("http_request_duration_seconds", "Time until the answer's head", durations.clone());
+        registry.register("sign_ins", "Sign-ins by outcome", sign_ins.clone());
+        Self { registry: Arc::new(Mutex::new(registry)), requests, durations, sign_ins }
+    }
+}
+
+fn histogram() -> Histogram {
+    Histogram::new([0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0])
+}
+
+impl Metrics {
+    pub(super) fn answered(&self, method: &str, route: &str, status: u16, elapsed: Duration) {
+        // A client may invent methods, and each label's value is kept for ever.
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
+        self.requests.get_or_create(&RequestLabels { method, route: route.to_owned(), status }).inc();
+        self.durations.get_or_create(&RouteLabels { route: route.to_owned() }).observe(elapsed.as_secs_f64());
+    }
+
+    pub(super) fn signed_in(&self, outcome: &'static str) {
+        self.sign_ins.get_or_create(&OutcomeLabels { outcome }).inc();
+    }
+
+    /// Everything, in the OpenMetrics text format.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry.lock()).expect("writing to a String cannot fail");
+        text
+    }
+}

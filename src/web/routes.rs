@@ -1,0 +1,87 @@
+//! Lists of routes: axum's router cannot be asked what it routes, so pages go through
+//! [`Pages`], which remembers, and the API through its OpenAPI document.
+
+use std::sync::Arc;
+
+use axum::{
+    Router,
+    handler::Handler,
+    http::Method,
+    routing::{MethodRouter, any, get, post},
+};
+use utoipa::openapi::{
+    self, InfoBuilder, OpenApi,
+    security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+};
+
+use super::Portal;
+
+/// A method and a path template. `ANY` stands for all methods.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Route {
+    pub method: String,
+    pub path: String,
+}
+
+/// A router that remembers its routes.
+#[derive(Default)]
+pub struct Pages {
+    router: Router<Arc<Portal>>,
+    list: Vec<Route>,
+}
+
+impl Pages {
+    pub fn get<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
+        self.add(Method::GET.as_str(), path, get(handler))
+    }
+
+    pub fn post<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
+        self.add(Method::POST.as_str(), path, post(handler))
+    }
+
+    pub fn any<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
+        self.add("ANY", path, any(handler))
+    }
+
+    pub(super) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {
+        self.list.push(Route { method: method.to_owned(), path: path.to_owned() });
+        self.router = self.router.route(path, handler);
+        self
+    }
+
+    pub(super) fn into_router(self) -> Router<Arc<Portal>> {
+        self.router
+    }
+
+    pub(super) fn list(self) -> impl Iterator<Item = Route> {
+        self.list.into_iter()
+    }
+}
+
+/// The routes that a document describes.
+pub(super) fn of_document(document: &OpenApi) -> impl Iterator<Item = Route> {
+    document.paths.paths.iter().flat_map(|(path, item)| {
+        [("GET", &item.get), ("POST", &item.post), ("PUT", &item.put), ("PATCH", &item.patch), ("DELETE", &item.delete)]
+            .into_iter()
+            .filter(|(_, operation)| operation.is_some())
+            .map(|(method, _)| Route { method: method.to_owned(), path: path.clone() })
+    })
+}
+
+/// What the document says besides its routes.
+pub(super) fn describe(document: &mut OpenApi) {
+    document.info = InfoBuilder::new()
+        .title("Lyceum")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some("Everything that the portal's pages do. Errors are problem documents (RFC 9457)."))
+        .build();
+    let components = document.components.get_or_insert_with(openapi::Components::new);
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+    components.add_security_scheme("token", SecurityScheme::Http(bearer));
+    let cookie = ApiKeyValue::with_description("lyceum_login", "a browser's login; changes need proof of origin");
+    components.add_security_scheme("login", SecurityScheme::ApiKey(ApiKey::Cookie(cookie)));
+    document.security = Some(vec![
+        SecurityRequirement::new("token", Vec::<String>::new()),
+        SecurityRequirement::new("login", Vec::<String>::new()),
+    ]);
+}

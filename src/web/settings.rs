@@ -1,0 +1,192 @@
+//! `/settings`: password, tokens, theme and sign-ins as forms, over the services that the
+//! API uses. A form that was refused is drawn again with its errors and what was typed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::header,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    Portal,
+    error::{Error, Result},
+    extract::{CurrentUser, Form, Id, Query},
+    identity,
+    login::ClientAddress,
+    page::{Nav, Page, Theme},
+    views::{self, FieldError, Moment, ScopeChoice, Settings, TokenRow},
+};
+use crate::{
+    auth::{Principal, access::IDLE_SECONDS, scopes::SCOPES, tokens::NewToken},
+    model::TokenId,
+};
+
+#[derive(Deserialize)]
+pub(super) struct Visit {
+    done: Option<String>,
+}
+
+pub(super) async fn page(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let mut view = view(&portal, &user).await?;
+    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+/// What a form did, after the redirect.
+fn notice(done: &str) -> Option<&'static str> {
+    Some(match done {
+        "password" => "Your password is changed, and your other sign-ins have ended.",
+        "revoked" => "The token is revoked.",
+        "theme" => "The theme is saved.",
+        _ => return None,
+    })
+}
+
+pub(super) async fn change_password(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    ClientAddress(from): ClientAddress,
+    form: Form,
+) -> Result<Response> {
+    let outcome = if form.get("new_password") == form.get("repeat_password") {
+        let (current, new) = (form.get("current_password"), form.get("new_password"));
+        portal.access.change_password(&user, current, new, from).await.map_err(Error::from)
+    } else {
+        Err(Error::field("repeat_password", "different", "This is not the same as above."))
+    };
+    match outcome {
+        Ok(()) => Ok(Redirect::to("/settings?done=password").into_response()),
+        Err(error) => again(&portal, &user, error, |_| {}).await,
+    }
+}
+
+pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
+    let chosen: Vec<String> = form.all("scopes").map(str::to_owned).collect();
+    let seconds = match form.get("expires") {
+        "" => Ok(None),
+        text => text.parse().map(Some).map_err(|_| Error::field("expires", "invalid_type", "Choose one of the list.")),
+    };
+    let outcome = match seconds {
+        Err(error) => Err(error),
+        Ok(expires_in_seconds) => {
+            let new = NewToken { name: form.get("name").to_owned(), scopes: chosen.clone(), expires_in_seconds };
+            portal.access.make_token(&user, new, None).await.map_err(Error::from)
+        }
+    };
+    match outcome {
+        Ok((token, secret)) => {
+            // No redirect: the secret is in no address and in no memory of ours.
+            let mut view = view(&portal, &user).await?;
+            view.new_token = Some(views::NewToken { name: token.name, secret });
+            Ok(Page(view).into_response())
+        }
+        Err(error) => {
+            again(&portal, &user, error, |view| {
+                view.token_name = form.get("name").chars().take(200).collect();
+                for scope in &mut view.scopes {
+                    scope.chosen = chosen.contains(&scope.name);
+                }
+            })
+            .await
+        }
+    }
+}
+
+pub(super) async fn revoke_token(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Id(id): Id<TokenId>,
+) -> Result<Response> {
+    if portal.access.revoke_token(&user, id).await? {
+        Ok(Redirect::to("/settings?done=revoked").into_response())
+    } else {
+        Err(Error::not_found())
+    }
+}
+
+pub(super) async fn sign_out_everywhere(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Response> {
+    portal.access.log_out_everywhere(&user).await?;
+    let cookie = identity::drop_login_cookie(&portal.config);
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login?signed_out=1")).into_response())
+}
+
+pub(super) async fn set_theme(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {
+    portal.db.set_theme(user.id(), Theme::parse(form.get("theme")).as_str()).await?;
+    portal.access.forget();
+    Ok(Redirect::to("/settings?done=theme").into_response())
+}
+
+/// The page once more, with what was wrong.
+async fn again(
+    portal: &Portal,
+    user: &CurrentUser,
+    error: Error,
+    fill: impl FnOnce(&mut Settings),
+) -> Result<Response> {
+    if error.field_errors().is_empty() {
+        return Err(error);
+    }
+    let mut view = view(portal, user).await?;
+    view.errors = error.field_errors().iter().map(shown).collect();
+    fill(&mut view);
+    let mut response = Page(view).into_response();
+    *response.status_mut() = error.status();
+    error.decorate(&mut response);
+    Ok(response)
+}
+
+/// The API's fields under the names that the page has for them.
+fn shown(error: &super::error::FieldError) -> FieldError {
+    let field = match error.field.as_str() {
+        "name" => "token_name",
+        "expires_in_seconds" => "expires",
+        other => other,
+    };
+    FieldError { field: field.to_owned(), message: error.message.clone() }
+}
+
+async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
+    let now = portal.clock.now();
+    let tokens = portal.db.list_tokens(user.id(), None, 500).await?;
+    let logins = portal.db.list_logins(user.id()).await?;
+    let live =
+        logins.iter().filter(|login| now < login.expires_at && now.seconds_since(login.last_seen_at) < IDLE_SECONDS);
+    let principal: &Principal = user;
+    Ok(Settings {
+        layout: portal.layout_of(&user.0, Nav::Settings),
+        notice: None,
+        errors: Vec::new(),
+        has_local_password: principal.user.source == "local",
+        tokens: tokens
+            .into_iter()
+            .map(|token| TokenRow {
+                id: token.id.to_string(),
+                name: token.name,
+                scopes: token.scopes,
+                created: Moment::ago(token.created_at, now),
+                last_used: token.last_used_at.map(|used| Moment::ago(used, now)),
+                expires: Some(Moment::clock(token.expires_at, now)),
+                is_expired: token.expires_at <= now,
+            })
+            .collect(),
+        scopes: SCOPES
+            .iter()
+            .filter(|(name, _)| principal.is_admin() || !name.starts_with("admin:"))
+            .map(|(name, description)| ScopeChoice {
+                name: (*name).to_owned(),
+                description: (*description).to_owned(),
+                chosen: false,
+            })
+            .collect(),
+        token_name: String::new(),
+        new_token: None,
+        logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
+    })
+}
