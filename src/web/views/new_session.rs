@@ -96,9 +96,14 @@ pub struct SizeTile {
 }
 
 impl SizeTile {
-    /// `8 cores · 48 GB`, with the GPUs where the title does not say them.
+    /// `8 cores · 48 GB`, with the GPUs where the title does not begin with them.
     pub fn detail(&self) -> String {
-        super::resources_line(&self.resources, &[])
+        let mut rest = self.resources.clone();
+        if self.title.starts_with(&format!("{} GPU", rest.gpus)) {
+            rest.gpus = 0;
+        }
+        // A number stays with its unit when the line is broken.
+        super::resources_line(&rest, &[]).replace(' ', "\u{a0}").replace("\u{a0}·\u{a0}", " · ")
     }
 }
 
