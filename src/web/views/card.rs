@@ -266,7 +266,6 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
             let stop = stop("Stop", "Stop this session? What is not saved is lost.");
             own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
         }
-        SessionState::Stopping => vec![log],
         SessionState::Ended if own => {
             let again = match again_with_memory(session, context.around.most_memory_bytes) {
                 Some(bytes) => post(
@@ -280,7 +279,7 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
             };
             vec![again, log]
         }
-        SessionState::Ended => vec![log],
+        SessionState::Stopping | SessionState::Ended => vec![log],
     }
 }
 

@@ -89,6 +89,19 @@ fn static_files_have_types_and_lasting_addresses() {
     }
 }
 
+#[test]
+fn vendored_files_are_what_their_list_says() {
+    use sha2::{Digest, Sha256};
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("static/vendor");
+    let list = fs::read_to_string(folder.join("README.md")).unwrap();
+    for name in ["xterm.mjs", "xterm.css", "addon-fit.mjs"] {
+        let hash = Sha256::digest(fs::read(folder.join(name)).unwrap());
+        let hash: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
+        let row = list.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap();
+        assert!(row.contains(&hash), "{name} has the hash {hash}");
+    }
+}
+
 fn write_out(kind: &str, pages: &[(&str, String)]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gallery").join(kind);
     fs::create_dir_all(&folder).unwrap();
