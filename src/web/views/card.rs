@@ -141,7 +141,9 @@ pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
         (n, None) => Some(format!("{n} GPUs")),
     };
     let cores = if resources.cpus == 1 { "1 core".to_owned() } else { format!("{} cores", resources.cpus) };
-    gpu.into_iter().chain([cores, human_size(resources.memory_bytes)]).collect::<Vec<_>>().join(" · ")
+    // A number stays with its unit where a line is broken.
+    let parts = gpu.into_iter().chain([cores, human_size(resources.memory_bytes)]);
+    parts.map(|part| part.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(" · ")
 }
 
 fn badge(session: &Session) -> (&'static str, &'static str) {

@@ -102,8 +102,7 @@ impl SizeTile {
         if self.title.starts_with(&format!("{} GPU", rest.gpus)) {
             rest.gpus = 0;
         }
-        // A number stays with its unit when the line is broken.
-        super::resources_line(&rest, &[]).replace(' ', "\u{a0}").replace("\u{a0}·\u{a0}", " · ")
+        super::resources_line(&rest, &[])
     }
 }
 
