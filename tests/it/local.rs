@@ -23,7 +23,7 @@ use lyceum::{
 };
 use serde_json::Value;
 
-use crate::helper::{House, SERVICE, is_alive, is_root, until};
+use crate::helper::house::{AGENT, House, SERVICE, is_alive, is_root, system, until};
 
 const MIB: i64 = 1 << 20;
 
@@ -323,7 +323,7 @@ fn one_person_without_root() {
         return one_person(Path::new(&base));
     }
     let base = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
-    fs::write(base.path().join("agent.py"), crate::helper::AGENT).unwrap();
+    fs::write(base.path().join("agent.py"), AGENT).unwrap();
     if nix::unistd::geteuid().is_root() {
         let house = House::new();
         let people = house.people();
@@ -426,7 +426,7 @@ fn root_starts_and_stays_the_service_user() {
     let data = base.path().join("data");
     let argument = format!("{} {service_user}", data.display());
     run_part("local::root_starts_and_stays_the_service_user", &argument, |_| {});
-    crate::helper::system(&["userdel", &service_user]);
+    system(&["userdel", &service_user]);
     let paths = start::layout(&Surroundings { data: Some(data), ..Surroundings::default() }).unwrap();
     fs::remove_dir(&paths.run).unwrap();
     let _ = fs::remove_dir(paths.run.parent().unwrap());
