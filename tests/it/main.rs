@@ -5,6 +5,8 @@
 
 mod agent;
 mod architecture;
+mod helper;
 mod licences;
+mod local;
 mod pages;
 mod proxy;

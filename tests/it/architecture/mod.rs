@@ -26,7 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("apps", &["model", "protocol"]),
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
-    ("scheduler", &["model", "gpu", "protocol"]),
+    ("scheduler", &["model", "gpu", "protocol", "helper"]),
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
     ("admission", &["model", "db"]),
