@@ -28,8 +28,8 @@ pub struct Context<'a> {
     pub working_directory: &'a Path,
     /// `TensorBoard`: the folder of logs; absent means the working directory.
     pub log_directory: Option<&'a Path>,
-    /// Where the portal has put [`super::TENSORBOARD_WRAPPER`].
-    pub tensorboard_wrapper: &'a Path,
+    /// Where the portal has put the [`super::SUPPORT_FILES`]; everybody may read them.
+    pub support_directory: &'a Path,
     pub resources: &'a Resources,
     pub gpus: &'a [Gpu],
     /// Whether a driver stands behind the GPUs; else they are named by index.
@@ -71,6 +71,8 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             environment.insert("JUPYTER_TOKEN".to_owned(), context.token.to_owned());
             // The directory itself, not one below: a kernel's socket adds 50 bytes to it.
             environment.insert("JUPYTER_RUNTIME_DIR".to_owned(), text(context.run_directory));
+            // Searched before the user's own and the environment's, which stay.
+            environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&context.support_directory.join("jupyter")));
             (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
         }
         AppKind::TensorBoard => {
@@ -180,7 +182,7 @@ fn jupyter(python: &Python, context: &Context<'_>) -> Program {
     argv.push(format!("--ServerApp.sock={}", text(&context.run_directory.join(files::APP_SOCKET))));
     argv.push(format!("--ServerApp.base_url={}", context.base_url));
     argv.push(format!("--ServerApp.root_dir={}", root.display()));
-    argv.push(format!("--ServerApp.preferred_dir={}", context.working_directory.display()));
+    argv.push(format!("--FileContentsManager.preferred_dir={}", context.working_directory.display()));
     Program::Exec { argv }
 }
 
@@ -193,7 +195,7 @@ fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     let logs = context.log_directory.unwrap_or(context.working_directory);
     let argv = vec![
         text(&python.python),
-        text(context.tensorboard_wrapper),
+        text(&context.support_directory.join("tensorboard.py")),
         format!("--socket={}", text(&context.run_directory.join(files::APP_SOCKET))),
         format!("--logdir={}", logs.display()),
         format!("--path_prefix={}", context.base_url.trim_end_matches('/')),
@@ -277,7 +279,7 @@ mod tests {
             python: Some(&given.python),
             working_directory: Path::new("/home/ada/work"),
             log_directory: None,
-            tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
+            support_directory: Path::new("/lib"),
             resources: &given.resources,
             gpus: &given.gpus,
             gpu_driver: true,
@@ -307,7 +309,7 @@ mod tests {
             "--ServerApp.sock_mode=0660",
             &format!("--ServerApp.base_url={}", given.base),
             "--ServerApp.root_dir=/home/ada",
-            "--ServerApp.preferred_dir=/home/ada/work",
+            "--FileContentsManager.preferred_dir=/home/ada/work",
             "--ServerApp.allow_unauthenticated_access=False",
             "--KernelManager.transport=ipc",
         ] {
@@ -315,6 +317,7 @@ mod tests {
         }
         assert!(!argv.iter().any(|word| word.contains("s3cret")));
         assert_eq!(started.environment["JUPYTER_TOKEN"], "s3cret");
+        assert_eq!(started.environment["JUPYTER_CONFIG_PATH"], "/lib/jupyter");
         let ready = started.ready.expect("Jupyter is asked");
         assert_eq!(ready.authorization.as_deref(), Some("token s3cret"));
         assert!(ready.path.starts_with(&given.base));

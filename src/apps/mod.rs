@@ -13,9 +13,13 @@ use crate::{
     protocol::files,
 };
 
-/// The program that serves `TensorBoard` on a Unix socket; the portal writes it to a file
-/// and hands the path over in [`Context::tensorboard_wrapper`].
-pub const TENSORBOARD_WRAPPER: &str = include_str!("tensorboard.py");
+/// Files that apps need beside them, by their paths in [`Context::support_directory`], where
+/// the portal writes them: the program that serves `TensorBoard` on a Unix socket, and what
+/// keeps Jupyter from asking every new user whether to fetch its news.
+pub const SUPPORT_FILES: [(&str, &str); 2] = [
+    ("tensorboard.py", include_str!("tensorboard.py")),
+    ("jupyter/labconfig/page_config.json", include_str!("page_config.json")),
+];
 
 /// Everything that can be started here, in the order of the form.
 #[derive(Clone, Debug, PartialEq)]

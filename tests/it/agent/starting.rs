@@ -55,8 +55,9 @@ async fn ready_when_the_app_answers_below_500() {
     assert_eq!((status.phase, status.step.as_str()), (Phase::Starting, "waiting for the first answer"));
     fs::write(agent.home("ok"), "").unwrap();
     eventually("ready", async || (agent.status().await.phase == Phase::Ready).then_some(())).await;
+    let mode = |name| fs::metadata(agent.file(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(files::APP_SOCKET), mode(files::AGENT_SOCKET), mode(files::LOG)), (0o660, 0o660, 0o640));
     assert_eq!(fs::read_to_string(asked).unwrap(), format!("{} token s3cret", agent.base()));
-    assert_eq!(fs::metadata(agent.file(files::AGENT_SOCKET)).unwrap().permissions().mode() & 0o777, 0o660);
     agent.terminate();
     assert_eq!(agent.exited().await.cause, ExitCause::Asked);
 }
