@@ -71,14 +71,14 @@ async fn kill(session: SessionId, reaper: &Reaper) -> Ended {
     let mut killed = HashSet::new();
     let mut pause = Duration::from_millis(5);
     loop {
-        kill_children(reaper);
+        kill_children(reaper, &mut killed);
         let members = members(session);
         if members.is_empty() && children().is_empty() {
             return Ended { killed: killed.len() };
         }
         for process in &members {
             signal(process, Signal::KILL);
-            killed.insert((process.pid, process.started));
+            killed.insert(process.pid);
         }
         // What hangs in the kernel (a dead file server) may take its time.
         sleep(pause).await;
@@ -89,7 +89,7 @@ async fn kill(session: SessionId, reaper: &Reaper) -> Ended {
 /// Kills orphans as fast as they come to us. A program that forks and exits without end is
 /// never in a list of all processes for long enough, but its latest always becomes our child
 /// and keeps its number until we reap it.
-fn kill_children(reaper: &Reaper) {
+fn kill_children(reaper: &Reaper, killed: &mut HashSet<i32>) {
     for _ in 0..1000 {
         reaper.reap();
         let children = children();
@@ -97,7 +97,9 @@ fn kill_children(reaper: &Reaper) {
             break;
         }
         for child in children {
+            // It may be a zombie by now.
             let _ = rustix::process::kill_process(child, Signal::KILL);
+            killed.insert(child.as_raw_nonzero().get());
         }
     }
 }

@@ -39,12 +39,14 @@ async fn a_tree_that_ignores_sigterm_and_a_daemon_are_ended() {
     assert_eq!(carriers(agent.given.launch.session), []);
 }
 
-/// Never there for long: each generation forks the next and exits.
+/// Never there for long: each generation forks the next and exits. It gives up in the end,
+/// lest a test that fails leaves it on the machine.
 const COMET: &str = r#"
-import os, signal
+import os, signal, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 open("started", "w")
-while True:
+end = time.monotonic() + 15
+while time.monotonic() < end:
     if os.fork():
         os._exit(0)
 "#;
