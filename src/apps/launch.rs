@@ -28,8 +28,9 @@ pub struct Context<'a> {
     pub working_directory: &'a Path,
     /// `TensorBoard`: the folder of logs; absent means the working directory.
     pub log_directory: Option<&'a Path>,
-    /// Where the portal has put the [`super::SUPPORT_FILES`]; everybody may read them.
-    pub support_directory: &'a Path,
+    /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
+    /// as `jupyter/labconfig/page_config.json`. Everybody may read them.
+    pub tensorboard_wrapper: &'a Path,
     pub resources: &'a Resources,
     pub gpus: &'a [Gpu],
     /// Whether a driver stands behind the GPUs; else they are named by index.
@@ -72,7 +73,8 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             // The directory itself, not one below: a kernel's socket adds 50 bytes to it.
             environment.insert("JUPYTER_RUNTIME_DIR".to_owned(), text(context.run_directory));
             // Searched before the user's own and the environment's, which stay.
-            environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&context.support_directory.join("jupyter")));
+            let config = context.tensorboard_wrapper.with_file_name("jupyter");
+            environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&config));
             (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
         }
         AppKind::TensorBoard => {
@@ -195,7 +197,7 @@ fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     let logs = context.log_directory.unwrap_or(context.working_directory);
     let argv = vec![
         text(&python.python),
-        text(&context.support_directory.join("tensorboard.py")),
+        text(context.tensorboard_wrapper),
         format!("--socket={}", text(&context.run_directory.join(files::APP_SOCKET))),
         format!("--logdir={}", logs.display()),
         format!("--path_prefix={}", context.base_url.trim_end_matches('/')),
@@ -279,7 +281,7 @@ mod tests {
             python: Some(&given.python),
             working_directory: Path::new("/home/ada/work"),
             log_directory: None,
-            support_directory: Path::new("/lib"),
+            tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
             resources: &given.resources,
             gpus: &given.gpus,
             gpu_driver: true,

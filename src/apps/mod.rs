@@ -13,14 +13,6 @@ use crate::{
     protocol::files,
 };
 
-/// Files that apps need beside them, by their paths in [`Context::support_directory`], where
-/// the portal writes them: the program that serves `TensorBoard` on a Unix socket, and what
-/// keeps Jupyter from asking every new user whether to fetch its news.
-pub const SUPPORT_FILES: [(&str, &str); 2] = [
-    ("tensorboard.py", include_str!("tensorboard.py")),
-    ("jupyter/labconfig/page_config.json", include_str!("page_config.json")),
-];
-
 /// Everything that can be started here, in the order of the form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalogue {

@@ -117,7 +117,7 @@ fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
         python: None,
         working_directory: home,
         log_directory: None,
-        support_directory: Path::new("/nowhere"),
+        tensorboard_wrapper: Path::new("/nowhere"),
         resources: &Resources::default(),
         gpus: &[],
         gpu_driver: false,
