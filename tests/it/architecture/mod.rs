@@ -26,7 +26,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("apps", &["model", "protocol"]),
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
-    ("scheduler", &["model", "gpu", "protocol"]),
+    // Where there is no root helper, the local scheduler does the helper's work in its own process.
+    ("scheduler", &["model", "gpu", "protocol", "helper"]),
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
     ("admission", &["model", "db"]),
@@ -74,7 +75,7 @@ const ROOTS: &[(&str, &[&str])] = &[
 
 /// The beginning of a path, the modules where it may stand, and why.
 const CONFINED: &[(&[&str], &[&str], &str)] = &[
-    (&["axum"], &["web", "proxy", "agent"], "HTTP ends in web, proxy and agent"),
+    (&["axum"], &["web", "proxy", "agent", "listen"], "HTTP ends in listen, web, proxy and agent"),
     (&["askama"], &["web"], "pages are drawn in web"),
     (&["utoipa_axum"], &["web"], "routes are declared in web"),
     (&["sqlx"], &["db"], "the database is spoken to in db"),
@@ -94,7 +95,8 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Where status codes of errors may be written. The codes of success may stand in all of web.
-const STATUS_CODES: &[&str] = &["src/web/error.rs", "src/proxy", "src/agent"];
+/// `listen` refuses what is no proper HTTP before any router sees it.
+const STATUS_CODES: &[&str] = &["src/web/error.rs", "src/proxy", "src/agent", "src/listen"];
 const SUCCESS: &[&str] = &["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
 
 const MOST_LINES: usize = 600;
