@@ -67,7 +67,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Modules that nobody but these may use.
 const ROOTS: &[(&str, &[&str])] = &[
     ("app", &["main", "start"]),
-    ("start", &["main"]),
+    ("start", &["main", "app", "config"]),
     ("client", &["main"]),
     ("check", &["main"]),
     ("config", &["main", "app", "start", "check"]),
