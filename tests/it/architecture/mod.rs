@@ -20,6 +20,7 @@ const ANY: &[&str] = &["*"];
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
+    ("dial", &[]),
     ("db", &["model"]),
     ("curves", &["model"]),
     ("gpu", &["model"]),
@@ -27,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
-    ("scheduler", &["model", "gpu", "protocol", "helper"]),
+    ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
     ("admission", &["model", "db"]),
@@ -35,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sessions",
         &["model", "db", "admission", "scheduler", "apps", "environments", "gpu", "curves", "protocol", "lifecycle"],
     ),
-    ("proxy", &["model", "protocol", "lifecycle"]),
+    ("proxy", &["model", "protocol", "dial", "lifecycle"]),
     (
         "web",
         &[
