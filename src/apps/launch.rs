@@ -9,9 +9,9 @@ use std::{
 
 use super::{App, AppKind, Listen, SiteApp, site::fill};
 use crate::{
+    model::user::Person,
     model::{Gpu, Resources, SessionId},
     protocol::{AppLaunch, Program, ReadyProbe, files},
-    scheduler::Person,
 };
 
 /// What an app is started with.
