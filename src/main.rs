@@ -8,33 +8,19 @@ fn main() -> ExitCode {
         Some("agent") => lyceum::agent::run(),
         Some("exec") => lyceum::agent::exec(arguments),
         Some("become") => lyceum::helper::trampoline::run(),
-<<<<<<< HEAD
-        Some("helper") => helper(arguments.next()),
-        _ => {
-            eprintln!("usage: lyceum agent");
-=======
         Some("helper") => helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {
             eprintln!("usage: lyceum (agent | helper CONFIG)");
->>>>>>> agent
             ExitCode::from(2)
         }
     }
 }
 
-<<<<<<< HEAD
-fn helper(config: Option<std::ffi::OsString>) -> ExitCode {
-    match lyceum::helper::run(&config.unwrap_or_default().to_string_lossy()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(err) => {
-            eprintln!("lyceum helper: {}", err.sentence());
-=======
 fn helper(config: &str) -> ExitCode {
     match lyceum::helper::run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("lyceum helper: {}", error.sentence());
->>>>>>> agent
             ExitCode::FAILURE
         }
     }

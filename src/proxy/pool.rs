@@ -18,14 +18,10 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Error, Upstream};
+use super::{Error, Upstream, quiet::Quiet};
 use crate::{
     dial::{Endpoint, Stream, dial},
-<<<<<<< HEAD
     model::SessionId,
-=======
-    quiet::Quiet,
->>>>>>> proxy
 };
 
 /// How many connections one session may have, tunnels included.

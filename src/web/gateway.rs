@@ -11,21 +11,21 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use parking_lot::RwLock;
+use url::Url;
 
 use super::{
-    Portal,
+    AppsOrigin, Portal,
     error::{Error, Result, waiting_answer},
     extract::wants_html,
     finish::FromApp,
     guard,
     identity::{self, Cookie, Identity},
-    page::{Layout, Page},
+    page::{Layout, Nav, Page},
     show, ticket,
     views::{self, TerminalPage},
 };
 use crate::{
     auth::{Credential, Principal},
-    config::AppsMode,
     dial::Endpoint,
     model::{LoginId, SessionId, SessionState},
     proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
@@ -91,7 +91,7 @@ pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> R
         }
         return enter(&portal, &principal, id, request).await;
     };
-    if portal.config.apps.mode == AppsMode::Path {
+    if portal.config.apps == AppsOrigin::Path {
         check_origin(&request, |headers| guard::origin_is_ours(headers, &portal.config))?;
         return enter(&portal, &principal, id, request).await;
     }
@@ -136,6 +136,33 @@ pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Res
     enter(&portal, &principal, id, request).await
 }
 
+impl Portal {
+    /// The origin that apps have for this browser: the portal's own in path mode.
+    pub fn apps_origin(&self, headers: &HeaderMap) -> String {
+        self.config.apps_origin(headers).unwrap_or_else(|| self.config.origin(headers))
+    }
+
+    /// The portal's own origin, also when the apps' listener was asked: same host, our port.
+    pub fn portal_origin(&self, headers: &HeaderMap) -> String {
+        let origin = self.config.origin(headers);
+        match (&self.config.apps, &self.config.public_url) {
+            (AppsOrigin::Port(apps), None) => match Url::parse(&origin) {
+                Ok(mut url) if url.port_or_known_default() == Some(*apps) => {
+                    let _ = url.set_port(Some(self.config.port));
+                    url.origin().ascii_serialization()
+                }
+                _ => origin,
+            },
+            _ => origin,
+        }
+    }
+
+    /// Where a person's browser goes to use a session.
+    pub fn open_url(&self, headers: &HeaderMap, id: SessionId) -> String {
+        format!("{}/s/{id}/", self.apps_origin(headers))
+    }
+}
+
 /// The session of a path; tricks name nothing.
 fn parse(request: &Request) -> Result<(SessionId, &str)> {
     session_path(request.uri().path()).map_err(|fault| match fault {
@@ -177,7 +204,7 @@ async fn known_here(portal: &Portal, id: SessionId, headers: &HeaderMap) -> Resu
 }
 
 fn app_cookie(portal: &Portal, login: LoginId, id: SessionId) -> HeaderValue {
-    let secure = if portal.config.apps_are_https() { "; Secure" } else { "" };
+    let secure = if portal.config.is_https() { "; Secure" } else { "" };
     let value = ticket::seal(&portal.gateway.key, login, id);
     let cookie = format!("{}={value}; Path=/s/{id}/; HttpOnly; SameSite=Lax{secure}", ticket::cookie_name(id));
     HeaderValue::from_str(&cookie).expect("ids and base64 are visible ASCII")
@@ -227,10 +254,10 @@ async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, 
     let authorization = route.authorization.as_deref().map(HeaderValue::from_str);
     let rules = Rules {
         strip_prefix: route.strip_prefix,
-        path_mode: portal.config.apps.mode == AppsMode::Path,
+        path_mode: portal.config.apps == AppsOrigin::Path,
         authorization: authorization.transpose().map_err(Error::internal)?,
         client: client(portal, &request),
-        scheme: if portal.config.apps_are_https() { "https" } else { "http" },
+        scheme: if portal.config.is_https() { "https" } else { "http" },
         active: is_use(&request),
         holder: Holder { user: principal.id(), access },
     };
@@ -299,8 +326,8 @@ async fn terminal(portal: &Portal, principal: &Arc<Principal>, id: SessionId, he
 
 /// Pages on the apps' origin link back to the portal and carry none of its secrets.
 fn app_layout(portal: &Portal, principal: &Principal, headers: &HeaderMap) -> Layout {
-    let layout = portal.layout(principal);
-    if portal.config.apps.mode == AppsMode::Path {
+    let layout = portal.layout_of(principal, Nav::None);
+    if portal.config.apps == AppsOrigin::Path {
         return layout;
     }
     Layout { csrf_token: String::new(), portal: portal.portal_origin(headers), ..layout }

@@ -3,7 +3,7 @@
 
 use std::{
     convert::Infallible,
-    net::{IpAddr, SocketAddr},
+    net::IpAddr,
     sync::Arc,
 };
 
@@ -16,7 +16,10 @@ use super::{
     Portal, WebConfig,
     error::{Error, Result},
 };
-use crate::auth::{self, Principal};
+use crate::{
+    auth::{self, Principal},
+    listen::PeerAddr,
+};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -187,8 +190,8 @@ pub fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
 fn peer(extensions: &Extensions) -> IpAddr {
     // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
     extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map_or(IpAddr::from([0, 0, 0, 0]), |ConnectInfo(address)| address.ip().to_canonical())
+        .get::<PeerAddr>()
+        .map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }
 
 #[cfg(test)]

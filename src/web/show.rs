@@ -45,7 +45,7 @@ pub(super) fn card(portal: &Portal, principal: &Principal, headers: &HeaderMap, 
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),
-        extend_seconds: extendable.then_some(portal.extension_seconds),
+        extend_seconds: extendable.then_some(8 * 3600),
         sample: live.sample,
         csrf_token: principal.csrf_token().to_owned(),
     };

@@ -27,12 +27,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("apps", &["model", "protocol"]),
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
-<<<<<<< HEAD
-    ("scheduler", &["model", "gpu", "protocol", "helper"]),
-=======
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
     ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
->>>>>>> tools
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
     ("admission", &["model", "db"]),
