@@ -146,9 +146,9 @@ impl Sessions {
             Some(State::Building { percent, step, .. }) => {
                 Some(format!("Waits for the environment ‘{name}’: {percent} % built, {step}."))
             }
-            Some(State::Failed { what, command, .. }) => {
-                Some(format!("Waits for the environment ‘{name}’, which could not be built: {what} To mend it: {command}"))
-            }
+            Some(State::Failed { what, command, .. }) => Some(format!(
+                "Waits for the environment ‘{name}’, which could not be built: {what} To mend it: {command}"
+            )),
             Some(State::Missing) | None => Some(format!(
                 "Waits for the environment ‘{name}’, which is not there; an administrator has to provide it."
             )),

@@ -12,10 +12,7 @@ use super::{
     error::Result,
     extract::{CurrentUser, Listed},
 };
-use crate::{
-    environments::State as Building,
-    model::Resources,
-};
+use crate::{environments::State as Building, model::Resources};
 
 /// A named size.
 #[derive(Debug, Serialize, ToSchema)]
@@ -51,9 +48,11 @@ pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> R
     let left = |there: i64, held: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - held).max(0) / asked };
     let view = |profile: &crate::sessions::Profile| {
         let asked = &profile.resources;
-        let free = left(all.gpus, used.gpus, asked.gpus)
-            .min(left(all.cpus, used.cpus, asked.cpus))
-            .min(left(all.memory_bytes, used.memory_bytes, asked.memory_bytes));
+        let free = left(all.gpus, used.gpus, asked.gpus).min(left(all.cpus, used.cpus, asked.cpus)).min(left(
+            all.memory_bytes,
+            used.memory_bytes,
+            asked.memory_bytes,
+        ));
         ProfileView {
             name: profile.name.clone(),
             title: profile.title.clone(),

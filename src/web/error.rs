@@ -239,6 +239,14 @@ impl Error {
         })
     }
 
+    /// This error as a page of its own, with everything else that belongs to the answer.
+    pub fn with_page(&self, page: impl IntoResponse) -> Response {
+        let mut response = page.into_response();
+        *response.status_mut() = self.status();
+        self.decorate(&mut response);
+        response
+    }
+
     pub fn kind(&self) -> Kind {
         self.0.kind
     }

@@ -6,8 +6,9 @@
 use std::{collections::HashMap, net::IpAddr, path::Path, sync::Arc};
 
 use axum::{
+    body::Body,
     extract::{Request, State},
-    http::{HeaderMap, HeaderValue, Method, header},
+    http::{HeaderMap, HeaderValue, Method, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
 };
 use parking_lot::RwLock;
@@ -15,7 +16,7 @@ use url::Url;
 
 use super::{
     AppsOrigin, Portal,
-    error::{Error, Result, waiting_answer},
+    error::{Error, Result},
     extract::wants_html,
     finish::FromApp,
     guard,
@@ -62,7 +63,8 @@ impl Gateway {
         {
             return Some(known.clone());
         }
-        let activity = self.upstreams.read().get(&route.session).map_or_else(Arc::default, |known| known.activity.clone());
+        let activity =
+            self.upstreams.read().get(&route.session).map_or_else(Arc::default, |known| known.activity.clone());
         let upstream = Upstream { session: route.session, endpoint, uid: route.uid, activity };
         self.upstreams.write().insert(route.session, upstream.clone());
         Some(upstream)
@@ -82,37 +84,43 @@ impl Gateway {
 
 /// `/s/…` on the portal's own listener.
 pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> Result<Response> {
-    let (id, _) = parse(&request)?;
-    let identity = request.extensions().get::<Identity>().cloned().unwrap_or(Identity::Nobody);
+    let (asked, body) = request.into_parts();
+    let id = parse(&asked)?;
+    let identity = asked.extensions.get::<Identity>().cloned().unwrap_or(Identity::Nobody);
     let principal = identity.principal()?.ok_or_else(Error::unauthenticated)?;
     let Credential::Login { id: login, .. } = principal.credential else {
         if !principal.scopes_allow("GET", "/s/{*rest}") {
             return Err(Error::forbidden("This token's scopes do not include `sessions:connect`."));
         }
-        return enter(&portal, &principal, id, request).await;
+        return enter(&portal, &principal, id, asked, body).await;
     };
     if portal.config.apps == AppsOrigin::Path {
-        check_origin(&request, |headers| guard::origin_is_ours(headers, &portal.config))?;
-        return enter(&portal, &principal, id, request).await;
+        check_origin(&asked, |headers| guard::origin_is_ours(headers, &portal.config))?;
+        return enter(&portal, &principal, id, asked, body).await;
     }
-    // A person: their browser goes to the apps' origin, with a ticket if it is not known there.
-    if portal.sessions.routes.find(id).is_none_or(|route| route.owner != principal.id()) {
-        return closed(&portal, &principal, id, &request).await;
+    // A person: once it runs, their browser goes to the apps' origin with a ticket.
+    match portal.sessions.routes.find(id).filter(|route| route.owner == principal.id()) {
+        None => return closed(&portal, &principal, id, &asked).await,
+        Some(route) if route.state != SessionState::Running => {
+            return waiting(&portal, &principal, id, &asked).await;
+        }
+        Some(_) => {}
     }
-    if !matches!(*request.method(), Method::GET | Method::HEAD) || guard::is_upgrade(request.headers()) {
+    if !matches!(asked.method, Method::GET | Method::HEAD) || guard::is_upgrade(&asked.headers) {
         return Err(Error::not_same_origin());
     }
     let ticket = portal.gateway.tickets.issue(login, id, portal.clock.now());
-    let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
+    let target = asked.uri.path_and_query().map_or("/", |target| target.as_str());
     let glue = if target.contains('?') { '&' } else { '?' };
-    let address = format!("{}{target}{glue}{TICKET}={ticket}", portal.apps_origin(request.headers()));
+    let address = format!("{}{target}{glue}{TICKET}={ticket}", portal.apps_origin(&asked.headers));
     Ok(Redirect::to(&address).into_response())
 }
 
 /// `/s/…` on the apps' listener. The login cookie means nothing here.
 pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Result<Response> {
-    let (id, _) = parse(&request)?;
-    if let Some((secret, clean)) = take_ticket(&request) {
+    let (asked, body) = request.into_parts();
+    let id = parse(&asked)?;
+    if let Some((secret, clean)) = take_ticket(&asked) {
         let now = portal.clock.now();
         let login = portal.gateway.tickets.redeem(&secret, id, now);
         return Ok(match login {
@@ -121,19 +129,19 @@ pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Res
                 ([(header::SET_COOKIE, cookie)], Redirect::to(&clean)).into_response()
             }
             // Used before (a page loaded again), or too old: ask for another one.
-            None => Redirect::to(&format!("{}{clean}", portal.portal_origin(request.headers()))).into_response(),
+            None => Redirect::to(&format!("{}{clean}", portal.portal_origin(&asked.headers))).into_response(),
         });
     }
-    let Some(principal) = known_here(&portal, id, request.headers()).await? else {
-        // A page visit goes and gets a ticket; anything else is told to sign in.
-        if *request.method() == Method::GET && wants_html(request.headers()) {
-            let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
-            return Ok(Redirect::to(&format!("{}{target}", portal.portal_origin(request.headers()))).into_response());
-        }
-        return Err(Error::unauthenticated());
-    };
-    check_origin(&request, |headers| apps_origin_is_ours(&portal, headers))?;
-    enter(&portal, &principal, id, request).await
+    let running = portal.sessions.routes.find(id).is_some_and(|route| route.state == SessionState::Running);
+    let principal = known_here(&portal, id, &asked.headers).await?;
+    // A page visit gets its ticket, or the page that says why there is nothing, from the portal.
+    if (principal.is_none() || !running) && asked.method == Method::GET && wants_html(&asked.headers) {
+        let target = asked.uri.path_and_query().map_or("/", |target| target.as_str());
+        return Ok(Redirect::to(&format!("{}{target}", portal.portal_origin(&asked.headers))).into_response());
+    }
+    let principal = principal.ok_or_else(Error::unauthenticated)?;
+    check_origin(&asked, |headers| apps_origin_is_ours(&portal, headers))?;
+    enter(&portal, &principal, id, asked, body).await
 }
 
 impl Portal {
@@ -164,8 +172,8 @@ impl Portal {
 }
 
 /// The session of a path; tricks name nothing.
-fn parse(request: &Request) -> Result<(SessionId, &str)> {
-    session_path(request.uri().path()).map_err(|fault| match fault {
+fn parse(asked: &Parts) -> Result<SessionId> {
+    session_path(asked.uri.path()).map(|(id, _)| id).map_err(|fault| match fault {
         PathFault::NoSession => Error::not_found(),
         PathFault::DotSegment => Error::malformed("The address has a dot segment."),
     })
@@ -173,13 +181,13 @@ fn parse(request: &Request) -> Result<(SessionId, &str)> {
 
 /// What a cookie must prove beyond itself, since the app's own checks are off behind us:
 /// upgrades and changes come from this very origin, and other sites may only link.
-fn check_origin(request: &Request, is_ours: impl Fn(&HeaderMap) -> bool) -> Result<()> {
-    let headers = request.headers();
+fn check_origin(asked: &Parts, is_ours: impl Fn(&HeaderMap) -> bool) -> Result<()> {
+    let headers = &asked.headers;
     if guard::is_upgrade(headers) {
         return if is_ours(headers) { Ok(()) } else { Err(Error::not_same_origin()) };
     }
     let word = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let reads = matches!(asked.method, Method::GET | Method::HEAD);
     let proven = match word("sec-fetch-site") {
         Some("same-origin") => true,
         Some("none") => reads,
@@ -211,8 +219,8 @@ fn app_cookie(portal: &Portal, login: LoginId, id: SessionId) -> HeaderValue {
 }
 
 /// The ticket of a request and its address without it.
-fn take_ticket(request: &Request) -> Option<(String, String)> {
-    let query = request.uri().query()?;
+fn take_ticket(asked: &Parts) -> Option<(String, String)> {
+    let query = asked.uri.query()?;
     let mut secret = None;
     let rest: Vec<&str> = query
         .split('&')
@@ -224,28 +232,32 @@ fn take_ticket(request: &Request) -> Option<(String, String)> {
             _ => true,
         })
         .collect();
-    let path = request.uri().path();
+    let path = asked.uri.path();
     let clean = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
     secret.map(|secret| (secret, clean))
 }
 
 /// Lets somebody in whose identity is settled: if it is theirs, and if it runs.
-async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, request: Request) -> Result<Response> {
+async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, asked: Parts, body: Body) -> Result<Response> {
     let Some(route) = portal.sessions.routes.find(id).filter(|route| route.owner == principal.id()) else {
-        return closed(portal, principal, id, &request).await;
+        return closed(portal, principal, id, &asked).await;
     };
     if route.state != SessionState::Running {
-        return waiting(portal, principal, id, &request).await;
+        return waiting(portal, principal, id, &asked).await;
     }
-    let path = request.uri().path();
+    let path = asked.uri.path();
     if path.len() == "/s/".len() + 36 {
         return Ok(Redirect::to(&format!("{path}/")).into_response());
     }
-    if route.app == "terminal" && path.ends_with('/') && path.len() == "/s//".len() + 36 && wants_html(request.headers()) {
-        return terminal(portal, principal, id, request.headers()).await;
+    if route.app == "terminal"
+        && path.ends_with('/')
+        && path.len() == "/s//".len() + 36
+        && wants_html(&asked.headers)
+    {
+        return terminal(portal, principal, id, &asked.headers).await;
     }
     let Some(upstream) = portal.gateway.upstream(&route) else {
-        return waiting(portal, principal, id, &request).await;
+        return waiting(portal, principal, id, &asked).await;
     };
     let access = match principal.credential {
         Credential::Login { id, .. } => proxy::Access::Login(id),
@@ -256,12 +268,12 @@ async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, 
         strip_prefix: route.strip_prefix,
         path_mode: portal.config.apps == AppsOrigin::Path,
         authorization: authorization.transpose().map_err(Error::internal)?,
-        client: client(portal, &request),
+        client: client(portal, &asked),
         scheme: if portal.config.is_https() { "https" } else { "http" },
-        active: is_use(&request),
+        active: is_use(&asked),
         holder: Holder { user: principal.id(), access },
     };
-    let mut response = match portal.gateway.proxy.forward(request, &upstream, &rules).await {
+    let mut response = match portal.gateway.proxy.forward(Request::from_parts(asked, body), &upstream, &rules).await {
         Ok(response) => response,
         Err(error) => return Err(error.into()),
     };
@@ -269,44 +281,44 @@ async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, 
     Ok(response)
 }
 
-fn client(portal: &Portal, request: &Request) -> IpAddr {
-    identity::client_address(&portal.config, request.headers(), request.extensions())
+fn client(portal: &Portal, asked: &Parts) -> IpAddr {
+    identity::client_address(&portal.config, &asked.headers, &asked.extensions)
 }
 
 /// Whether a request is somebody's doing: pages poll by themselves, and an open tab alone
 /// must not keep a session alive.
-fn is_use(request: &Request) -> bool {
-    match request.headers().get("sec-fetch-mode") {
-        Some(mode) => mode.as_bytes() == b"navigate" || !matches!(*request.method(), Method::GET | Method::HEAD),
+fn is_use(asked: &Parts) -> bool {
+    match asked.headers.get("sec-fetch-mode") {
+        Some(mode) => mode.as_bytes() == b"navigate" || !matches!(asked.method, Method::GET | Method::HEAD),
         None => true,
     }
 }
 
 /// Not theirs, or over: 404, or the page that says why it ended.
-async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, request: &Request) -> Result<Response> {
+async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, asked: &Parts) -> Result<Response> {
     let session = portal.db.find_session(id).await?.filter(|session| session.owner == principal.id());
     let Some(session) = session else { return Err(Error::not_found()) };
     if session.state.is_live() {
-        return waiting(portal, principal, id, request).await;
+        return waiting(portal, principal, id, &asked).await;
     }
-    if !wants_html(request.headers()) {
+    if !wants_html(&asked.headers) {
         return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
     }
-    let layout = app_layout(portal, principal, request.headers());
-    let card = show::card(portal, principal, request.headers(), &session);
+    let layout = app_layout(portal, principal, &asked.headers);
+    let card = show::card(portal, principal, &asked.headers, &session);
     Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))))
 }
 
 /// It waits or starts: a page for people, 503 for programs.
-async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, request: &Request) -> Result<Response> {
+async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, asked: &Parts) -> Result<Response> {
     let session = portal.db.find_session(id).await?.filter(|session| session.owner == principal.id());
     let Some(session) = session else { return Err(Error::not_found()) };
-    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    if !reads || guard::is_upgrade(request.headers()) || !wants_html(request.headers()) {
-        return Ok(waiting_answer());
+    let reads = matches!(asked.method, Method::GET | Method::HEAD);
+    if !reads || guard::is_upgrade(&asked.headers) || !wants_html(&asked.headers) {
+        return Err(Error::unavailable("This session does not run yet. Try again in a moment.", 2));
     }
-    let layout = app_layout(portal, principal, request.headers());
-    let card = show::card(portal, principal, request.headers(), &session);
+    let layout = app_layout(portal, principal, &asked.headers);
+    let card = show::card(portal, principal, &asked.headers, &session);
     let doing = portal.sessions.live(id).status.map(|status| status.step);
     let steps = views::ShowSession::steps(&session, doing.as_deref());
     Ok(Page(views::Waiting::new(layout, card, steps)).into_response())
@@ -314,9 +326,8 @@ async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, req
 
 async fn terminal(portal: &Portal, principal: &Arc<Principal>, id: SessionId, headers: &HeaderMap) -> Result<Response> {
     let session = portal.db.find_session(id).await?.ok_or_else(Error::not_found)?;
-    let place = session
-        .placement
-        .map_or_else(String::new, |placement| format!("{}@{}", placement.unix_name, placement.node));
+    let place =
+        session.placement.map_or_else(String::new, |placement| format!("{}@{}", placement.unix_name, placement.node));
     let layout = app_layout(portal, principal, headers);
     let page = TerminalPage { layout, id: id.to_string(), name: session.name, place };
     let mut response = Page(page).into_response();
@@ -325,7 +336,7 @@ async fn terminal(portal: &Portal, principal: &Arc<Principal>, id: SessionId, he
 }
 
 /// Pages on the apps' origin link back to the portal and carry none of its secrets.
-fn app_layout(portal: &Portal, principal: &Principal, headers: &HeaderMap) -> Layout {
+fn app_layout(portal: &Portal, principal: &Arc<Principal>, headers: &HeaderMap) -> Layout {
     let layout = portal.layout_of(principal, Nav::None);
     if portal.config.apps == AppsOrigin::Path {
         return layout;

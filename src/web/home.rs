@@ -35,10 +35,8 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
     let standing = portal.sessions.standing(user.id()).await?;
     let own = Filter { owner: Some(user.id()), ..Filter::default() };
     let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..own }).await?;
-    let ended = portal
-        .sessions
-        .list(Filter { state: Some(crate::model::SessionState::Ended), limit: ENDED, ..own })
-        .await?;
+    let ended =
+        portal.sessions.list(Filter { state: Some(crate::model::SessionState::Ended), limit: ENDED, ..own }).await?;
     let view = Home {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,

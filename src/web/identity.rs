@@ -1,14 +1,10 @@
 //! Who a request says it comes from: the login cookie, the bearer token, the client's
 //! address. It reads headers and asks `auth`; what somebody may do is judged elsewhere.
 
-use std::{
-    convert::Infallible,
-    net::IpAddr,
-    sync::Arc,
-};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts},
+    extract::FromRequestParts,
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
 
@@ -189,9 +185,7 @@ pub fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
 
 fn peer(extensions: &Extensions) -> IpAddr {
     // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
-    extensions
-        .get::<PeerAddr>()
-        .map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
+    extensions.get::<PeerAddr>().map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }
 
 #[cfg(test)]
