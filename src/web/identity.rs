@@ -236,9 +236,9 @@ mod tests {
 
     #[test]
     fn forwarded_addresses_count_from_trusted_proxies_alone() {
-        let proxy: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let proxy: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
         let mut extensions = Extensions::new();
-        extensions.insert(ConnectInfo(proxy));
+        extensions.insert(PeerAddr(proxy));
         let mut config = WebConfig::default();
         let sent = headers(&[("x-forwarded-for", "6.6.6.6, 192.0.2.7"), ("x-forwarded-for", "127.0.0.1")]);
         assert_eq!(client_address(&config, &sent, &extensions), proxy.ip());

@@ -190,12 +190,11 @@ impl WebConfig {
         match &self.apps {
             AppsOrigin::Path => None,
             AppsOrigin::Port(port) => {
-                let host = match &self.public_url {
-                    Some(url) => url.host_str()?.to_owned(),
-                    None => {
-                        let host = headers.get(header::HOST)?.to_str().ok()?;
-                        Url::parse(&format!("http://{host}/")).ok()?.host_str()?.to_owned()
-                    }
+                let host = if let Some(url) = &self.public_url {
+                    url.host_str()?.to_owned()
+                } else {
+                    let host = headers.get(header::HOST)?.to_str().ok()?;
+                    Url::parse(&format!("http://{host}/")).ok()?.host_str()?.to_owned()
                 };
                 Some(format!("{}://{host}:{port}", self.scheme()))
             }
