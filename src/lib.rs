@@ -5,9 +5,25 @@
 //! `agent` (who starts what as whom), `proxy` (the way to the apps), `web` (pages and API).
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
+pub mod admission;
+pub mod agent;
+pub mod apps;
 pub mod auth;
+pub mod check;
+pub mod client;
+pub mod config;
 pub mod db;
+pub mod dial;
+pub mod environments;
+pub mod gpu;
+pub mod helper;
+pub mod lifecycle;
+pub mod listen;
 pub mod model;
 pub mod protocol;
+pub mod proxy;
 pub mod scheduler;
+pub mod sessions;
+pub mod start;
+pub mod telemetry;
 pub mod web;

@@ -54,9 +54,11 @@ pub enum HelperAnswer {
     Account {
         unix_name: String,
     },
-    /// `message` is a sentence for people and holds no secrets.
+    /// `message` is a sentence for people and holds no secrets. `retry` is true where the
+    /// same request may work later, false where it never will.
     Failed {
         message: String,
+        retry: bool,
     },
 }
 

@@ -2,6 +2,7 @@
 //! Nothing here does I/O or knows how anything is stored, started or drawn; every rule in
 //! this folder is a pure function that a table or a property can test.
 
+pub mod fault;
 pub mod ids;
 pub mod quota;
 pub mod resources;
@@ -10,6 +11,7 @@ pub mod size;
 pub mod time;
 pub mod user;
 
+pub use fault::FieldError;
 pub use ids::{LoginId, SessionId, TokenId, UserId};
 pub use resources::{Capacity, Gpu, GpuInventory, Resources};
 pub use session::{EndReason, Session, SessionState};

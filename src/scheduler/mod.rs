@@ -5,10 +5,11 @@
 pub mod local;
 
 use async_trait::async_trait;
+use futures_util::stream::BoxStream;
 
 use crate::{
     model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
-    protocol::{AppLaunch, HomeSetup, Sample},
+    protocol::{AgentStatus, AppLaunch, HomeSetup, Sample},
 };
 
 /// Starts, watches and ends workloads. Every call is safe to repeat.
@@ -39,6 +40,10 @@ pub trait Scheduler: Send + Sync {
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
 
+    /// Comes back when the workload's agent has ended, at once where it is not there any
+    /// more. Only a hint to [`Scheduler::observe`] soon: it may also come back early.
+    async fn wait_end(&self, session: SessionId, placement: &Placement);
+
     /// Asks the workload to end within its grace time.
     async fn terminate(&self, session: SessionId, placement: &Placement) -> Result<()>;
 
@@ -47,6 +52,20 @@ pub trait Scheduler: Send + Sync {
 
     /// Removes what an ended session left on the node.
     async fn clean(&self, session: SessionId) -> Result<()>;
+
+    /// What the agent tells, from its present state on; ends when the connection does. The
+    /// agent belongs to the user and may lie.
+    async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>>;
+
+    /// One GET on a socket of the workload's run directory; the body of a 2xx answer.
+    async fn ask(
+        &self,
+        session: SessionId,
+        placement: &Placement,
+        socket: &str,
+        path: &str,
+        authorization: Option<&str>,
+    ) -> Result<Vec<u8>>;
 
     /// What the workload uses, from a source its user cannot forge; `None` where there is none.
     async fn sample(&self, session: SessionId, placement: &Placement) -> Option<Sample>;

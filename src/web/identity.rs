@@ -1,14 +1,10 @@
 //! Who a request says it comes from: the login cookie, the bearer token, the client's
 //! address. It reads headers and asks `auth`; what somebody may do is judged elsewhere.
 
-use std::{
-    convert::Infallible,
-    net::{IpAddr, SocketAddr},
-    sync::Arc,
-};
+use std::{convert::Infallible, net::IpAddr, sync::Arc};
 
 use axum::{
-    extract::{ConnectInfo, FromRequestParts},
+    extract::FromRequestParts,
     http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
 };
 
@@ -16,7 +12,10 @@ use super::{
     Portal, WebConfig,
     error::{Error, Result},
 };
-use crate::auth::{self, Principal};
+use crate::{
+    auth::{self, Principal},
+    listen::PeerAddr,
+};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -186,13 +185,13 @@ pub fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
 
 fn peer(extensions: &Extensions) -> IpAddr {
     // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
-    extensions
-        .get::<ConnectInfo<SocketAddr>>()
-        .map_or(IpAddr::from([0, 0, 0, 0]), |ConnectInfo(address)| address.ip().to_canonical())
+    extensions.get::<PeerAddr>().map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -241,7 +240,7 @@ mod tests {
     fn forwarded_addresses_count_from_trusted_proxies_alone() {
         let proxy: SocketAddr = "127.0.0.1:9".parse().unwrap();
         let mut extensions = Extensions::new();
-        extensions.insert(ConnectInfo(proxy));
+        extensions.insert(PeerAddr(proxy));
         let mut config = WebConfig::default();
         let sent = headers(&[("x-forwarded-for", "6.6.6.6, 192.0.2.7"), ("x-forwarded-for", "127.0.0.1")]);
         assert_eq!(client_address(&config, &sent, &extensions), proxy.ip());

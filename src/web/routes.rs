@@ -31,14 +31,17 @@ pub struct Pages {
 }
 
 impl Pages {
+    #[must_use]
     pub fn get<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
         self.add(Method::GET.as_str(), path, get(handler))
     }
 
+    #[must_use]
     pub fn post<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
         self.add(Method::POST.as_str(), path, post(handler))
     }
 
+    #[must_use]
     pub fn any<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
         self.add("ANY", path, any(handler))
     }

@@ -1,1 +1,401 @@
-//! The local scheduler: workloads on this machine.
+//! The local scheduler: workloads on this machine, started through the helper (or in-process
+//! by a portal that is not root). It remembers nothing that a restart would lose: what runs
+//! is in the placement files and in the kernel. Whether somebody may have what they ask for
+//! was decided before.
+
+mod exit;
+mod link;
+mod machine;
+mod run_directory;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use async_trait::async_trait;
+use futures_util::stream::BoxStream;
+use parking_lot::Mutex;
+use tokio::io::{Interest, unix::AsyncFd};
+
+pub use self::{machine::capacity, run_directory::open_in_run_directory};
+use super::{Error, Exit, Launch, Observation, Person, PortalUser, Result, Scheduler};
+use crate::{
+    helper::{
+        self,
+        cgroup::{self, Hierarchy},
+        client::Launcher,
+        identity::{self, Identity},
+        placement,
+        process::{self, Life},
+    },
+    model::{Capacity, Clock, EndReason, GpuInventory, SessionId, session::Placement},
+    protocol::{
+        AgentLaunch, AgentStatus, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL, Sample,
+        files,
+    },
+};
+
+/// What the local scheduler works with.
+#[derive(Debug)]
+pub struct Config {
+    pub launcher: Launcher,
+    pub capacity: Capacity,
+    pub inventory: GpuInventory,
+    /// As handed to the helper: `start` knows all four.
+    pub run: PathBuf,
+    pub placements: PathBuf,
+    pub hierarchy: Hierarchy,
+    pub service_uid: u32,
+    /// From SIGTERM to SIGKILL.
+    pub grace_seconds: u64,
+    pub clock: Clock,
+}
+
+/// From SIGTERM to SIGKILL, unless somebody says otherwise.
+pub const GRACE_SECONDS: u64 = 30;
+
+/// The longest run directory, in bytes: Jupyter's kernels add 50, and a socket's path has 107.
+pub const MAX_RUN_DIRECTORY: usize = 57;
+
+/// What is read of an exit record at most, and of its sentence.
+const MAX_EXIT_RECORD: u64 = 16 * 1024;
+
+/// Workloads on this machine. A copy is another handle on the same scheduler.
+#[derive(Clone, Debug)]
+pub struct Local {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Config,
+    /// Each session's CPU time when it was last sampled.
+    sampled: Mutex<HashMap<SessionId, (Instant, u64)>>,
+}
+
+impl Local {
+    /// Refuses a base directory whose run directories would have too long a path.
+    pub fn new(config: Config) -> Result<Self> {
+        let length = config.run.as_os_str().len() + 1 + 16;
+        if MAX_RUN_DIRECTORY < length {
+            return Err(Error::Refused(format!(
+                "run directories below {} would have {length} bytes in their path, and programs need {MAX_RUN_DIRECTORY} \
+                 or fewer for their sockets: choose a base directory that is {} bytes shorter",
+                config.run.display(),
+                length - MAX_RUN_DIRECTORY
+            )));
+        }
+        Ok(Self { shared: Arc::new(Shared { config, sampled: Mutex::default() }) })
+    }
+
+    /// Asks the launcher on a thread that may wait. The request is carried out whole even
+    /// when the caller is dropped meanwhile.
+    async fn helper(&self, request: HelperRequest) -> Result<HelperAnswer> {
+        let this = Arc::clone(&self.shared);
+        blocking(move || this.config.launcher.ask(request).map_err(Error::from)).await
+    }
+
+    async fn ask_done(&self, request: HelperRequest) -> Result<()> {
+        match self.helper(request).await? {
+            HelperAnswer::Done => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+}
+
+impl Shared {
+    fn groups(&self, session: SessionId) -> Vec<PathBuf> {
+        match placement::read(&self.config.placements, session) {
+            Ok(Some(record)) => record.cgroups,
+            _ => self.config.hierarchy.groups(&session.short()),
+        }
+    }
+
+    /// The person's rights are checked again by name; the limits are what was admitted.
+    fn request(&self, launch: Launch) -> Result<HelperRequest> {
+        let limits = Limits {
+            cpus: launch.resources.cpus,
+            memory_bytes: launch.resources.memory_bytes,
+            processes: 4096.max(launch.resources.cpus.saturating_mul(512)),
+        };
+        let mut app = launch.app;
+        app.environment.extend(gpu_environment(&launch.gpus, self.config.inventory.driver));
+        let agent = AgentLaunch {
+            protocol: PROTOCOL,
+            session: launch.session,
+            run_directory: self.config.run.join(launch.session.short()),
+            portal_uid: self.config.service_uid,
+            app,
+            limits: limits.clone(),
+            sampled: self.config.hierarchy.is_sampled(),
+            cgroups: self.config.hierarchy.groups(&launch.session.short()),
+            grace_seconds: self.config.grace_seconds,
+            home: launch.home,
+        };
+        let agent = serde_json::to_value(agent).map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
+        Ok(HelperRequest::Launch(LaunchRequest {
+            session: launch.session,
+            unix_name: launch.person.unix_name,
+            limits,
+            agent,
+        }))
+    }
+
+    fn look(&self, session: SessionId, placement: &Placement) -> Observation {
+        self.config.launcher.reap();
+        let boot = match process::boot_id() {
+            Ok(boot) => boot,
+            Err(err) => return Observation::Unknown(format!("the boot id cannot be read: {err}")),
+        };
+        if boot != placement.boot_id {
+            return match process::node() {
+                Ok(node) if node == placement.node => Observation::Ended(Exit {
+                    reason: Some(EndReason::HostRebooted),
+                    exit_code: None,
+                    signal: None,
+                    ended_at: self.config.clock.now(),
+                    detail: format!("{node} was restarted"),
+                }),
+                _ => Observation::Unknown(format!("it was started on {}, which is another machine", placement.node)),
+            };
+        }
+        match process::life(placement) {
+            Life::Alive(_) => Observation::Alive,
+            Life::Unknown(why) => Observation::Unknown(why),
+            Life::Dead => {
+                let killed = 0 < cgroup::oom_kills(&self.groups(session));
+                let record = self.exit_record(placement);
+                // The allocation was held until we noticed, and no other clock is ours.
+                Observation::Ended(exit::judge(killed, record, self.config.clock.now()))
+            }
+        }
+    }
+
+    /// What the agent wrote last, if it can be made sense of: its user may have written it.
+    fn exit_record(&self, placement: &Placement) -> Option<ExitRecord> {
+        let directory = self.own_run_directory(placement)?;
+        let text = run_directory::read(directory, files::EXIT, MAX_EXIT_RECORD).ok()??;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// A placement's run directory, if it is one of ours: the row it comes from is older
+    /// than this process and may be somebody's backup.
+    fn own_run_directory<'a>(&self, placement: &'a Placement) -> Option<&'a Path> {
+        let directory = Path::new(&placement.run_directory);
+        (directory.parent() == Some(&self.config.run)).then_some(directory)
+    }
+}
+
+#[async_trait]
+impl Scheduler for Local {
+    fn cluster(&self) -> &'static str {
+        "local"
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.shared.config.capacity
+    }
+
+    fn inventory(&self) -> &GpuInventory {
+        &self.shared.config.inventory
+    }
+
+    async fn person(&self, user: &PortalUser) -> Result<Person> {
+        if !self.shared.config.launcher.is_root() {
+            let own = blocking(|| identity::own().map_err(Error::from)).await?;
+            return match &user.unix_name {
+                Some(name) if *name != own.name => Err(Error::Refused(format!(
+                    "this portal was not started by root: it runs everything as `{}`, not as `{name}`",
+                    own.name
+                ))),
+                _ => Ok(own.into()),
+            };
+        }
+        let unix_name = match &user.unix_name {
+            Some(name) => name.clone(),
+            None => match self.helper(HelperRequest::Account { name: user.name.clone() }).await? {
+                HelperAnswer::Account { unix_name } => unix_name,
+                other => return Err(unexpected(&other)),
+            },
+        };
+        blocking(move || Identity::look_up(&unix_name).map(Person::from).map_err(Error::from)).await
+    }
+
+    fn run_directory(&self, session: SessionId) -> PathBuf {
+        self.shared.config.run.join(session.short())
+    }
+
+    async fn launch(&self, launch: Launch) -> Result<Placement> {
+        match self.helper(self.shared.request(launch)?).await? {
+            HelperAnswer::Placed { placement } => Ok(placement),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    async fn find(&self, session: SessionId) -> Result<Option<Placement>> {
+        let this = Arc::clone(&self.shared);
+        let read = move || placement::read(&this.config.placements, session);
+        Ok(blocking(move || read().map_err(doing("reading a placement"))).await?.map(|record| record.placement))
+    }
+
+    async fn list(&self) -> Result<Vec<SessionId>> {
+        let this = Arc::clone(&self.shared);
+        blocking(move || placement::list(&this.config.placements).map_err(doing("reading the placements"))).await
+    }
+
+    async fn observe(&self, session: SessionId, placement: &Placement) -> Observation {
+        let (this, placement) = (Arc::clone(&self.shared), placement.clone());
+        blocking(move || Ok(this.look(session, &placement)))
+            .await
+            .unwrap_or_else(|err| Observation::Unknown(err.to_string()))
+    }
+
+    async fn wait_end(&self, _session: SessionId, placement: &Placement) {
+        let Life::Alive(handle) = process::life(placement) else { return };
+        // A process handle is readable from the moment its process has ended.
+        if let Ok(handle) = watch(handle) {
+            let _ = handle.readable().await;
+        }
+    }
+
+    async fn events(&self, _session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
+        link::events(placement).await
+    }
+
+    async fn ask(
+        &self,
+        _session: SessionId,
+        placement: &Placement,
+        socket: &str,
+        path: &str,
+        authorization: Option<&str>,
+    ) -> Result<Vec<u8>> {
+        link::ask(placement, socket, path, authorization).await
+    }
+
+    async fn terminate(&self, session: SessionId, _placement: &Placement) -> Result<()> {
+        self.ask_done(HelperRequest::Terminate { session }).await
+    }
+
+    async fn kill(&self, session: SessionId, _placement: Option<&Placement>) -> Result<()> {
+        self.ask_done(HelperRequest::Kill { session }).await
+    }
+
+    async fn clean(&self, session: SessionId) -> Result<()> {
+        self.shared.sampled.lock().remove(&session);
+        self.ask_done(HelperRequest::Clean { session }).await
+    }
+
+    async fn sample(&self, session: SessionId, _placement: &Placement) -> Option<Sample> {
+        let this = Arc::clone(&self.shared);
+        let usage = blocking(move || Ok(cgroup::usage(&this.groups(session)))).await.ok()??;
+        let now = (Instant::now(), usage.cpu_nanoseconds);
+        let before = self.shared.sampled.lock().insert(session, now);
+        Some(Sample { memory_bytes: usage.memory_bytes, cpus: busy_cpus(before, now), processes: usage.processes })
+    }
+
+    async fn log_tail(&self, _session: SessionId, placement: &Placement, bytes: u64) -> Result<Vec<u8>> {
+        let (this, placement) = (Arc::clone(&self.shared), placement.clone());
+        blocking(move || {
+            let Some(directory) = this.own_run_directory(&placement) else { return Ok(Vec::new()) };
+            let tail = run_directory::read_tail(directory, files::LOG, bytes).map_err(doing("reading the log"))?;
+            Ok(tail.unwrap_or_default())
+        })
+        .await
+    }
+}
+
+#[expect(deprecated, reason = "its successor is unsafe; an owned descriptor keeps what that one wants promised")]
+fn watch(handle: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(handle, Interest::READABLE)
+}
+
+/// How a program learns which GPUs are its own. An empty list hides them all.
+fn gpu_environment(gpus: &[crate::model::Gpu], driver: bool) -> [(String, String); 2] {
+    let names: Vec<String> =
+        gpus.iter().map(|gpu| if driver { gpu.uuid.clone() } else { gpu.index.to_string() }).collect();
+    // CUDA's own order differs from the one that indices count in.
+    [("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()), ("CUDA_VISIBLE_DEVICES", names.join(","))]
+        .map(|(name, value)| (name.to_owned(), value))
+}
+
+/// Cores busy on average between two looks; 0 at the first.
+#[expect(clippy::cast_precision_loss, reason = "a share of a core is approximate by nature")]
+fn busy_cpus(before: Option<(Instant, u64)>, now: (Instant, u64)) -> f64 {
+    let Some(before) = before else { return 0.0 };
+    let seconds = (now.0 - before.0).as_secs_f64();
+    if seconds < 0.001 { 0.0 } else { now.1.saturating_sub(before.1) as f64 / 1e9 / seconds }
+}
+
+/// Longer than the launcher's own patience, so that its sentence is the one that is seen.
+const BLOCKING_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Runs what may block on a thread of its own. What hangs (a user's mount, a name service)
+/// keeps that thread, but never the caller.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::time::timeout(BLOCKING_TIMEOUT, tokio::task::spawn_blocking(work)).await {
+        Ok(Ok(result)) => result,
+        Ok(Err(err)) => Err(Error::Unavailable(format!("a task failed: {err}"))),
+        Err(_) => Err(Error::Unavailable("this machine does not answer".to_owned())),
+    }
+}
+
+fn unexpected(answer: &HelperAnswer) -> Error {
+    Error::Unavailable(format!("the helper answered something else: {answer:?}"))
+}
+
+fn doing(what: &str) -> impl FnOnce(std::io::Error) -> Error {
+    let doing = what.to_owned();
+    move |source| Error::Io { doing, source }
+}
+
+impl From<helper::Error> for Error {
+    fn from(err: helper::Error) -> Self {
+        match err {
+            helper::Error::Refused(sentence) => Self::Refused(sentence),
+            helper::Error::Busy(sentence) => Self::Unavailable(sentence),
+            helper::Error::Io { doing, source } => Self::Io { doing, source },
+        }
+    }
+}
+
+impl From<Identity> for Person {
+    fn from(identity: Identity) -> Self {
+        let Identity { name, uid, gid, home, shell, .. } = identity;
+        Self { unix_name: name, uid, gid, home, shell }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Local").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Gpu;
+
+    #[test]
+    fn gpus_are_named_as_cuda_understands() {
+        let gpu = |index: i64| Gpu { index, uuid: format!("GPU-{index}"), model: "m".to_owned() };
+        let value = |gpus: &[Gpu], driver| gpu_environment(gpus, driver)[1].1.clone();
+        assert_eq!(value(&[gpu(0), gpu(3)], true), "GPU-0,GPU-3");
+        assert_eq!(value(&[gpu(0), gpu(3)], false), "0,3");
+        assert_eq!(value(&[], true), "");
+    }
+
+    #[test]
+    fn cores_busy() {
+        let start = Instant::now();
+        let later = |seconds| start + Duration::from_secs(seconds);
+        assert!((busy_cpus(Some((start, 1_000_000_000)), (later(2), 4_000_000_000)) - 1.5).abs() < 1e-9);
+        assert!(busy_cpus(None, (start, 5)).abs() < f64::EPSILON);
+        assert!(busy_cpus(Some((start, 5)), (start, 9)).abs() < f64::EPSILON);
+    }
+}

@@ -42,7 +42,7 @@ pub struct Ended {
 }
 
 /// `/s/{id}/` of a terminal: tabs of xterm.js. Its socket is `./pty?terminal=N`, the list of
-/// open terminals `./ptys` (a JSON array of numbers). This page alone needs
+/// open terminals `./ptys`, both the agent's own. This page alone needs
 /// `style-src 'self' 'unsafe-inline'`, because xterm.js writes its colours as a style sheet.
 #[derive(Debug, Template)]
 #[template(path = "terminal.html")]

@@ -1,0 +1,226 @@
+//! The life of a workload from first to last: prepare the home, start the app, wait until it
+//! answers, watch it, and, whatever ends it, leave no process behind. What comes out is the
+//! exit record; nothing in here fails in any other way.
+
+use std::{io, path::Path, time::Duration};
+
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::oneshot,
+    time::timeout,
+};
+
+use super::{
+    child::{Child, Exit, Reaper, Streams},
+    home,
+    limits::Watch,
+    log::Log,
+    probe, record, server,
+    status::Status,
+    terminals::Terminals,
+    tree::{self, Ended},
+};
+use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, Phase, Program, ReadyProbe, files};
+
+/// Homes are on file servers, which may hang.
+const HOME_TIME: Duration = Duration::from_mins(2);
+
+/// Why the life is over.
+enum End {
+    Asked,
+    OutOfMemory(String),
+    App(Exit),
+    /// The sentence; and how it ended, for an app that did so before its first answer.
+    LaunchFailed(String, Option<Exit>),
+}
+
+/// Runs the workload until its end. Never returns while a process of it lives.
+pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
+    let started = (|| {
+        let log = Log::create(&launch.run_directory.join(files::LOG))?;
+        Ok::<_, io::Error>((log, Reaper::start()?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
+    })();
+    let (log, reaper, asked, _hang_ups_are_ignored) = match started {
+        Ok(started) => started,
+        Err(error) => {
+            let directory = launch.run_directory.display();
+            return record::now(ExitCause::LaunchFailed, format!("the run directory {directory} is unusable: {error}"));
+        }
+    };
+    let status = Status::new();
+    let terminals = match &launch.app.program {
+        Program::Terminal { shell } => Some(Terminals::new(launch.app.clone(), shell, &reaper, &status)),
+        Program::Exec { .. } => None,
+    };
+    if let Err(error) = server::start(launch, &status, terminals.clone()) {
+        return record::now(ExitCause::LaunchFailed, format!("the agent cannot listen in its run directory: {error}"));
+    }
+    let mut output = None;
+    let end = until_end(launch, &reaper, &status, &log, asked, &mut output).await;
+    status.enter(Phase::Ending, "ending all processes");
+    if let Some(terminals) = &terminals {
+        terminals.close_all();
+    }
+    let ended = tree::end(launch.session, Duration::from_secs(launch.grace_seconds), &reaper).await;
+    if let Some(output) = output {
+        // All writers are gone; what they wrote last is in the pipe.
+        let _ = timeout(Duration::from_secs(2), output).await;
+    }
+    record(end, ended, launch, &log)
+}
+
+async fn until_end(
+    launch: &AgentLaunch,
+    reaper: &Reaper,
+    status: &Status,
+    log: &Log,
+    mut asked: Signal,
+    output: &mut Option<oneshot::Receiver<()>>,
+) -> End {
+    let watch = Watch::new(launch);
+    tokio::select! {
+        biased;
+        _ = asked.recv() => End::Asked,
+        sentence = watch.until_exceeded(status) => End::OutOfMemory(sentence),
+        end = work(launch, reaper, status, log, output) => match watch.out_of_memory() {
+            // The kernel chose the app itself.
+            Some(sentence) => End::OutOfMemory(sentence),
+            None => end,
+        },
+    }
+}
+
+async fn work(
+    launch: &AgentLaunch,
+    reaper: &Reaper,
+    status: &Status,
+    log: &Log,
+    output: &mut Option<oneshot::Receiver<()>>,
+) -> End {
+    if let Err(sentence) = prepare(launch, status, log).await {
+        return End::LaunchFailed(sentence, None);
+    }
+    match &launch.app.program {
+        Program::Terminal { .. } => {
+            status.enter(Phase::Ready, "");
+            std::future::pending().await
+        }
+        Program::Exec { argv } => match start(launch, argv, reaper, log) {
+            Ok((app, written)) => {
+                *output = Some(written);
+                attend(launch, app, status).await
+            }
+            Err(sentence) => End::LaunchFailed(sentence, None),
+        },
+    }
+}
+
+async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<(), String> {
+    status.step("preparing the home directory");
+    let (setup, session, notes) = (launch.home.clone(), launch.session, log.clone());
+    let home = setup.home.display().to_string();
+    // A thread of its own, so that a hanging file server cannot keep us from hearing SIGTERM.
+    let prepared = tokio::task::spawn_blocking(move || home::prepare(&setup, session, &notes));
+    match timeout(HOME_TIME, prepared).await {
+        Ok(Ok(prepared)) => prepared,
+        Ok(Err(_)) => Err(format!("the home directory {home} could not be prepared: this is a fault of Lyceum")),
+        Err(_) => {
+            Err(format!("the home directory {home} does not answer: the file server may be down, try again later"))
+        }
+    }
+}
+
+fn start(
+    launch: &AgentLaunch,
+    argv: &[String],
+    reaper: &Reaper,
+    log: &Log,
+) -> Result<(Child, oneshot::Receiver<()>), String> {
+    let program = argv.first().ok_or("the app has no command: ask your administrator")?;
+    enterable(&launch.app.working_directory)?;
+    let spawned = io::pipe().and_then(|(reader, writer)| {
+        Ok((reaper.spawn(&launch.app, argv, None, Streams::Pipe(writer.into()))?, reader))
+    });
+    let (app, pipe) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
+    let (done, written) = oneshot::channel();
+    let pump = log.clone().pump(pipe.into());
+    tokio::spawn(async move {
+        pump.await;
+        drop(done);
+    });
+    Ok((app, written))
+}
+
+fn enterable(directory: &Path) -> Result<(), String> {
+    match rustix::fs::access(directory.join("."), rustix::fs::Access::EXEC_OK) {
+        Ok(()) => Ok(()),
+        Err(error) => {
+            let error = io::Error::from(error);
+            Err(format!("the working directory {} cannot be entered: {error}: choose another", directory.display()))
+        }
+    }
+}
+
+/// Waits for the app's first answer, then for its end.
+async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status) -> End {
+    if let Some(probe) = &launch.app.ready {
+        status.enter(Phase::Starting, "waiting for the first answer");
+        let socket = launch.run_directory.join(files::APP_SOCKET);
+        tokio::select! {
+            biased;
+            exit = &mut app.exit => {
+                let exit = known(exit);
+                return End::LaunchFailed(format!("the app ended before it answered ({})", tell(exit)), Some(exit));
+            }
+            ready = probe::until_ready(probe, &socket) => if !ready {
+                return End::LaunchFailed(unanswered(probe), None);
+            }
+        }
+    }
+    status.enter(Phase::Ready, "");
+    End::App(known(app.exit.await))
+}
+
+fn unanswered(probe: &ReadyProbe) -> String {
+    format!("the app did not answer within {} seconds", probe.timeout_seconds)
+}
+
+/// The reaper always tells; without it nothing at all is known of the end.
+fn known<E>(exit: Result<Exit, E>) -> Exit {
+    exit.unwrap_or(Exit { code: None, signal: None })
+}
+
+fn record(end: End, ended: Ended, launch: &AgentLaunch, log: &Log) -> ExitRecord {
+    let with_log = |sentence: String| match log.last_lines(3) {
+        lines if lines.is_empty() => sentence,
+        lines => format!("{sentence}: {lines}"),
+    };
+    let (cause, detail, exit) = match end {
+        End::Asked => (ExitCause::Asked, asked(ended, launch.grace_seconds), None),
+        End::OutOfMemory(sentence) => (ExitCause::OutOfMemory, sentence, None),
+        End::App(exit) if exit.code == Some(0) => (ExitCause::App, "the app ended by itself".to_owned(), Some(exit)),
+        End::App(exit) => (ExitCause::App, with_log(format!("the app ended ({})", tell(exit))), Some(exit)),
+        End::LaunchFailed(sentence, exit) => (ExitCause::LaunchFailed, with_log(sentence), exit),
+    };
+    let Exit { code, signal } = exit.unwrap_or(Exit { code: None, signal: None });
+    ExitRecord { exit_code: code, signal, ..record::now(cause, detail) }
+}
+
+fn asked(ended: Ended, grace: u64) -> String {
+    match ended.killed {
+        0 => "ended as asked".to_owned(),
+        1 => format!("ended as asked; one process was still there after {grace} s and was killed"),
+        killed => format!("ended as asked; {killed} processes were still there after {grace} s and were killed"),
+    }
+}
+
+fn tell(exit: Exit) -> String {
+    match (exit.code, exit.signal) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(number)) => match nix::sys::signal::Signal::try_from(number) {
+            Ok(name) => format!("signal {number}, {name}"),
+            Err(_) => format!("signal {number}"),
+        },
+        (None, None) => "nobody saw how".to_owned(),
+    }
+}

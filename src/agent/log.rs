@@ -1,0 +1,152 @@
+//! The app's log: what it wrote to standard output and error, read from a pipe, kept in one
+//! bounded file. The app is never held up by it: what cannot be written is dropped.
+
+use std::{
+    fs,
+    io::{Read, Seek, SeekFrom, Write},
+    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use tokio::{io::AsyncReadExt, net::unix::pipe};
+
+/// The most the file may measure; past it, the oldest half goes.
+const LIMIT: u64 = 8 * 1024 * 1024;
+
+/// A handle on the log; clones share it.
+#[derive(Clone)]
+pub(super) struct Log(Arc<Mutex<Bounded>>);
+
+struct Bounded {
+    path: PathBuf,
+    file: fs::File,
+    size: u64,
+    limit: u64,
+}
+
+impl Log {
+    pub fn create(path: &Path) -> std::io::Result<Self> {
+        Ok(Self(Arc::new(Mutex::new(Bounded::create(path, LIMIT)?))))
+    }
+
+    /// A line of the agent's own.
+    pub fn note(&self, line: &str) {
+        self.append(format!("lyceum: {line}\n").as_bytes());
+    }
+
+    /// Everything from the pipe, until every writer has closed it.
+    pub async fn pump(self, pipe: OwnedFd) {
+        let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
+        let mut buffer = vec![0; 64 * 1024];
+        while let Ok(length @ 1..) = pipe.read(&mut buffer).await {
+            self.append(&buffer[..length]);
+        }
+    }
+
+    /// The last lines that say something, as one line of at most 600 characters for people.
+    pub fn last_lines(&self, count: usize) -> String {
+        let log = self.0.lock();
+        let tail = log.tail(8 * 1024).unwrap_or_default();
+        tell(&String::from_utf8_lossy(&tail), count)
+    }
+
+    fn append(&self, bytes: &[u8]) {
+        // A full disk must not hold up the app.
+        let _ = self.0.lock().append(bytes);
+    }
+}
+
+impl Bounded {
+    fn create(path: &Path, limit: u64) -> std::io::Result<Self> {
+        let file = open(path)?;
+        Ok(Self { path: path.to_owned(), file, size: 0, limit })
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        if self.limit < self.size + bytes.len() as u64 {
+            self.drop_oldest_half()?;
+        }
+        self.file.write_all(bytes)?;
+        self.size += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Writes the younger half to a new file and puts it in place at once, so that a reader
+    /// sees the old log or the new one, never a piece.
+    fn drop_oldest_half(&mut self) -> std::io::Result<()> {
+        let kept = self.tail(self.limit / 2)?;
+        let start = kept.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let part = self.path.with_extension("part");
+        let mut file = open(&part)?;
+        file.write_all(&kept[start..])?;
+        fs::rename(&part, &self.path)?;
+        self.file = file;
+        self.size = (kept.len() - start) as u64;
+        Ok(())
+    }
+
+    fn tail(&self, bytes: u64) -> std::io::Result<Vec<u8>> {
+        let mut file = fs::File::open(&self.path)?;
+        let size = file.metadata()?.len();
+        file.seek(SeekFrom::Start(size.saturating_sub(bytes)))?;
+        let mut tail = Vec::new();
+        file.take(bytes).read_to_end(&mut tail)?;
+        Ok(tail)
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<fs::File> {
+    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)
+}
+
+fn tell(tail: &str, count: usize) -> String {
+    let lines: Vec<String> = tail.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let told = lines[lines.len().saturating_sub(count)..].join(" · ");
+    let excess = told.chars().count().saturating_sub(600);
+    told.chars().skip(excess).collect()
+}
+
+/// A line without escape sequences and control characters.
+fn plain(line: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c == '\u{1b}' {
+            if rest.next_if_eq(&'[').is_some() {
+                while rest.next().is_some_and(|c| !('@'..='~').contains(&c)) {}
+            }
+        } else if !c.is_control() {
+            plain.push(c);
+        }
+    }
+    plain.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_half_goes_at_a_line() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut log = Bounded::create(&path, 100).unwrap();
+        for number in 0..50 {
+            log.append(format!("line {number:04}\n").as_bytes()).unwrap();
+            assert!(fs::metadata(&path).unwrap().len() <= 100);
+            assert_eq!(fs::metadata(&path).unwrap().len(), log.size);
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.ends_with("line 0048\nline 0049\n"));
+        assert!(text.lines().all(|line| line.len() == 9), "no piece of a line: {text}");
+    }
+
+    #[test]
+    fn last_lines_are_for_people() {
+        assert_eq!(tell("one\n\u{1b}[31mtwo\u{1b}[0m\n\n three\u{7}\n", 2), "two · three");
+        assert_eq!(tell("", 2), "");
+        assert_eq!(tell(&"x".repeat(2000), 1).len(), 600);
+    }
+}

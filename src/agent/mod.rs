@@ -1,0 +1,94 @@
+//! `lyceum agent`: runs inside a workload, as its user, for as long as it lives. It reads one
+//! [`AgentLaunch`] from standard input, lets go of whoever started it, starts the app,
+//! watches it, answers on `agent.sock`, and writes the [`ExitRecord`] as its last act.
+//! Start reading at `life`, which is the whole story; every other file is one chapter.
+//!
+//! Everything runs on one thread, because the kernel sends a parent-death signal when the
+//! *thread* that forked ends: so the app lives exactly as long as the agent.
+
+mod child;
+mod home;
+mod life;
+mod limits;
+mod log;
+mod probe;
+mod record;
+mod replay;
+mod server;
+mod status;
+mod terminal;
+mod terminals;
+mod tree;
+
+use std::{
+    io::{self, Read},
+    path::Path,
+    process::ExitCode,
+};
+
+pub use child::exec;
+
+use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL};
+
+/// The most that a launch may measure, in bytes.
+const MAX_LAUNCH: u64 = 1024 * 1024;
+
+/// Lives the whole life of a workload. The exit status says only whether the exit record
+/// could be written: 0 if so, else 1; 2 where the launch could not even be understood.
+pub fn run() -> ExitCode {
+    child::close_inherited();
+    let launch = match read_launch() {
+        Ok(launch) => launch,
+        Err(message) => {
+            eprintln!("lyceum agent: {message}");
+            return ExitCode::from(2);
+        }
+    };
+    let record = match detach() {
+        Ok(runtime) => runtime.block_on(life::live(&launch)),
+        Err(source) => record::now(ExitCause::LaunchFailed, format!("the agent could not detach itself: {source}")),
+    };
+    finish(&launch.run_directory, &record)
+}
+
+fn finish(run_directory: &Path, record: &ExitRecord) -> ExitCode {
+    match record::write(run_directory, record) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn read_launch() -> Result<AgentLaunch, String> {
+    let mut text = Vec::new();
+    io::stdin()
+        .lock()
+        .take(MAX_LAUNCH + 1)
+        .read_to_end(&mut text)
+        .map_err(|source| format!("standard input cannot be read: {source}"))?;
+    if MAX_LAUNCH < text.len() as u64 {
+        return Err(format!("the launch is larger than {MAX_LAUNCH} bytes"));
+    }
+    let launch: AgentLaunch =
+        serde_json::from_slice(&text).map_err(|source| format!("standard input holds no launch: {source}"))?;
+    if ![PROTOCOL, PROTOCOL - 1].contains(&launch.protocol) {
+        return Err(format!("the portal speaks protocol {}, this agent {PROTOCOL}", launch.protocol));
+    }
+    if !launch.run_directory.is_absolute() || !launch.run_directory.is_dir() {
+        return Err(format!("the run directory {} is not there", launch.run_directory.display()));
+    }
+    Ok(launch)
+}
+
+/// A session of its own, no descriptor that leads to the portal, and every orphan below
+/// becomes our child instead of init's.
+fn detach() -> io::Result<tokio::runtime::Runtime> {
+    // Fails for the leader of a process group, which whoever starts us may have made us; a
+    // session leader needs no new session.
+    let _ = rustix::process::setsid();
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    nix::unistd::dup2_stdin(&null)?;
+    nix::unistd::dup2_stdout(&null)?;
+    nix::unistd::dup2_stderr(&null)?;
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}

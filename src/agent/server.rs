@@ -1,0 +1,137 @@
+//! The agent's own socket: its status, the stream of events, and for terminals everything
+//! below the app's base URL. Nobody is answered but the workload's own user and the portal;
+//! who that is the kernel says.
+
+use std::{convert::Infallible, fs, io, os::unix::fs::PermissionsExt};
+
+use axum::{
+    Json, Router,
+    body::{Body, Bytes},
+    extract::{Path, Query, State, ws::WebSocketUpgrade},
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::get,
+    serve::Listener,
+};
+use serde::Deserialize;
+use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
+use tokio_stream::{StreamExt, wrappers::WatchStream};
+
+use super::{
+    status::Status,
+    terminals::{self, OpenTerminal, Terminals},
+};
+use crate::{
+    apps::base_url,
+    protocol::{AgentLaunch, AgentStatus, files},
+};
+
+/// The most that one message from a viewer may measure: a large paste.
+const MAX_INPUT: usize = 4 * 1024 * 1024;
+
+/// Listens in the run directory and answers until the agent ends.
+pub(super) fn start(launch: &AgentLaunch, status: &Status, terminals: Option<Terminals>) -> io::Result<()> {
+    let path = launch.run_directory.join(files::AGENT_SOCKET);
+    let listener = UnixListener::bind(&path)?;
+    // The run directory's group is the portal's, and the socket inherits it.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o660))?;
+    let own = rustix::process::getuid().as_raw();
+    let listener = KnownPeers { listener, allowed: [own, launch.portal_uid] };
+    let router = router(&base_url(launch.session), status.clone(), terminals);
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    Ok(())
+}
+
+fn router(base: &str, status: Status, terminals: Option<Terminals>) -> Router {
+    let about = Router::new()
+        .route("/v1/status", get(|State(status): State<Status>| async move { Json(status.snapshot()) }))
+        .route("/v1/events", get(events))
+        .with_state(status);
+    let Some(terminals) = terminals else { return about };
+    let terminals = Router::new()
+        .route(&format!("{base}ptys"), get(list))
+        .route(&format!("{base}ptys/{{terminal}}"), axum::routing::delete(close))
+        .route(&format!("{base}pty"), get(view))
+        .with_state(terminals);
+    about.merge(terminals)
+}
+
+/// Accepts connections of these users and hangs up on all others.
+struct KnownPeers {
+    listener: UnixListener,
+    allowed: [u32; 2],
+}
+
+impl Listener for KnownPeers {
+    type Io = UnixStream;
+    type Addr = SocketAddr;
+
+    async fn accept(&mut self) -> (UnixStream, SocketAddr) {
+        loop {
+            // `Listener` for Unix sockets waits out what a failing accept needs waiting for.
+            let (stream, address) = Listener::accept(&mut self.listener).await;
+            if stream.peer_cred().is_ok_and(|peer| self.allowed.contains(&peer.uid())) {
+                return (stream, address);
+            }
+        }
+    }
+
+    fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+}
+
+/// The status now, then again whenever it changes: one JSON object a line.
+async fn events(State(status): State<Status>) -> Response {
+    let lines = WatchStream::new(status.subscribe()).map(|status| Ok::<_, Infallible>(line(&status)));
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+fn line(status: &AgentStatus) -> Bytes {
+    let mut line = serde_json::to_vec(status).expect("a status is plain data");
+    line.push(b'\n');
+    line.into()
+}
+
+async fn list(State(terminals): State<Terminals>) -> Json<Listed> {
+    Json(Listed { items: terminals.list() })
+}
+
+#[derive(serde::Serialize)]
+struct Listed {
+    items: Vec<OpenTerminal>,
+}
+
+async fn close(State(terminals): State<Terminals>, Path(terminal): Path<u32>) -> StatusCode {
+    if terminals.close(terminal) { StatusCode::NO_CONTENT } else { StatusCode::NOT_FOUND }
+}
+
+#[derive(Deserialize)]
+struct Which {
+    #[serde(default = "first")]
+    terminal: u32,
+}
+
+fn first() -> u32 {
+    1
+}
+
+async fn view(
+    State(terminals): State<Terminals>,
+    Query(Which { terminal }): Query<Which>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    match terminals.join(terminal) {
+        Ok(viewer) => upgrade
+            .max_message_size(MAX_INPUT)
+            .max_frame_size(MAX_INPUT)
+            .on_upgrade(move |socket| terminals::attend(socket, viewer)),
+        Err(error) => {
+            let status = match error {
+                terminals::Error::Number => StatusCode::NOT_FOUND,
+                terminals::Error::Open(_) => StatusCode::SERVICE_UNAVAILABLE,
+            };
+            (status, error.to_string()).into_response()
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! The open terminals of a workload, and one viewer's WebSocket. Binary frames are bytes both
+//! ways; a text frame from a viewer changes the size; a close frame says why a terminal or a
+//! viewer is over.
+
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::{
+    child::{Reaper, Streams},
+    status::Status,
+    terminal::{self, Input, Terminal, Viewer},
+};
+use crate::protocol::AppLaunch;
+
+/// The most terminals open at a time; they are numbered from 1 to this.
+const MOST: u32 = 8;
+
+/// A viewer whose connection takes nothing for this long is gone.
+const STUCK: Duration = Duration::from_secs(20);
+
+/// Keeps what lies between awake, and notices a viewer that is gone.
+const PING: Duration = Duration::from_secs(30);
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    #[error("terminals are numbered from 1 to {MOST}")]
+    Number,
+    #[error("the terminal could not be opened: {0}")]
+    Open(#[source] io::Error),
+}
+
+/// One row of the list.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct OpenTerminal {
+    pub terminal: u32,
+    pub viewers: usize,
+}
+
+/// A handle on all terminals; clones share them.
+#[derive(Clone)]
+pub(super) struct Terminals(Arc<Shared>);
+
+struct Shared {
+    app: AppLaunch,
+    shell: String,
+    reaper: Reaper,
+    status: Status,
+    open: Mutex<BTreeMap<u32, Terminal>>,
+}
+
+impl Terminals {
+    pub fn new(app: AppLaunch, shell: &str, reaper: &Reaper, status: &Status) -> Self {
+        Self(Arc::new(Shared {
+            app,
+            shell: shell.to_owned(),
+            reaper: reaper.clone(),
+            status: status.clone(),
+            open: Mutex::default(),
+        }))
+    }
+
+    pub fn list(&self) -> Vec<OpenTerminal> {
+        let open = self.0.open.lock();
+        open.iter().map(|(&number, terminal)| OpenTerminal { terminal: number, viewers: terminal.viewers() }).collect()
+    }
+
+    /// Joins a terminal, which is opened when it is not there.
+    pub fn join(&self, number: u32) -> Result<Viewer, Error> {
+        if !(1..=MOST).contains(&number) {
+            return Err(Error::Number);
+        }
+        let mut open = self.0.open.lock();
+        if let Some(viewer) = open.get(&number).and_then(Terminal::join) {
+            return Ok(viewer);
+        }
+        let terminal = self.open(number).map_err(Error::Open)?;
+        let viewer = terminal.join().ok_or_else(|| Error::Open(io::Error::other("it ended at once")))?;
+        open.insert(number, terminal);
+        self.0.status.terminals(open.len());
+        Ok(viewer)
+    }
+
+    /// Hangs up; `false` when there is no such terminal.
+    pub fn close(&self, number: u32) -> bool {
+        self.0.open.lock().get(&number).map(Terminal::hang_up).is_some()
+    }
+
+    pub fn close_all(&self) {
+        self.0.open.lock().values().for_each(Terminal::hang_up);
+    }
+
+    fn open(&self, number: u32) -> io::Result<Terminal> {
+        let shell = if std::path::Path::new(&self.0.shell).exists() { self.0.shell.as_str() } else { "/bin/sh" };
+        let (pty, slave) = terminal::open()?;
+        let name = format!("-{}", shell.rsplit('/').next().unwrap_or("sh"));
+        let argv = [shell.to_owned()];
+        let child = self.0.reaper.spawn(&self.0.app, &argv, Some(&name), Streams::Terminal(slave))?;
+        let terminal = Terminal::new(&self.0.status);
+        let (running, terminals) = (terminal.clone(), self.clone());
+        tokio::spawn(async move {
+            running.run(pty, child).await;
+            terminals.forget(number, &running);
+        });
+        Ok(terminal)
+    }
+
+    /// The number may have been given to another terminal meanwhile.
+    fn forget(&self, number: u32, ended: &Terminal) {
+        let mut open = self.0.open.lock();
+        if open.get(&number).is_some_and(|terminal| terminal.is(ended)) {
+            open.remove(&number);
+            self.0.status.terminals(open.len());
+        }
+    }
+}
+
+/// What a viewer may say in a text frame.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum Command {
+    Resize { cols: u16, rows: u16 },
+}
+
+/// Carries bytes between a WebSocket and a terminal until either is over.
+pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
+    let mut ping = interval(PING);
+    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let reason = loop {
+        let message = tokio::select! {
+            biased;
+            received = socket.recv() => {
+                match received.and_then(Result::ok).as_ref().and_then(input) {
+                    Some(Received::Input(input)) => viewer.enter(input).await,
+                    Some(Received::Nothing) => {}
+                    None => return,
+                }
+                continue;
+            }
+            output = viewer.output() => match output {
+                Some(output) => Message::Binary(output),
+                None => break viewer.why_over(),
+            },
+            _ = ping.tick() => Message::Ping(Bytes::new()),
+        };
+        if !matches!(timeout(STUCK, socket.send(message)).await, Ok(Ok(()))) {
+            return;
+        }
+    };
+    let close = Message::Close(Some(CloseFrame { code: reason.code(), reason: reason.sentence().into() }));
+    // Whether the farewell arrives is the viewer's business.
+    let _ = timeout(STUCK, socket.send(close)).await;
+}
+
+enum Received {
+    Input(Input),
+    Nothing,
+}
+
+/// What a message asks for; `None` ends the connection: a close frame, or words that are
+/// not of this protocol.
+fn input(message: &Message) -> Option<Received> {
+    match message {
+        Message::Binary(bytes) => Some(Received::Input(Input::Bytes(bytes.clone()))),
+        Message::Text(text) => {
+            let Command::Resize { cols, rows } = serde_json::from_str(text.as_str()).ok()?;
+            Some(Received::Input(Input::Resize { cols: cols.clamp(1, 1000), rows: rows.clamp(1, 1000) }))
+        }
+        Message::Ping(_) | Message::Pong(_) => Some(Received::Nothing),
+        Message::Close(_) => None,
+    }
+}

@@ -1,0 +1,188 @@
+//! The workload's processes, as `/proc` tells them: everything below the agent, which as a
+//! subreaper keeps its orphans, and whatever else of this user carries the session's id in
+//! its environment. Ends them all; a process is signalled through a pidfd that was compared
+//! with what was seen, so that a number used anew is never hit.
+
+use std::{collections::HashSet, fs, time::Duration};
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use tokio::time::{Instant, sleep};
+
+use super::child::Reaper;
+use crate::model::SessionId;
+
+/// One process, from `/proc/PID/stat`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Process {
+    pub pid: i32,
+    pub parent: i32,
+    /// A zombie: it is gone but for its exit status.
+    pub dead: bool,
+    /// Clock ticks since boot; with the pid it is unmistakable.
+    pub started: u64,
+    pub threads: i64,
+    /// User and system time, of itself and of the children it has waited for, in ticks.
+    pub ticks: u64,
+    /// Leads a session that has a terminal: it goes by SIGHUP, since shells ignore SIGTERM.
+    pub leads_terminal: bool,
+}
+
+/// What [`end`] found it had to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// How many did not end by themselves within the grace time.
+    pub killed: usize,
+}
+
+/// Every living process below the agent.
+pub(super) fn descendants() -> Vec<Process> {
+    below(&scan(), own_pid())
+}
+
+/// SIGTERM to all, SIGKILL after `grace` to what is left, until nothing is.
+pub(super) async fn end(session: SessionId, grace: Duration, reaper: &Reaper) -> Ended {
+    let deadline = Instant::now() + grace;
+    let mut asked = HashSet::new();
+    let mut pause = Duration::from_millis(10);
+    loop {
+        reaper.reap();
+        let members = members(session);
+        if members.is_empty() {
+            return Ended::default();
+        }
+        if deadline <= Instant::now() {
+            break;
+        }
+        for process in members.iter().filter(|process| asked.insert((process.pid, process.started))) {
+            signal(process, Signal::TERM);
+            if process.leads_terminal {
+                signal(process, Signal::HUP);
+            }
+            // A stopped process hears nothing until it goes on.
+            signal(process, Signal::CONT);
+        }
+        sleep(pause.min(deadline.saturating_duration_since(Instant::now()))).await;
+        pause = (pause * 2).min(Duration::from_millis(200));
+    }
+    kill(session, reaper).await
+}
+
+async fn kill(session: SessionId, reaper: &Reaper) -> Ended {
+    let mut killed = HashSet::new();
+    let mut pause = Duration::from_millis(5);
+    loop {
+        reaper.reap();
+        let members = members(session);
+        if members.is_empty() {
+            return Ended { killed: killed.len() };
+        }
+        for process in &members {
+            signal(process, Signal::KILL);
+            killed.insert((process.pid, process.started));
+        }
+        // What hangs in the kernel (a dead file server) may take its time.
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+fn members(session: SessionId) -> Vec<Process> {
+    let all = scan();
+    let mut members = below(&all, own_pid());
+    let known: HashSet<i32> = members.iter().map(|process| process.pid).chain([own_pid()]).collect();
+    let tag = format!("LYCEUM_SESSION={session}").into_bytes();
+    members
+        .extend(all.iter().filter(|process| !process.dead && !known.contains(&process.pid) && carries(process, &tag)));
+    members
+}
+
+/// Whether it was started with our variable. Other users' environments cannot be read.
+fn carries(process: &Process, tag: &[u8]) -> bool {
+    fs::read(format!("/proc/{}/environ", process.pid))
+        .is_ok_and(|environment| environment.split(|byte| *byte == 0).any(|variable| variable == tag))
+}
+
+fn below(all: &[Process], root: i32) -> Vec<Process> {
+    let mut inside = HashSet::from([root]);
+    // Children may come before their parents in the list: repeat until nothing is new.
+    loop {
+        let before = inside.len();
+        inside.extend(all.iter().filter(|process| inside.contains(&process.parent)).map(|p| p.pid).collect::<Vec<_>>());
+        if inside.len() == before {
+            break;
+        }
+    }
+    inside.remove(&root);
+    all.iter().filter(|process| !process.dead && inside.contains(&process.pid)).copied().collect()
+}
+
+fn signal(process: &Process, signal: Signal) {
+    let Some(pid) = Pid::from_raw(process.pid) else { return };
+    let Ok(handle) = rustix::process::pidfd_open(pid, PidfdFlags::empty()) else { return };
+    if read(process.pid).is_some_and(|now| now.started == process.started) {
+        // It may have ended just now, or belong to somebody else (a set-uid program).
+        let _ = rustix::process::pidfd_send_signal(&handle, signal);
+    }
+}
+
+fn scan() -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| read(entry.file_name().to_str()?.parse().ok()?)).collect()
+}
+
+fn read(pid: i32) -> Option<Process> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name in parentheses may hold anything, so the fields are counted from its end.
+fn parse(stat: &str) -> Option<Process> {
+    let pid = stat.split_once(' ')?.0.parse().ok()?;
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    // As proc(5) numbers them, from the state, which is the third.
+    let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
+    let ticks = [14, 15, 16, 17].into_iter().filter_map(number).sum::<i64>();
+    Some(Process {
+        pid,
+        parent: number(4)?.try_into().ok()?,
+        dead: matches!(*fields.first()?, "Z" | "X"),
+        started: number(22)?.try_into().ok()?,
+        threads: number(20)?,
+        ticks: ticks.try_into().ok()?,
+        leads_terminal: number(6)? == i64::from(pid) && number(7)? != 0,
+    })
+}
+
+fn own_pid() -> i32 {
+    rustix::process::getpid().as_raw_nonzero().get()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_with_a_nasty_name() {
+        let stat = "42 (a) Z (b) S 7 42 42 34816 42 4194304 1 2 3 4 10 20 30 40 20 0 5 0 12345 1 2 3";
+        let process = parse(stat).expect("well formed");
+        assert_eq!(
+            process,
+            Process { pid: 42, parent: 7, dead: false, started: 12345, threads: 5, ticks: 100, leads_terminal: true }
+        );
+        assert_eq!(parse("42 (x"), None);
+    }
+
+    #[test]
+    fn the_tree_is_found_in_any_order() {
+        let process =
+            |pid, parent, dead| Process { pid, parent, dead, started: 1, threads: 1, ticks: 0, leads_terminal: false };
+        let all = [process(5, 4, false), process(4, 3, true), process(3, 2, false), process(9, 1, false)];
+        let found: Vec<i32> = below(&all, 2).iter().map(|process| process.pid).collect();
+        assert_eq!(found, [5, 3]);
+    }
+
+    #[test]
+    fn we_find_ourselves() {
+        let me = read(own_pid()).expect("we live");
+        assert!(scan().iter().any(|process| process.pid == me.pid && process.started == me.started));
+    }
+}

@@ -1,0 +1,401 @@
+//! How each app is started: argument vector, environment, readiness. A pure function of the
+//! [`Context`]; the child's environment is built from nothing, and secrets travel in it,
+//! never in the argument vector.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use super::{App, AppKind, Listen, SiteApp, site::fill};
+use crate::{
+    model::{Gpu, Resources, SessionId},
+    protocol::{AppLaunch, Program, ReadyProbe, files},
+    scheduler::Person,
+};
+
+/// What an app is started with.
+#[derive(Clone, Debug)]
+pub struct Context<'a> {
+    pub session: SessionId,
+    /// `/s/{id}/`, see [`base_url`].
+    pub base_url: &'a str,
+    pub person: &'a Person,
+    /// Short enough (57 bytes) that kernels' sockets fit in it.
+    pub run_directory: &'a Path,
+    /// Where Python comes from, for the apps that use an environment.
+    pub python: Option<&'a Python>,
+    pub working_directory: &'a Path,
+    /// `TensorBoard`: the folder of logs; absent means the working directory.
+    pub log_directory: Option<&'a Path>,
+    /// Where the portal has put [`super::TENSORBOARD_WRAPPER`].
+    pub tensorboard_wrapper: &'a Path,
+    pub resources: &'a Resources,
+    pub gpus: &'a [Gpu],
+    /// Whether a driver stands behind the GPUs; else they are named by index.
+    pub gpu_driver: bool,
+    /// The secret that the proxy shows to Jupyter.
+    pub token: &'a str,
+    /// The port of an app that listens on one.
+    pub port: Option<u16>,
+    /// Further variables; those that the portal sets itself win.
+    pub extra: &'a BTreeMap<String, String>,
+}
+
+/// An environment's Python.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Python {
+    pub python: PathBuf,
+    /// First in the child's `PATH`; `jupyter-lab` lies in it.
+    pub bin: PathBuf,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    #[error("`{0}` needs an environment and none was chosen")]
+    NoEnvironment(String),
+    #[error("`{0}` listens on a port and none was given")]
+    NoPort(String),
+}
+
+/// The path below which a session's app answers.
+pub fn base_url(session: SessionId) -> String {
+    format!("/s/{session}/")
+}
+
+/// How `app` is started. What [`Context`] lacks for this app is an [`Error`].
+pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
+    let mut environment = common_environment(context);
+    let (program, ready) = match &app.kind {
+        AppKind::Jupyter => {
+            environment.insert("JUPYTER_TOKEN".to_owned(), context.token.to_owned());
+            // The directory itself, not one below: a kernel's socket adds 50 bytes to it.
+            environment.insert("JUPYTER_RUNTIME_DIR".to_owned(), text(context.run_directory));
+            (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
+        }
+        AppKind::TensorBoard => {
+            (tensorboard(python(app, context)?, context), Some(ready(context.base_url.to_owned(), 180)))
+        }
+        AppKind::Terminal => {
+            environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
+            environment.insert("COLORTERM".to_owned(), "truecolor".to_owned());
+            (Program::Terminal { shell: shell(context) }, None)
+        }
+        AppKind::Site(site) => {
+            let port = match site.listen {
+                Listen::Socket => None,
+                Listen::Port => Some(context.port.ok_or_else(|| Error::NoPort(app.name.clone()))?),
+            };
+            let values = placeholders(port, context);
+            for (key, value) in &site.environment {
+                environment.insert(key.clone(), fill(value, &values));
+            }
+            if let Some(port) = port {
+                environment.insert("LYCEUM_PORT".to_owned(), port.to_string());
+            }
+            let argv = site.command.iter().map(|word| fill(word, &values)).collect();
+            let probe = ReadyProbe { port, ..ready(site_ready_path(site, context), 120) };
+            (Program::Exec { argv }, Some(probe))
+        }
+    };
+    Ok(AppLaunch { program, environment, working_directory: context.working_directory.to_owned(), ready })
+}
+
+fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
+    let person = context.person;
+    let cpus = context.resources.cpus.to_string();
+    let path = match context.python {
+        Some(python) => format!("{}:{SYSTEM_PATH}", python.bin.display()),
+        None => SYSTEM_PATH.to_owned(),
+    };
+    let mut environment = context.extra.clone();
+    let ours = [
+        ("HOME", text(&person.home)),
+        ("USER", person.unix_name.clone()),
+        ("LOGNAME", person.unix_name.clone()),
+        ("SHELL", shell(context)),
+        ("PATH", path),
+        ("LANG", "C.UTF-8".to_owned()),
+        ("XDG_RUNTIME_DIR", text(context.run_directory)),
+        ("CUDA_VISIBLE_DEVICES", visible_gpus(context)),
+        ("CPU_LIMIT", cpus.clone()),
+        ("MEM_LIMIT", context.resources.memory_bytes.to_string()),
+        // Numerical libraries take every core of the machine unless told.
+        ("OMP_NUM_THREADS", cpus.clone()),
+        ("OPENBLAS_NUM_THREADS", cpus.clone()),
+        ("MKL_NUM_THREADS", cpus.clone()),
+        ("NUMEXPR_NUM_THREADS", cpus.clone()),
+        ("NUMEXPR_MAX_THREADS", cpus),
+        // Read by many extensions of Jupyter and by dashboards that run beside it.
+        ("JUPYTERHUB_USER", person.unix_name.clone()),
+        ("JUPYTERHUB_SERVICE_PREFIX", context.base_url.to_owned()),
+        ("LYCEUM_SESSION", context.session.to_string()),
+        ("LYCEUM_SOCKET", text(&context.run_directory.join(files::APP_SOCKET))),
+        ("LYCEUM_BASE_URL", context.base_url.to_owned()),
+        ("LYCEUM_HOME", text(&person.home)),
+        ("LYCEUM_USER", person.unix_name.clone()),
+    ];
+    environment.extend(ours.map(|(key, value)| (key.to_owned(), value)));
+    environment
+}
+
+const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// By UUID where a driver is, because CUDA's and NVML's orders differ; nothing at all is an
+/// empty string, since a missing variable would show every GPU.
+fn visible_gpus(context: &Context<'_>) -> String {
+    let name = |gpu: &Gpu| if context.gpu_driver { gpu.uuid.clone() } else { gpu.index.to_string() };
+    context.gpus.iter().map(name).collect::<Vec<_>>().join(",")
+}
+
+fn shell(context: &Context<'_>) -> String {
+    let shell = &context.person.shell;
+    if shell.is_empty() { "/bin/sh".to_owned() } else { shell.clone() }
+}
+
+fn python<'a>(app: &App, context: &Context<'a>) -> Result<&'a Python, Error> {
+    context.python.ok_or_else(|| Error::NoEnvironment(app.name.clone()))
+}
+
+fn jupyter(python: &Python, context: &Context<'_>) -> Program {
+    // Jupyter refuses a folder to open that lies outside its root.
+    let home = &context.person.home;
+    let root = if context.working_directory.starts_with(home) { home } else { context.working_directory };
+    // The script by its path, not `-m`: that would put the working directory first among
+    // the places where Python looks for modules.
+    let mut argv = vec![text(&python.python), text(&python.bin.join("jupyter-lab"))];
+    argv.extend(
+        [
+            "--no-browser",
+            "--ServerApp.sock_mode=0660",
+            "--ServerApp.allow_remote_access=True",
+            "--ServerApp.trust_xheaders=True",
+            "--ServerApp.port_retries=0",
+            "--ServerApp.quit_button=False",
+            "--ServerApp.allow_unauthenticated_access=False",
+            "--KernelManager.transport=ipc",
+        ]
+        .map(str::to_owned),
+    );
+    argv.push(format!("--ServerApp.sock={}", text(&context.run_directory.join(files::APP_SOCKET))));
+    argv.push(format!("--ServerApp.base_url={}", context.base_url));
+    argv.push(format!("--ServerApp.root_dir={}", root.display()));
+    argv.push(format!("--ServerApp.preferred_dir={}", context.working_directory.display()));
+    Program::Exec { argv }
+}
+
+fn jupyter_ready(context: &Context<'_>) -> ReadyProbe {
+    let probe = ready(format!("{}api/status?no_track_activity=1", context.base_url), 180);
+    ReadyProbe { authorization: Some(format!("token {}", context.token)), ..probe }
+}
+
+fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
+    let logs = context.log_directory.unwrap_or(context.working_directory);
+    let argv = vec![
+        text(&python.python),
+        text(context.tensorboard_wrapper),
+        format!("--socket={}", text(&context.run_directory.join(files::APP_SOCKET))),
+        format!("--logdir={}", logs.display()),
+        format!("--path_prefix={}", context.base_url.trim_end_matches('/')),
+    ];
+    Program::Exec { argv }
+}
+
+fn placeholders(port: Option<u16>, context: &Context<'_>) -> [(&'static str, String); 6] {
+    [
+        ("socket", text(&context.run_directory.join(files::APP_SOCKET))),
+        ("port", port.map(|port| port.to_string()).unwrap_or_default()),
+        ("base_url", context.base_url.to_owned()),
+        ("home", text(&context.person.home)),
+        ("user", context.person.unix_name.clone()),
+        ("session", context.session.to_string()),
+    ]
+}
+
+fn site_ready_path(site: &SiteApp, context: &Context<'_>) -> String {
+    if site.strip_prefix {
+        site.ready_path.clone()
+    } else {
+        format!("{}{}", context.base_url.trim_end_matches('/'), site.ready_path)
+    }
+}
+
+fn ready(path: String, timeout_seconds: u64) -> ReadyProbe {
+    ReadyProbe { path, authorization: None, port: None, timeout_seconds }
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::apps::Catalogue;
+
+    struct Given {
+        session: SessionId,
+        base: String,
+        person: Person,
+        python: Python,
+        resources: Resources,
+        gpus: Vec<Gpu>,
+        extra: BTreeMap<String, String>,
+    }
+
+    fn given() -> Given {
+        let session = SessionId::new();
+        Given {
+            session,
+            base: base_url(session),
+            person: Person {
+                unix_name: "ada".to_owned(),
+                uid: 1000,
+                gid: 1000,
+                home: "/home/ada".into(),
+                shell: "/bin/bash".to_owned(),
+            },
+            python: Python { python: "/env/bin/python".into(), bin: "/env/bin".into() },
+            resources: Resources { cpus: 3, ..Resources::default() },
+            gpus: vec![
+                Gpu { index: 2, uuid: "GPU-b".to_owned(), model: "A100".to_owned() },
+                Gpu { index: 0, uuid: "GPU-a".to_owned(), model: "A100".to_owned() },
+            ],
+            extra: BTreeMap::from([
+                ("HOME".to_owned(), "/elsewhere".to_owned()),
+                ("http_proxy".to_owned(), "http://proxy".to_owned()),
+            ]),
+        }
+    }
+
+    fn context(given: &Given) -> Context<'_> {
+        Context {
+            session: given.session,
+            base_url: &given.base,
+            person: &given.person,
+            run_directory: Path::new("/run/lyceum/run/0123456789abcdef"),
+            python: Some(&given.python),
+            working_directory: Path::new("/home/ada/work"),
+            log_directory: None,
+            tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
+            resources: &given.resources,
+            gpus: &given.gpus,
+            gpu_driver: true,
+            token: "s3cret",
+            port: None,
+            extra: &given.extra,
+        }
+    }
+
+    fn argv(launch: &AppLaunch) -> &[String] {
+        match &launch.program {
+            Program::Exec { argv } => argv,
+            Program::Terminal { .. } => panic!("not a terminal"),
+        }
+    }
+
+    #[test]
+    fn jupyter_is_private_and_its_token_is_not_in_argv() {
+        let given = given();
+        let catalogue = Catalogue::default();
+        let jupyter = catalogue.find("jupyter").expect("built in");
+        let started = launch(jupyter, &context(&given)).expect("everything is there");
+        let argv = argv(&started);
+        assert_eq!(argv[..2], ["/env/bin/python", "/env/bin/jupyter-lab"]);
+        for flag in [
+            "--ServerApp.sock=/run/lyceum/run/0123456789abcdef/app.sock",
+            "--ServerApp.sock_mode=0660",
+            &format!("--ServerApp.base_url={}", given.base),
+            "--ServerApp.root_dir=/home/ada",
+            "--ServerApp.preferred_dir=/home/ada/work",
+            "--ServerApp.allow_unauthenticated_access=False",
+            "--KernelManager.transport=ipc",
+        ] {
+            assert!(argv.iter().any(|word| word == flag), "{flag} is missing");
+        }
+        assert!(!argv.iter().any(|word| word.contains("s3cret")));
+        assert_eq!(started.environment["JUPYTER_TOKEN"], "s3cret");
+        let ready = started.ready.expect("Jupyter is asked");
+        assert_eq!(ready.authorization.as_deref(), Some("token s3cret"));
+        assert!(ready.path.starts_with(&given.base));
+
+        let outside = Context { working_directory: Path::new("/data"), ..context(&given) };
+        let started = launch(jupyter, &outside).expect("everything is there");
+        assert!(self::argv(&started).iter().any(|word| word == "--ServerApp.root_dir=/data"));
+
+        let without = Context { python: None, ..context(&given) };
+        assert_eq!(launch(jupyter, &without).expect_err("no Python"), Error::NoEnvironment("jupyter".to_owned()));
+    }
+
+    #[test]
+    fn environment_of_a_child() {
+        let mut given = given();
+        let catalogue = Catalogue::default();
+        let terminal = catalogue.find("terminal").expect("built in");
+        let started = launch(terminal, &context(&given)).expect("everything is there");
+        for (key, value) in [
+            ("HOME", "/home/ada"),
+            ("PATH", "/env/bin:/usr/local/bin:/usr/bin:/bin"),
+            ("CUDA_VISIBLE_DEVICES", "GPU-b,GPU-a"),
+            ("OMP_NUM_THREADS", "3"),
+            ("MEM_LIMIT", "1073741824"),
+            ("http_proxy", "http://proxy"),
+            ("TERM", "xterm-256color"),
+            ("XDG_RUNTIME_DIR", "/run/lyceum/run/0123456789abcdef"),
+        ] {
+            assert_eq!(started.environment[key], value, "{key}");
+        }
+        assert!(!started.environment.contains_key("JUPYTER_TOKEN"));
+        assert!(!started.environment.contains_key("PYTHONNOUSERSITE"));
+
+        let counted = Context { gpu_driver: false, python: None, ..context(&given) };
+        let started = launch(terminal, &counted).expect("everything is there");
+        assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "2,0");
+        assert_eq!(started.environment["PATH"], "/usr/local/bin:/usr/bin:/bin");
+
+        given.gpus.clear();
+        let started = launch(terminal, &context(&given)).expect("everything is there");
+        assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "");
+    }
+
+    #[test]
+    fn tensorboard_reads_the_folder_asked_for() {
+        let given = given();
+        let catalogue = Catalogue::default();
+        let board = catalogue.find("tensorboard").expect("built in");
+        let asked = Context { log_directory: Some(Path::new("/home/ada/-logs")), ..context(&given) };
+        let started = launch(board, &asked).expect("everything is there");
+        let prefix = format!("--path_prefix=/s/{}", given.session);
+        assert_eq!(
+            argv(&started)[1..],
+            [
+                "/lib/tensorboard.py",
+                "--socket=/run/lyceum/run/0123456789abcdef/app.sock",
+                "--logdir=/home/ada/-logs",
+                &prefix
+            ]
+        );
+    }
+
+    #[test]
+    fn site_apps_are_filled_in() {
+        let given = given();
+        let text = r#"
+            name = "web"
+            command = ["serve", "--port={port}", "{\"a\": 1}", "{base_url}"]
+            listen = "port"
+            ready_path = "/health"
+            environment = { ROOT = "{home}" }
+        "#;
+        let catalogue = Catalogue::new(vec![toml::from_str(text).expect("a valid app")]);
+        let web = catalogue.find("web").expect("it was added");
+        assert_eq!(launch(web, &context(&given)).expect_err("no port"), Error::NoPort("web".to_owned()));
+        let with_port = Context { port: Some(4711), ..context(&given) };
+        let started = launch(web, &with_port).expect("everything is there");
+        assert_eq!(argv(&started), ["serve", "--port=4711", "{\"a\": 1}", &given.base]);
+        assert_eq!(started.environment["ROOT"], "/home/ada");
+        assert_eq!(started.environment["LYCEUM_PORT"], "4711");
+        let ready = started.ready.expect("it is asked");
+        assert_eq!((ready.port, ready.path), (Some(4711), format!("{}health", given.base)));
+    }
+}

@@ -1,0 +1,198 @@
+//! The catalogue of apps: what somebody can start, how it looks on the form, and when it
+//! counts as idle. [`launch`] says how each is started; apps that a site adds by
+//! configuration are described and checked in [`site`]. Pure: nothing here touches a disk.
+
+mod launch;
+mod site;
+
+pub use launch::{Context, Error, Python, base_url, launch};
+pub use site::{Fault, Listen, SiteApp, validate};
+
+use crate::{
+    model::{Resources, size::GIB},
+    protocol::files,
+};
+
+/// The program that serves `TensorBoard` on a Unix socket; the portal writes it to a file
+/// and hands the path over in [`Context::tensorboard_wrapper`].
+pub const TENSORBOARD_WRAPPER: &str = include_str!("tensorboard.py");
+
+/// Everything that can be started here, in the order of the form.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Catalogue {
+    apps: Vec<App>,
+}
+
+/// One app, as forms and cards show it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct App {
+    pub kind: AppKind,
+    /// As `POST /sessions {"app": …}` names it.
+    pub name: String,
+    pub title: String,
+    /// One line.
+    pub description: String,
+    /// The id of a symbol of the icon sheet.
+    pub icon: &'static str,
+    /// Whether it waits for an environment to be built.
+    pub uses_environment: bool,
+    pub idle: Idle,
+    /// What the form proposes; `None` leaves the choice to the profiles.
+    pub default_resources: Option<Resources>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum AppKind {
+    Jupyter,
+    TensorBoard,
+    Terminal,
+    Site(SiteApp),
+}
+
+/// What counts as use; without it for long enough a session is stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Idle {
+    /// Requests that pass the proxy.
+    #[default]
+    Http,
+    /// A busy core.
+    Cpu,
+    /// A busy GPU.
+    Gpu,
+    /// Nothing: it is never stopped for idleness.
+    None,
+    /// What Jupyter says of its kernels and terminals. Not for apps of the configuration.
+    #[serde(skip_deserializing)]
+    Kernels,
+    /// Input and output of the agent's terminals. Not for apps of the configuration.
+    #[serde(skip_deserializing)]
+    Terminals,
+}
+
+impl Catalogue {
+    /// The built-in apps, then the site's, which must have passed [`validate`].
+    pub fn new(site: Vec<SiteApp>) -> Self {
+        Self { apps: built_in().into_iter().chain(site.into_iter().map(App::from)).collect() }
+    }
+
+    pub fn find(&self, name: &str) -> Option<&App> {
+        self.apps.iter().find(|app| app.name == name)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &App> {
+        self.apps.iter()
+    }
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self::new(Vec::new())
+    }
+}
+
+impl App {
+    /// Whether somebody of these groups may start it.
+    pub fn allows<S: AsRef<str>>(&self, groups: &[S]) -> bool {
+        match &self.kind {
+            AppKind::Site(site) if !site.groups.is_empty() => {
+                groups.iter().any(|group| site.groups.iter().any(|allowed| allowed == group.as_ref()))
+            }
+            _ => true,
+        }
+    }
+
+    /// The socket in the run directory that answers for it; `None` for an app on a port.
+    pub fn socket(&self) -> Option<&'static str> {
+        match &self.kind {
+            AppKind::Terminal => Some(files::AGENT_SOCKET),
+            AppKind::Site(site) if site.listen == Listen::Port => None,
+            _ => Some(files::APP_SOCKET),
+        }
+    }
+
+    /// Whether the app wants to see `/` instead of its base URL.
+    pub fn strips_prefix(&self) -> bool {
+        matches!(&self.kind, AppKind::Site(site) if site.strip_prefix)
+    }
+}
+
+impl From<SiteApp> for App {
+    fn from(site: SiteApp) -> Self {
+        Self {
+            name: site.name.clone(),
+            title: if site.title.is_empty() { site.name.clone() } else { site.title.clone() },
+            description: "Added by this site.".to_owned(),
+            icon: "app",
+            uses_environment: false,
+            idle: site.idle,
+            default_resources: None,
+            kind: AppKind::Site(site),
+        }
+    }
+}
+
+fn built_in() -> [App; 3] {
+    let light = |gib: i64| Some(Resources { memory_bytes: gib * GIB, ..Resources::default() });
+    [
+        App {
+            kind: AppKind::Jupyter,
+            name: "jupyter".to_owned(),
+            title: "JupyterLab".to_owned(),
+            description: "Notebooks, files and terminals in one window.".to_owned(),
+            icon: "jupyter",
+            uses_environment: true,
+            idle: Idle::Kernels,
+            default_resources: None,
+        },
+        App {
+            kind: AppKind::TensorBoard,
+            name: "tensorboard".to_owned(),
+            title: "TensorBoard".to_owned(),
+            description: "Curves of training runs from a folder of logs.".to_owned(),
+            icon: "tensorboard",
+            uses_environment: true,
+            idle: Idle::Http,
+            default_resources: light(2),
+        },
+        App {
+            kind: AppKind::Terminal,
+            name: "terminal".to_owned(),
+            title: "Terminal".to_owned(),
+            description: "A login shell on the node.".to_owned(),
+            icon: "terminal",
+            uses_environment: false,
+            idle: Idle::Terminals,
+            default_resources: light(1),
+        },
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        let catalogue = Catalogue::default();
+        let names: Vec<_> = catalogue.iter().map(|app| app.name.as_str()).collect();
+        assert_eq!(names, ["jupyter", "tensorboard", "terminal"]);
+        assert!(catalogue.find("Jupyter").is_none());
+        for app in catalogue.iter().filter_map(|app| app.default_resources.as_ref()) {
+            assert!(app.is_light());
+        }
+    }
+
+    #[test]
+    fn groups_of_a_site_app_bind() {
+        let site: SiteApp =
+            toml::from_str("name = \"echo\"\ncommand = [\"/bin/true\"]\ngroups = [\"lab\"]").expect("a valid app");
+        let catalogue = Catalogue::new(vec![site]);
+        let echo = catalogue.find("echo").expect("it was added");
+        assert!(echo.allows(&["x", "lab"]));
+        assert!(!echo.allows(&["x"]));
+        assert!(!echo.allows::<&str>(&[]));
+        assert!(catalogue.find("terminal").expect("built in").allows::<&str>(&[]));
+        assert_eq!(echo.title, "echo");
+    }
+}

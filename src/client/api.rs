@@ -1,0 +1,314 @@
+//! Asking the portal: addresses, the token, problem documents as errors, and finding a
+//! session by the beginning of its id. Answers stay JSON, so that `--json` prints what the
+//! portal said; [`Session`] is the part of it that the tables need.
+
+use std::{collections::BTreeMap, fmt, time::Duration};
+
+use reqwest::{Method, RequestBuilder, Response};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use crate::model::{EndReason, Gpu, Resources, SessionId, SessionState, Timestamp};
+
+const CONNECT: Duration = Duration::from_secs(10);
+const ANSWER: Duration = Duration::from_mins(1);
+
+/// Where a portal listens that nobody configured.
+const DEFAULT_URL: &str = "http://127.0.0.1:8000";
+
+/// A portal, and the token to ask it with.
+pub struct Api {
+    base: Url,
+    token: String,
+    http: reqwest::Client,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The portal was not asked, because something was not said.
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Problem(Box<Problem>),
+    #[error("cannot reach the portal at {url}: {why}")]
+    Unreachable { url: String, why: String },
+    /// It answered, but not as this version of the API does.
+    #[error("the portal's answer is not understood ({0}): is LYCEUM_URL the portal's address?")]
+    Strange(String),
+    #[error("no session of yours has an id that begins with `{0}`: `lyceum session list --all` shows them")]
+    NoSuchId(String),
+    #[error("several sessions have an id that begins with `{prefix}`: {ids}")]
+    Ambiguous { prefix: String, ids: String },
+    /// The session ended, or is about to: what happened.
+    #[error("{0}")]
+    Ended(String),
+    #[error("cannot write the result: {0}")]
+    Output(#[from] std::io::Error),
+}
+
+impl Error {
+    /// Whether asking again later may help.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } => true,
+            Self::Problem(problem) => problem.status >= 500 || problem.status == 429,
+            _ => false,
+        }
+    }
+}
+
+/// A problem document (RFC 9457), as far as a shell shows it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Problem {
+    pub status: u16,
+    title: String,
+    detail: String,
+    instance: String,
+    errors: Vec<FieldError>,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct FieldError {
+    field: String,
+    message: String,
+}
+
+/// Why something waits or was refused.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Reason {
+    pub hint: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let title = if self.title.is_empty() { "the portal refused" } else { self.title.trim_end_matches('.') };
+        write!(f, "{title}")?;
+        if !self.detail.is_empty() && self.detail.trim_end_matches('.') != title {
+            write!(f, ": {}", self.detail)?;
+        }
+        for error in &self.errors {
+            write!(f, "\n  {}: {}", error.field, error.message)?;
+        }
+        for reason in self.reasons.iter().filter(|reason| !self.detail.contains(&reason.hint)) {
+            write!(f, "\n  {}", reason.hint)?;
+        }
+        if self.status >= 500 && !self.instance.is_empty() {
+            write!(f, "\n  (request {})", self.instance)?;
+        }
+        match self.status {
+            401 => write!(f, "\n  LYCEUM_TOKEN is not valid (any more): make a new token under Settings"),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A session as the API shows it, with defaults for what an older portal leaves out.
+#[derive(Debug, Deserialize)]
+pub struct Session {
+    pub id: SessionId,
+    pub state: SessionState,
+    #[serde(default)]
+    pub owner: String,
+    #[serde(default)]
+    pub app: String,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub reasons: Vec<Reason>,
+    #[serde(default)]
+    pub end_reason: Option<EndReason>,
+    #[serde(default)]
+    pub unknown_since: Option<Timestamp>,
+    #[serde(default)]
+    pub resources: Resources,
+    #[serde(default)]
+    pub gpus: Vec<Gpu>,
+    #[serde(default)]
+    pub node: Option<String>,
+    #[serde(default)]
+    pub open_url: String,
+    #[serde(default)]
+    pub expires_at: Option<Timestamp>,
+    #[serde(default)]
+    pub detail: Option<String>,
+}
+
+impl Session {
+    pub fn read(value: &Value) -> Result<Self> {
+        Self::deserialize(value).map_err(|error| Error::Strange(error.to_string()))
+    }
+}
+
+impl Api {
+    pub fn new(url: Option<&str>, token: Option<&str>) -> Result<Self> {
+        let url = url.filter(|url| !url.trim().is_empty()).unwrap_or(DEFAULT_URL).trim();
+        let mut base = Url::parse(url)
+            .ok()
+            .filter(|base| matches!(base.scheme(), "http" | "https") && base.has_host())
+            .ok_or_else(|| {
+                Error::Usage(format!("LYCEUM_URL is not an address: `{url}`; write it as https://portal.example.org"))
+            })?;
+        if !base.username().is_empty() || base.password().is_some() {
+            return Err(Error::Usage("LYCEUM_URL holds a name or password; the token goes into LYCEUM_TOKEN".into()));
+        }
+        base.set_query(None);
+        base.set_fragment(None);
+        let token = token.map(str::trim).filter(|token| !token.is_empty()).ok_or_else(|| {
+            Error::Usage(
+                "LYCEUM_TOKEN is not set; make a token under Settings, or on the portal's machine with \
+                 `lyceum admin token create --user NAME`"
+                    .into(),
+            )
+        })?;
+        if !token.chars().all(|c| c.is_ascii_graphic()) {
+            return Err(Error::Usage("LYCEUM_TOKEN holds characters that no token has".into()));
+        }
+        let http = reqwest::Client::builder()
+            .user_agent(concat!("lyceum/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT)
+            .timeout(ANSWER)
+            // The token must not follow a redirect to another place.
+            .redirect(reqwest::redirect::Policy::none())
+            .build()
+            .map_err(|error| Error::Usage(format!("cannot set up HTTP: {}", causes(&error))))?;
+        Ok(Self { base, token: token.to_owned(), http })
+    }
+
+    pub async fn get(&self, path: &str, query: &[(&str, &str)]) -> Result<Value> {
+        self.json(self.request(Method::GET, path).query(query)).await
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
+        self.json(self.request(Method::POST, path).json(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<()> {
+        self.send(self.request(Method::DELETE, path)).await.map(drop)
+    }
+
+    pub async fn text(&self, path: &str, query: &[(&str, &str)]) -> Result<String> {
+        let answer = self.send(self.request(Method::GET, path).query(query).header("accept", "text/plain")).await?;
+        answer.text().await.map_err(|error| self.unreachable(&error))
+    }
+
+    /// One's own sessions (or another's) that have not ended, newest first.
+    ///
+    /// The states are asked for in the order of life, so that a session which goes on to the
+    /// next state meanwhile is seen twice rather than missed.
+    pub async fn live_sessions(&self, owner: Option<&str>) -> Result<Vec<Value>> {
+        let mut found = BTreeMap::new();
+        for state in SessionState::ALL.iter().filter(|state| state.is_live()) {
+            let mut cursor = None;
+            loop {
+                let page = self.page(owner, Some(state.as_str()), cursor.as_deref()).await?;
+                for item in page.items {
+                    found.insert(id_of(&item), item);
+                }
+                cursor = page.next_cursor;
+                if cursor.is_none() {
+                    break;
+                }
+            }
+        }
+        Ok(found.into_values().rev().collect())
+    }
+
+    /// The newest sessions, ended ones included, as many as one answer holds.
+    pub async fn newest_sessions(&self, owner: Option<&str>) -> Result<Vec<Value>> {
+        Ok(self.page(owner, None, None).await?.items)
+    }
+
+    /// The id that was meant: a whole one as it is, else the one of our sessions that begins
+    /// with these characters. Lists are sorted by id, so the search ends where no later page
+    /// could hold a match.
+    pub async fn session_id(&self, text: &str) -> Result<String> {
+        if text.parse::<SessionId>().is_ok() {
+            return Ok(text.to_owned());
+        }
+        let prefix = text.to_ascii_lowercase();
+        if prefix.is_empty() || !prefix.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
+            return Err(Error::Usage(format!("`{text}` is not an id, nor the beginning of one")));
+        }
+        let (mut matches, mut cursor) = (Vec::new(), None);
+        loop {
+            let page = self.page(None, None, cursor.as_deref()).await?;
+            let ids: Vec<String> = page.items.iter().map(id_of).collect();
+            matches.extend(ids.iter().filter(|id| id.starts_with(&prefix)).cloned());
+            let passed = ids.last().is_none_or(|last| !last.starts_with(&prefix) && *last < prefix);
+            cursor = page.next_cursor.filter(|_| !passed);
+            if cursor.is_none() {
+                break;
+            }
+        }
+        match matches.len() {
+            0 => Err(Error::NoSuchId(text.to_owned())),
+            1 => Ok(matches.remove(0)),
+            _ => Err(Error::Ambiguous { prefix: text.to_owned(), ids: matches.join(", ") }),
+        }
+    }
+
+    /// An address of the portal as a browser outside needs it.
+    pub fn absolute(&self, address: &str) -> Result<String> {
+        self.base.join(address).map(String::from).map_err(|error| Error::Strange(error.to_string()))
+    }
+
+    async fn page(&self, owner: Option<&str>, state: Option<&str>, cursor: Option<&str>) -> Result<Page> {
+        let query = [("limit", Some("500")), ("owner", owner), ("state", state), ("cursor", cursor)];
+        let query: Vec<(&str, &str)> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+        let value = self.get("/sessions", &query).await?;
+        Page::deserialize(&value).map_err(|error| Error::Strange(error.to_string()))
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let url = format!("{}/api/v1{path}", self.base.as_str().trim_end_matches('/'));
+        self.http.request(method, url).bearer_auth(&self.token)
+    }
+
+    async fn json(&self, request: RequestBuilder) -> Result<Value> {
+        let answer = self.send(request).await?;
+        answer.json().await.map_err(|error| Error::Strange(causes(&error)))
+    }
+
+    async fn send(&self, request: RequestBuilder) -> Result<Response> {
+        let answer = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(answer);
+        }
+        if let Some(target) = answer.headers().get("location").filter(|_| status.is_redirection()) {
+            return Err(Error::Strange(format!("it sends us to {}", String::from_utf8_lossy(target.as_bytes()))));
+        }
+        let body = answer.bytes().await.map_err(|error| self.unreachable(&error))?;
+        let mut problem: Problem =
+            serde_json::from_slice(&body).map_err(|_no_document| Error::Strange(format!("status {status}")))?;
+        problem.status = status.as_u16();
+        Err(Error::Problem(Box::new(problem)))
+    }
+
+    fn unreachable(&self, error: &reqwest::Error) -> Error {
+        Error::Unreachable { url: self.base.to_string(), why: causes(error) }
+    }
+}
+
+#[derive(Deserialize)]
+struct Page {
+    items: Vec<Value>,
+    #[serde(default)]
+    next_cursor: Option<String>,
+}
+
+fn id_of(item: &Value) -> String {
+    item["id"].as_str().unwrap_or_default().to_owned()
+}
+
+/// The innermost cause: reqwest's own sentence names the whole URL and no reason.
+fn causes(error: &dyn std::error::Error) -> String {
+    std::iter::successors(Some(error), |error| error.source()).last().map(ToString::to_string).unwrap_or_default()
+}

@@ -1,0 +1,256 @@
+//! The command-line client: `lyceum session …` over the REST API, for people in a shell and
+//! for scripts. It knows the API alone, none of the portal's own modules: where the portal
+//! is and the token are handed in, results go to the writer that is handed in, and progress
+//! and errors to standard error. `api` asks, `table` draws.
+
+mod api;
+mod table;
+
+use std::{io::Write, process::ExitCode, time::Duration};
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use crate::model::{
+    Clock, SessionState,
+    size::parse_size,
+    time::{human_duration, parse_duration},
+};
+pub use api::{Api, Error};
+use api::{Result, Session};
+
+/// How often `--wait` asks.
+const ASK_EVERY: Duration = Duration::from_millis(700);
+/// How long `--wait` goes on while nobody answers: a portal may be restarted meanwhile.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// `lyceum session …`
+#[derive(Args, Debug)]
+pub struct SessionArguments {
+    /// Print the API's JSON instead of tables and sentences
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: SessionCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum SessionCommand {
+    /// Start an app: jupyter, tensorboard, terminal, or one that your site added
+    Start(Box<Start>),
+    /// List your live sessions
+    List(List),
+    /// Stop a session
+    Stop { id: String },
+    /// Print the last lines that a session wrote
+    Log {
+        id: String,
+        /// How many lines
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        tail: u32,
+    },
+    /// Print the address at which a session opens in a browser
+    Open { id: String },
+}
+
+#[derive(Args, Debug)]
+pub struct Start {
+    /// jupyter, tensorboard, terminal …
+    pub app: String,
+    /// A named size
+    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
+    pub profile: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    pub gpus: Option<i64>,
+    /// The model of GPU, as the cluster page spells it
+    #[arg(long)]
+    pub gpu_model: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: Option<i64>,
+    /// Such as 4GiB; every unit is a power of 1024
+    #[arg(long, value_parser = size)]
+    pub memory: Option<i64>,
+    /// Such as 90m, 2h or 1d
+    #[arg(long, value_parser = duration)]
+    pub duration: Option<i64>,
+    /// What to call it
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The software it runs in
+    #[arg(long)]
+    pub environment: Option<String>,
+    /// Where it begins; your home directory by default
+    #[arg(long)]
+    pub working_directory: Option<String>,
+    /// The folder of logs that tensorboard shows
+    #[arg(long)]
+    pub log_directory: Option<String>,
+    /// Wait until it runs (or has ended)
+    #[arg(long)]
+    pub wait: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct List {
+    /// Also what has ended, newest first
+    #[arg(long)]
+    pub all: bool,
+    /// Somebody else's, or * for everybody's (operators)
+    #[arg(long)]
+    pub owner: Option<String>,
+}
+
+/// Runs one command and says how the process should end: 0, or 1 after an error that was
+/// printed, or 2 where the portal was never asked because something was not said.
+///
+/// `url` and `token` are what `LYCEUM_URL` and `LYCEUM_TOKEN` hold. The caller has installed
+/// the process's TLS provider.
+pub async fn session(
+    arguments: SessionArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    let result = match Api::new(url, token) {
+        Ok(api) => run(&api, arguments, out).await,
+        Err(error) => Err(error),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our output has seen enough.
+        Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("lyceum: {error}");
+            ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
+        }
+    }
+}
+
+async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.json;
+    match arguments.command {
+        SessionCommand::Start(start) => {
+            let mut session = api.post("/sessions", &body(&start)).await?;
+            if start.wait {
+                session = follow(api, session).await?;
+            }
+            show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+        }
+        SessionCommand::List(list) => {
+            let items = if list.all {
+                api.newest_sessions(list.owner.as_deref()).await?
+            } else {
+                api.live_sessions(list.owner.as_deref()).await?
+            };
+            if json {
+                return line(out, &json!({ "items": items }).to_string());
+            }
+            let sessions: Vec<Session> = items.iter().map(Session::read).collect::<Result<_>>()?;
+            Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
+        }
+        SessionCommand::Stop { id } => {
+            let id = api.session_id(&id).await?;
+            api.delete(&format!("/sessions/{id}")).await?;
+            let session = api.get(&format!("/sessions/{id}"), &[]).await?;
+            show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+        }
+        SessionCommand::Log { id, tail } => {
+            let id = api.session_id(&id).await?;
+            let log = api.text(&format!("/sessions/{id}/log"), &[("tail", &tail.to_string())]).await?;
+            if json {
+                return line(out, &json!({ "id": id, "log": log }).to_string());
+            }
+            Ok(write!(out, "{}", table::harmless(&log))?)
+        }
+        SessionCommand::Open { id } => {
+            let id = api.session_id(&id).await?;
+            let value = api.get(&format!("/sessions/{id}"), &[]).await?;
+            let session = Session::read(&value)?;
+            if session.state == SessionState::Ended {
+                return Err(Error::Ended(table::sentence(&session, Clock::System.now())));
+            }
+            let address = api.absolute(&session.open_url)?;
+            if json { line(out, &json!({ "id": id, "open_url": address }).to_string()) } else { line(out, &address) }
+        }
+    }
+}
+
+/// The request of `session start`: only what was said, the rest is the portal's to choose.
+fn body(start: &Start) -> Value {
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Option<Value>| {
+        body.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    let resources: Map<String, Value> = [
+        ("gpus", start.gpus.map(Value::from)),
+        ("gpu_model", start.gpu_model.clone().map(Value::from)),
+        ("cpus", start.cpus.map(Value::from)),
+        ("memory_bytes", start.memory.map(Value::from)),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+    .collect();
+    put("app", Some(json!(start.app)));
+    put("name", start.name.clone().map(Value::from));
+    put("profile", start.profile.clone().map(Value::from));
+    put("resources", (!resources.is_empty()).then_some(Value::Object(resources)));
+    put("environment", start.environment.clone().map(Value::from));
+    put("working_directory", start.working_directory.clone().map(Value::from));
+    put("duration_seconds", start.duration.map(Value::from));
+    put("options", start.log_directory.as_ref().map(|folder| json!({ "log_directory": folder })));
+    Value::Object(body)
+}
+
+/// Asks until the session runs; an end before that is an error. Each new sentence is told on
+/// standard error.
+async fn follow(api: &Api, mut latest: Value) -> Result<Value> {
+    let mut told = String::new();
+    let mut silent_since = None;
+    loop {
+        let session = Session::read(&latest)?;
+        let sentence = table::sentence(&session, Clock::System.now());
+        if sentence != told {
+            eprintln!("{sentence}");
+            told = sentence;
+        }
+        match session.state {
+            SessionState::Running => return Ok(latest),
+            SessionState::Ended | SessionState::Stopping => return Err(Error::Ended(told)),
+            SessionState::Queued | SessionState::Starting => {}
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+        match api.get(&format!("/sessions/{}", session.id), &[]).await {
+            Ok(answer) => (latest, silent_since) = (answer, None),
+            Err(error) if error.may_pass() => {
+                let since = *silent_since.get_or_insert_with(|| Clock::System.now());
+                let silent = Clock::System.now().seconds_since(since);
+                if silent >= PATIENCE.as_secs().cast_signed() {
+                    return Err(error);
+                }
+                eprintln!("no answer for {}: {error}", human_duration(silent));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn show(out: &mut (dyn Write + Send), json: bool, value: &Value, say: impl Fn(&Session) -> String) -> Result<()> {
+    if json { line(out, &value.to_string()) } else { line(out, &say(&Session::read(value)?)) }
+}
+
+fn line(out: &mut (dyn Write + Send), text: &str) -> Result<()> {
+    Ok(writeln!(out, "{text}")?)
+}
+
+fn size(text: &str) -> std::result::Result<i64, String> {
+    parse_size(text).filter(|bytes| *bytes > 0).ok_or_else(|| "not a size: write it as 512M, 4GiB or 1.5T".to_owned())
+}
+
+fn duration(text: &str) -> std::result::Result<i64, String> {
+    parse_duration(text)
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| "not a length of time: write it as 90m, 8h or 2d".to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! Sessions as a person in a shell reads them: a table, one sentence each, and ids cut to as
+//! few characters as tell them apart. Pure: the moment is handed in. Text from the portal is
+//! made harmless, because names and logs are other people's and a terminal obeys escapes.
+
+use super::api::Session;
+use crate::model::{EndReason, Resources, SessionState, Timestamp, size::human_size, time::human_duration};
+
+/// Fewer characters of an id look like a number.
+const SHORTEST_ID: usize = 8;
+
+pub fn sessions(sessions: &[Session], now: Timestamp) -> String {
+    if sessions.is_empty() {
+        return "no sessions; `lyceum session start jupyter --wait` starts one\n".to_owned();
+    }
+    let several_owners = sessions.iter().any(|session| session.owner != sessions[0].owner);
+    let length = id_length(sessions);
+    let mut rows = vec![["ID", "NAME", "APP", "STATE", "SIZE", "TIME", "OWNER"].map(str::to_owned).to_vec()];
+    for session in sessions {
+        rows.push(vec![
+            session.id.to_string()[..length].to_owned(),
+            harmless(session.name.as_deref().unwrap_or("-")),
+            harmless(&session.app),
+            state(session),
+            size(&session.resources),
+            left(session, now),
+            harmless(&session.owner),
+        ]);
+    }
+    if !several_owners {
+        for row in &mut rows {
+            row.truncate(6);
+        }
+    }
+    columns(&rows)
+}
+
+/// One session in a sentence or two, beginning with its id.
+pub fn sentence(session: &Session, now: Timestamp) -> String {
+    let name = session.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(&session.app);
+    let mut text = format!("{} {} {}", session.id, harmless(name), told(session, now));
+    if let Some(since) = session.unknown_since {
+        let silent = human_duration(now.seconds_since(since));
+        text = format!("{text} (nobody could be asked for {silent})");
+    }
+    text
+}
+
+fn told(session: &Session, now: Timestamp) -> String {
+    let detail = session.detail.as_deref().map(harmless).filter(|detail| !detail.is_empty());
+    match session.state {
+        SessionState::Queued => {
+            let reasons: Vec<String> = session.reasons.iter().map(|reason| harmless(&reason.hint)).collect();
+            if reasons.is_empty() { "waits".to_owned() } else { format!("waits: {}", reasons.join(" ")) }
+        }
+        SessionState::Starting => {
+            detail.map_or_else(|| "is starting".to_owned(), |detail| format!("is starting: {detail}"))
+        }
+        SessionState::Running => {
+            let node = session.node.as_deref().map(|node| format!(" on {}", harmless(node))).unwrap_or_default();
+            let gpus: Vec<String> = session.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
+            let gpus = if gpus.is_empty() { String::new() } else { format!(", GPU {}", gpus.join(", ")) };
+            format!("runs{node}{gpus}, {}", left(session, now))
+        }
+        SessionState::Stopping => "is stopping".to_owned(),
+        SessionState::Ended => {
+            let why = session.end_reason.map_or("ended", why_ended);
+            detail.map_or_else(|| why.to_owned(), |detail| format!("{why}: {detail}"))
+        }
+    }
+}
+
+fn state(session: &Session) -> String {
+    match (session.state, session.unknown_since) {
+        (SessionState::Ended, _) => session.end_reason.map_or("ended", why_ended).to_owned(),
+        (state, Some(_)) => format!("{state}, unknown"),
+        (state, None) => state.to_string(),
+    }
+}
+
+fn why_ended(reason: EndReason) -> &'static str {
+    match reason {
+        EndReason::StoppedByOwner => "stopped",
+        EndReason::StoppedByAdmin => "stopped by an administrator",
+        EndReason::Idle => "stopped: idle",
+        EndReason::TimeLimit => "ended: time is up",
+        EndReason::OutOfMemory => "ended: out of memory",
+        EndReason::Exited => "ended by itself",
+        EndReason::Signal => "ended by a signal",
+        EndReason::NodeFailure => "ended: its node failed",
+        EndReason::HostRebooted => "ended: its machine was restarted",
+        EndReason::Preempted => "ended: preempted",
+        EndReason::LaunchFailed => "could not be started",
+        EndReason::Refused => "refused",
+        EndReason::Lost => "lost",
+    }
+}
+
+fn left(session: &Session, now: Timestamp) -> String {
+    match session.expires_at {
+        Some(end) if session.state.is_live() => format!("{} left", human_duration(end.seconds_since(now))),
+        _ => "-".to_owned(),
+    }
+}
+
+fn size(resources: &Resources) -> String {
+    let gpus = match (resources.gpus, resources.gpu_model.as_deref()) {
+        (0, _) => String::new(),
+        (count, Some(model)) => format!("{count} {}, ", harmless(model)),
+        (count, None) => format!("{count} GPU, "),
+    };
+    let cores = if resources.cpus == 1 { "core" } else { "cores" };
+    format!("{gpus}{} {cores}, {}", resources.cpus, human_size(resources.memory_bytes))
+}
+
+/// How many characters tell these ids apart.
+fn id_length(sessions: &[Session]) -> usize {
+    let mut ids: Vec<String> = sessions.iter().map(|session| session.id.to_string()).collect();
+    ids.sort();
+    let same = ids.windows(2).map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
+    same.max().map_or(SHORTEST_ID, |same| (same + 1).max(SHORTEST_ID)).min(36)
+}
+
+/// The text without control characters, except for tabs and line ends.
+pub fn harmless(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+}
+
+fn columns(rows: &[Vec<String>]) -> String {
+    let count = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        cells.join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

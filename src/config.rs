@@ -1,0 +1,499 @@
+//! Settings: one TOML file, `LYCEUM_SECTION__KEY` variables over it, secrets from files.
+//! This is the only place that reads the environment. Loading reports every fault it can
+//! see at once, each with its key; nothing after the start reads a file or a variable again.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Deserializer, de};
+use toml::{Table, Value};
+
+use crate::{
+    apps, db, environments, gpu,
+    model::{Capacity, Resources, size::parse_size, time::parse_duration},
+    sessions::Profile,
+    start::Surroundings,
+};
+
+/// Everything that can be set.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// Site apps may listen on a port of the loopback, where everybody on the node reaches them.
+    pub allow_port_apps: bool,
+    pub server: Server,
+    pub database: db::Config,
+    pub auth: Auth,
+    pub scheduler: Scheduler,
+    pub accounts: Accounts,
+    pub environments: environments::Config,
+    pub sessions: Sessions,
+    pub profiles: Vec<ProfileSetting>,
+    pub apps: Vec<apps::SiteApp>,
+    pub storage: Vec<Storage>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    pub listen: SocketAddr,
+    /// The address people type, where it differs from `listen`; empty: what the browser says.
+    pub public_url: String,
+    pub tls_cert: String,
+    pub tls_key: String,
+    /// Reverse proxies whose `X-Forwarded-*` are believed.
+    #[serde(deserialize_with = "list")]
+    pub trusted_proxies: Vec<String>,
+    pub apps: AppsMode,
+    /// Empty: the same address, next port.
+    pub apps_listen: String,
+    /// The apps' origin as browsers reach it; empty: the host of `public_url`, the apps' port.
+    pub apps_url: String,
+    pub insecure_http: bool,
+    /// Whom the portal runs as when root starts it.
+    pub user: String,
+}
+
+/// Where apps live in the browser's eyes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AppsMode {
+    /// A second origin: another port.
+    #[default]
+    Port,
+    /// The portal's own origin; weaker.
+    Path,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from(([127, 0, 0, 1], 8000)),
+            public_url: String::new(),
+            tls_cert: String::new(),
+            tls_key: String::new(),
+            trusted_proxies: Vec::new(),
+            apps: AppsMode::Port,
+            apps_listen: String::new(),
+            apps_url: String::new(),
+            insecure_http: false,
+            user: "lyceum".to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Auth {
+    pub kind: AuthKind,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AuthKind {
+    #[default]
+    Local,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Scheduler {
+    pub kind: SchedulerKind,
+    pub local: LocalScheduler,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SchedulerKind {
+    #[default]
+    Local,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LocalScheduler {
+    pub gpus: gpu::Gpus,
+    /// Another driver library than the system's, for tests.
+    pub nvml: Option<PathBuf>,
+    #[serde(deserialize_with = "auto_count")]
+    pub cpus: Option<i64>,
+    #[serde(deserialize_with = "auto_size")]
+    pub memory: Option<i64>,
+    /// From SIGTERM to SIGKILL when a session is stopped.
+    #[serde(deserialize_with = "optional_duration")]
+    pub grace: Option<i64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Accounts {
+    /// Several people share the portal's own Unix account and trust each other.
+    pub shared_uid: bool,
+    /// The uids of the accounts that are made on first need: first and last.
+    pub uids: Option<(u32, u32)>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sessions {
+    /// From the launch to the app's first answer.
+    #[serde(deserialize_with = "duration")]
+    pub start_timeout: i64,
+}
+
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { start_timeout: 180 }
+    }
+}
+
+/// `[[profiles]]`: a named size.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ProfileSetting {
+    pub name: String,
+    pub title: String,
+    #[serde(default)]
+    pub gpus: i64,
+    #[serde(default)]
+    pub gpu_model: Option<String>,
+    pub cpus: i64,
+    #[serde(deserialize_with = "size")]
+    pub memory: i64,
+    #[serde(default = "eight_hours", deserialize_with = "duration")]
+    pub duration: i64,
+}
+
+/// `[[storage]]`: a mount that is linked in every home.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Storage {
+    pub name: String,
+    pub path: PathBuf,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("reading {0}: {1}")]
+    Read(PathBuf, #[source] std::io::Error),
+    #[error("{}", .0.join("\n"))]
+    Faults(Vec<String>),
+}
+
+/// The process's surroundings, read once.
+#[derive(Clone, Debug, Default)]
+pub struct Environment(BTreeMap<String, String>);
+
+impl Environment {
+    /// What this process was started with.
+    pub fn of_process() -> Self {
+        // A variable that is not UTF-8 is none of ours.
+        Self(
+            std::env::vars_os()
+                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+                .collect(),
+        )
+    }
+
+    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+
+    pub fn find(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// What decides where things lie. `data` is `--data`.
+    pub fn surroundings(&self, data: Option<&Path>) -> Surroundings {
+        let path = |name| self.find(name).map(PathBuf::from);
+        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
+        Surroundings {
+            uid: rustix::process::geteuid().as_raw(),
+            data: data.map(Path::to_owned).or_else(|| path("LYCEUM_DATA")).map(absolute),
+            home: path("HOME"),
+            xdg_data_home: path("XDG_DATA_HOME"),
+            xdg_runtime_dir: path("XDG_RUNTIME_DIR"),
+        }
+    }
+
+    /// What the tools that build environments may see: paths, proxies, certificates, indexes.
+    pub fn for_tools(&self) -> Vec<(String, String)> {
+        const NAMES: [&str; 9] = [
+            "PATH",
+            "HTTP_PROXY",
+            "HTTPS_PROXY",
+            "ALL_PROXY",
+            "NO_PROXY",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+            "REQUESTS_CA_BUNDLE",
+            "LANG",
+        ];
+        let passes = |name: &str| {
+            let upper = name.to_ascii_uppercase();
+            NAMES.contains(&upper.as_str()) || upper.starts_with("PIP_") || upper.starts_with("UV_")
+        };
+        self.0.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+}
+
+/// The file that is read when nobody names one, if it exists.
+const DEFAULT_FILE: &str = "/etc/lyceum/lyceum.toml";
+
+impl Config {
+    /// Reads the file (`--config`, `LYCEUM_CONFIG`, or the default one if it exists) and the
+    /// variables over it.
+    pub fn load(file: Option<&Path>, environment: &Environment) -> Result<Self, Error> {
+        let named = file.map(Path::to_owned).or_else(|| environment.find("LYCEUM_CONFIG").map(PathBuf::from));
+        let path = named.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_FILE));
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(err) if err.kind() == std::io::ErrorKind::NotFound && named.is_none() => String::new(),
+            Err(err) => return Err(Error::Read(path, err)),
+        };
+        Self::parse(&text, environment)
+    }
+
+    pub fn parse(text: &str, environment: &Environment) -> Result<Self, Error> {
+        let mut table: Table = text.parse().map_err(|err| Error::Faults(vec![format!("{err}")]))?;
+        for (name, value) in &environment.0 {
+            let Some(key) = name.strip_prefix("LYCEUM_").filter(|key| key.contains("__")) else { continue };
+            overlay(&mut table, &key.to_ascii_lowercase(), value);
+        }
+        let mut config: Self = serde_path_to_error::deserialize(Value::Table(table)).map_err(|err| {
+            let path = err.path().to_string();
+            let message = err.into_inner().to_string();
+            Error::Faults(vec![if path == "." { message } else { format!("{path}: {}", message.trim()) }])
+        })?;
+        config.read_secrets()?;
+        let faults = config.validate();
+        if faults.is_empty() { Ok(config) } else { Err(Error::Faults(faults)) }
+    }
+
+    fn read_secrets(&mut self) -> Result<(), Error> {
+        if !self.database.url_file.as_os_str().is_empty() {
+            let path = self.database.url_file.clone();
+            let text = std::fs::read_to_string(&path).map_err(|err| Error::Read(path, err))?;
+            text.trim().clone_into(&mut self.database.url);
+        }
+        Ok(())
+    }
+
+    /// Every fault, each with the key that it is about and the way out.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let server = &self.server;
+        if server.tls_cert.is_empty() != server.tls_key.is_empty() {
+            faults.push("server.tls_cert and server.tls_key belong together: set both or neither".to_owned());
+        }
+        let public = (!server.public_url.is_empty()).then(|| url::Url::parse(&server.public_url));
+        match &public {
+            Some(Ok(url)) if matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.path() == "/" => {}
+            None => {}
+            Some(_) => faults.push(
+                "server.public_url: is an http or https address without a path, as in https://portal.example.org"
+                    .to_owned(),
+            ),
+        }
+        if !server.apps_url.is_empty()
+            && !url::Url::parse(&server.apps_url).is_ok_and(|url| url.host().is_some() && url.path() == "/")
+        {
+            faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
+        }
+        if !server.apps_listen.is_empty() && server.apps_listen.parse::<SocketAddr>().is_err() {
+            faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
+        }
+        for proxy in &server.trusted_proxies {
+            if proxy.parse::<std::net::IpAddr>().is_err() {
+                faults.push(format!("server.trusted_proxies: `{}` is not an address", proxy.escape_debug()));
+            }
+        }
+        let https_in_front = server.public_url.starts_with("https://") && !server.trusted_proxies.is_empty();
+        if !server.listen.ip().is_loopback() && server.tls_cert.is_empty() && !https_in_front && !server.insecure_http {
+            faults.push(format!(
+                "server.listen: {} is not the loopback, so passwords would cross the network in clear. Set server.tls_cert and \
+                 server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
+                server.listen
+            ));
+        }
+        faults.extend(self.environments.validate());
+        faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
+        for (index, profile) in self.profiles.iter().enumerate() {
+            if profile.name.is_empty() || self.profiles[..index].iter().any(|other| other.name == profile.name) {
+                faults.push(format!("profiles[{index}].name: must be there and be unique"));
+            }
+            if profile.gpus < 0 || profile.cpus < 1 || profile.memory < 1 || profile.duration < 60 {
+                faults.push(format!(
+                    "profiles[{index}]: gpus is 0 or more, cpus 1 or more, memory and duration above zero"
+                ));
+            }
+        }
+        for (index, storage) in self.storage.iter().enumerate() {
+            let plain =
+                !storage.name.is_empty() && !storage.name.starts_with('.') && !storage.name.contains(['/', '\0', '\n']);
+            if !plain || !storage.path.is_absolute() {
+                faults.push(format!("storage[{index}]: needs a plain name and an absolute path"));
+            }
+        }
+        faults
+    }
+
+    /// The configured profiles, or the shipped rule scaled to the machine.
+    #[must_use]
+    pub fn profiles(&self, capacity: &Capacity) -> Vec<Profile> {
+        if self.profiles.is_empty() {
+            return crate::sessions::shipped_profiles(capacity);
+        }
+        let profile = |setting: &ProfileSetting| Profile {
+            name: setting.name.clone(),
+            title: setting.title.clone(),
+            resources: Resources {
+                gpus: setting.gpus,
+                gpu_model: setting.gpu_model.clone(),
+                cpus: setting.cpus,
+                memory_bytes: setting.memory,
+            },
+            duration_seconds: setting.duration,
+        };
+        self.profiles.iter().map(profile).collect()
+    }
+}
+
+impl Server {
+    /// Where the apps' origin listens; the next port after `listen` by default.
+    pub fn apps_address(&self) -> SocketAddr {
+        self.apps_listen.parse().unwrap_or_else(|_| {
+            let port = self.listen.port();
+            SocketAddr::new(self.listen.ip(), if port == 0 { 0 } else { port.wrapping_add(1).max(1) })
+        })
+    }
+}
+
+/// Sets `server__listen` in the table: words split at `__`, values read as TOML would.
+fn overlay(table: &mut Table, key: &str, value: &str) {
+    let mut words = key.split("__").collect::<Vec<_>>();
+    let Some(last) = words.pop() else { return };
+    let mut at = table;
+    for word in words {
+        let entry = at.entry(word).or_insert_with(|| Value::Table(Table::new()));
+        if !entry.is_table() {
+            *entry = Value::Table(Table::new());
+        }
+        at = entry.as_table_mut().expect("it was made a table in the line above");
+    }
+    let value = match value {
+        "true" => Value::Boolean(true),
+        "false" => Value::Boolean(false),
+        _ => value.parse().map_or_else(|_| Value::String(value.to_owned()), Value::Integer),
+    };
+    at.insert(last.to_owned(), value);
+}
+
+/// An array, or one string with commas (as a variable gives it).
+fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum List {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match List::deserialize(deserializer)? {
+        List::Many(many) => many,
+        List::One(one) => one.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
+    })
+}
+
+/// A number, or text that `parse` understands.
+fn number<'de, D: Deserializer<'de>>(
+    deserializer: D,
+    parse: impl Fn(&str) -> Option<i64>,
+    what: &str,
+) -> Result<i64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Number {
+        Number(i64),
+        Text(String),
+    }
+    let number = match Number::deserialize(deserializer)? {
+        Number::Number(number) => Some(number).filter(|number| 0 <= *number),
+        Number::Text(text) => parse(&text),
+    };
+    number.ok_or_else(|| de::Error::custom(what))
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    number(deserializer, parse_duration, "is a duration like \"90s\", \"30m\", \"8h\"")
+}
+
+fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    duration(deserializer).map(Some)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    number(deserializer, parse_size, "is a size like \"512M\", \"48GiB\"")
+}
+
+fn auto_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    let or_auto = |text: &str| if text == "auto" { Some(0) } else { parse_size(text) };
+    let value = number(deserializer, or_auto, "is \"auto\" or a size like \"48GiB\"")?;
+    Ok(Some(value).filter(|value| 0 < *value))
+}
+
+fn auto_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
+    let or_auto = |text: &str| if text == "auto" { Some(0) } else { text.parse().ok() };
+    let value = number(deserializer, or_auto, "is \"auto\" or a number")?;
+    Ok(Some(value).filter(|value| 0 < *value))
+}
+
+const fn eight_hours() -> i64 {
+    8 * 3600
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::size::GIB;
+
+    #[test]
+    fn variables_lie_over_the_file() {
+        let environment = Environment::from_pairs([
+            ("LYCEUM_SERVER__LISTEN", "127.0.0.1:9000"),
+            ("LYCEUM_SCHEDULER__LOCAL__GPUS", "4"),
+            ("LYCEUM_SCHEDULER__LOCAL__MEMORY", "8GiB"),
+            ("LYCEUM_SERVER__TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2"),
+            ("LYCEUM_DATA", "/x"),
+            ("PATH", "/bin"),
+        ]);
+        let config =
+            Config::parse("[server]\nlisten = '127.0.0.1:8000'\n[scheduler.local]\ncpus = 3", &environment).unwrap();
+        assert_eq!(config.server.listen.port(), 9000);
+        assert_eq!(config.server.apps_address().port(), 9001);
+        assert_eq!(config.server.trusted_proxies, ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(config.scheduler.local.cpus, Some(3));
+        assert_eq!(config.scheduler.local.memory, Some(8 * GIB));
+        assert_eq!(config.scheduler.local.gpus, gpu::Gpus::Count(4));
+    }
+
+    #[test]
+    fn faults_name_their_key() {
+        let fault = |text: &str| Config::parse(text, &Environment::default()).unwrap_err().to_string();
+        assert!(fault("[server]\nlisten = '0.0.0.0:8000'").contains("server.listen"));
+        assert!(fault("[server]\nlissten = 'x'").contains("lissten"));
+        assert!(fault("[scheduler]\nkind = 'pbs'").contains("scheduler.kind"));
+        assert!(fault("[[profiles]]\nname = 'a'\ntitle = 'A'\ncpus = 1\nmemory = 'much'").contains("memory"));
+        assert!(fault("x = ").contains("line 1"));
+        let both = fault("[server]\ntls_cert = 'x'\npublic_url = 'ftp://x'");
+        assert!(both.contains("tls_key") && both.contains("public_url"), "{both}");
+    }
+
+    #[test]
+    fn the_example_is_valid_and_holds_the_defaults() {
+        let example = include_str!("../lyceum.example.toml");
+        Config::parse(example, &Environment::default()).unwrap();
+    }
+}

@@ -1,0 +1,308 @@
+//! The GPUs of this machine: which there are, and which of the free ones to give.
+//! The inventory comes from NVIDIA's driver where there is one, and is only counted where
+//! the configuration says so; choosing is a pure function. Who holds which GPU is the
+//! scheduler's and the database's business.
+
+use std::{collections::HashSet, ffi::OsStr, fmt, hash::BuildHasher, path::PathBuf};
+
+use nvml_wrapper::{Nvml, error::NvmlError};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::model::{Gpu, GpuInventory};
+
+/// More GPUs than any one machine has: a larger number is a slip of the keyboard.
+const MOST: u32 = 1024;
+
+/// What the configuration says about GPUs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// `"auto"`, a count, or a list of indices.
+    pub gpus: Gpus,
+    /// Another place for the driver's library than the system's own; for tests and odd installations.
+    pub nvml: Option<PathBuf>,
+}
+
+/// Which GPUs Lyceum gives out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Gpus {
+    /// All that the driver shows; none without a driver.
+    #[default]
+    Auto,
+    /// The first so many.
+    Count(u32),
+    /// These, by the driver's index; sorted, none twice.
+    List(Vec<u32>),
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error(
+        "the driver's library is there but does not work: {0}. `nvidia-smi` should say the same; after a driver update a restart of the machine helps"
+    )]
+    Driver(String),
+    #[error("`gpus` asks for GPU {asked}, but the driver shows {there}")]
+    NotThere { asked: String, there: String },
+}
+
+/// Finds the GPUs that Lyceum gives out.
+///
+/// Without a driver `auto` finds none, and a count or a list is taken at its word: such GPUs
+/// are called `counted-N`, which is what a machine needs whose GPUs something else hands out.
+pub fn inventory(config: &Config) -> Result<GpuInventory, Error> {
+    let found = ask_driver(config.nvml.as_ref().map(|path| path.as_os_str()))?;
+    match (found, &config.gpus) {
+        (None, Gpus::Auto) => Ok(GpuInventory::default()),
+        (None, Gpus::Count(count)) => Ok(counted(0..*count)),
+        (None, Gpus::List(indices)) => Ok(counted(indices.iter().copied())),
+        (Some(gpus), Gpus::Auto) => Ok(GpuInventory { gpus, driver: true }),
+        (Some(gpus), Gpus::Count(count)) => chosen(&gpus, 0..*count),
+        (Some(gpus), Gpus::List(indices)) => chosen(&gpus, indices.iter().copied()),
+    }
+}
+
+/// Chooses `want` of the GPUs that are not in `taken` (UUIDs), or `None` where too few of
+/// that model are left.
+///
+/// GPUs of one model go together where that is possible. Neighbours 0–1, 2–3 … usually share
+/// the fast link, so a pair is given whole, and a single GPU comes from a broken pair first;
+/// else the lowest indices win.
+pub fn pick(
+    inventory: &GpuInventory,
+    taken: &HashSet<String, impl BuildHasher>,
+    want: usize,
+    model: Option<&str>,
+) -> Option<Vec<Gpu>> {
+    let mut free: Vec<&Gpu> = inventory
+        .gpus
+        .iter()
+        .filter(|gpu| !taken.contains(&gpu.uuid) && model.is_none_or(|model| model == gpu.model))
+        .collect();
+    free.sort_by_key(|gpu| gpu.index);
+    let mut models: Vec<&str> = Vec::new();
+    for gpu in &free {
+        if !models.contains(&gpu.model.as_str()) {
+            models.push(&gpu.model);
+        }
+    }
+    let alike = |model: &str| free.iter().copied().filter(|gpu| gpu.model == model).collect::<Vec<_>>();
+    let picked = models.into_iter().find_map(|model| pick_from(&alike(model), want)).or_else(|| pick_from(&free, want));
+    picked.map(|gpus| gpus.into_iter().cloned().collect())
+}
+
+/// Chooses from free GPUs, sorted by index.
+fn pick_from<'a>(free: &[&'a Gpu], want: usize) -> Option<Vec<&'a Gpu>> {
+    if free.len() < want {
+        return None;
+    }
+    let is_free = |index: i64| free.iter().any(|gpu| gpu.index == index);
+    if want <= 1 {
+        let single = free.iter().find(|gpu| !is_free(gpu.index ^ 1)).or(free.first());
+        return Some(single.copied().into_iter().take(want).collect());
+    }
+    let mut runs = free.windows(want).filter(|run| run.windows(2).all(|two| two[0].index + 1 == two[1].index));
+    let aligned = runs.clone().find(|run| run[0].index % 2 == 0);
+    if let Some(run) = aligned.or_else(|| runs.next()) {
+        return Some(run.to_vec());
+    }
+    // No row of neighbours is left: whole pairs first, then whatever is lowest.
+    let (mut paired, single): (Vec<&Gpu>, Vec<&Gpu>) = free.iter().copied().partition(|gpu| is_free(gpu.index ^ 1));
+    paired.extend(single);
+    paired.truncate(want);
+    paired.sort_by_key(|gpu| gpu.index);
+    Some(paired)
+}
+
+fn counted(indices: impl Iterator<Item = u32>) -> GpuInventory {
+    let gpus = indices
+        .map(|index| Gpu { index: index.into(), uuid: format!("counted-{index}"), model: "GPU".to_owned() })
+        .collect();
+    GpuInventory { gpus, driver: false }
+}
+
+fn chosen(gpus: &[Gpu], indices: impl Iterator<Item = u32>) -> Result<GpuInventory, Error> {
+    let gpus: Result<Vec<Gpu>, Error> = indices
+        .map(|index| {
+            gpus.iter().find(|gpu| gpu.index == i64::from(index)).cloned().ok_or_else(|| Error::NotThere {
+                asked: index.to_string(),
+                there: match gpus.len() {
+                    0 => "none".to_owned(),
+                    1 => "only GPU 0".to_owned(),
+                    more => format!("only 0 to {}", more - 1),
+                },
+            })
+        })
+        .collect();
+    Ok(GpuInventory { gpus: gpus?, driver: true })
+}
+
+/// What the driver shows, in its order; `None` where no driver is.
+fn ask_driver(library: Option<&OsStr>) -> Result<Option<Vec<Gpu>>, Error> {
+    let mut builder = Nvml::builder();
+    if let Some(library) = library {
+        builder.lib_path(library);
+    }
+    let nvml = match builder.init() {
+        Ok(nvml) => nvml,
+        // The library without its kernel module is what a container image or a machine whose
+        // card was taken out looks like.
+        Err(NvmlError::LibloadingError(_) | NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(Error::Driver(error.to_string())),
+    };
+    let list = || -> Result<Vec<Gpu>, NvmlError> {
+        (0..nvml.device_count()?)
+            .map(|index| {
+                let device = nvml.device_by_index(index)?;
+                Ok(Gpu { index: index.into(), uuid: device.uuid()?, model: device.name()? })
+            })
+            .collect()
+    };
+    list().map(Some).map_err(|error| Error::Driver(error.to_string()))
+}
+
+impl<'de> Deserialize<'de> for Gpus {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Gpus;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"auto\", a count of GPUs, or a list of their indices")
+            }
+
+            /// From the environment everything comes as text: `auto`, `2` or `0,1`.
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Gpus, E> {
+                let number = |text: &str| {
+                    let number = text.trim().parse::<i64>();
+                    number.map_err(|_malformed| E::custom(format!("`{text}` is neither \"auto\" nor a number of GPUs")))
+                };
+                match text.trim() {
+                    "auto" => Ok(Gpus::Auto),
+                    list if list.contains(',') => {
+                        let indices = list.split(',').filter(|part| !part.trim().is_empty()).map(number);
+                        list_of(indices.collect::<Result<_, E>>()?)
+                    }
+                    count => self.visit_i64(number(count)?),
+                }
+            }
+
+            fn visit_i64<E: de::Error>(self, count: i64) -> Result<Gpus, E> {
+                let fits = u32::try_from(count).ok().filter(|count| *count <= MOST);
+                fits.map(Gpus::Count).ok_or_else(|| E::invalid_value(de::Unexpected::Signed(count), &self))
+            }
+
+            fn visit_u64<E: de::Error>(self, count: u64) -> Result<Gpus, E> {
+                self.visit_i64(i64::try_from(count).unwrap_or(i64::MAX))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Gpus, A::Error> {
+                let mut indices = Vec::new();
+                while let Some(index) = items.next_element::<i64>()? {
+                    indices.push(index);
+                }
+                list_of(indices)
+            }
+        }
+
+        fn list_of<E: de::Error>(indices: Vec<i64>) -> Result<Gpus, E> {
+            let mut sorted = Vec::new();
+            for index in indices {
+                let index = u32::try_from(index).ok().filter(|index| *index < MOST);
+                sorted.push(index.ok_or_else(|| E::custom(format!("the index of a GPU is 0 to {}", MOST - 1)))?);
+            }
+            sorted.sort_unstable();
+            match sorted.windows(2).find(|two| two[0] == two[1]) {
+                Some(two) => Err(E::custom(format!("GPU {} is listed twice", two[0]))),
+                None => Ok(Gpus::List(sorted)),
+            }
+        }
+
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine(models: &[&str]) -> GpuInventory {
+        let gpus = models
+            .iter()
+            .zip(0..)
+            .map(|(model, index)| Gpu { index, uuid: format!("u{index}"), model: (*model).to_owned() })
+            .collect();
+        GpuInventory { gpus, driver: true }
+    }
+
+    #[track_caller]
+    fn check(models: &[&str], taken: &[i64], want: usize, model: Option<&str>, expected: Option<&[i64]>) {
+        let taken: HashSet<String> = taken.iter().map(|index| format!("u{index}")).collect();
+        let picked = pick(&machine(models), &taken, want, model);
+        let indices = picked.map(|gpus| gpus.iter().map(|gpu| gpu.index).collect::<Vec<_>>());
+        assert_eq!(indices.as_deref(), expected, "{models:?} without {taken:?}: {want} of {model:?}");
+    }
+
+    #[test]
+    fn picks() {
+        let eight = ["A"; 8];
+        check(&eight, &[], 0, None, Some(&[]));
+        check(&[], &[], 0, None, Some(&[]));
+        check(&[], &[], 1, None, None);
+        check(&eight, &[], 1, None, Some(&[0]));
+        check(&eight, &[], 8, None, Some(&[0, 1, 2, 3, 4, 5, 6, 7]));
+        check(&eight, &[], 9, None, None);
+        check(&eight, &[3], 1, None, Some(&[2])); // the other half of a broken pair
+        check(&eight, &[0], 2, None, Some(&[2, 3])); // a pair, although 1 is lower
+        check(&eight, &[0, 2], 2, None, Some(&[4, 5]));
+        check(&eight, &[0, 3, 4, 7], 2, None, Some(&[1, 2])); // neighbours at least
+        check(&eight, &[1, 3, 5], 3, None, Some(&[0, 6, 7])); // a pair and one more
+        check(&eight, &[0], 4, None, Some(&[2, 3, 4, 5]));
+        check(&eight, &[0, 1, 2, 3, 4, 5, 6], 2, None, None);
+        check(&["A", "B", "A", "B"], &[], 2, None, Some(&[0, 2])); // alike goes before adjacent
+        check(&["A", "B", "B", "A"], &[0], 2, None, Some(&[1, 2]));
+        check(&["A", "B"], &[], 2, None, Some(&[0, 1])); // mixed, where nothing else is left
+        check(&["A", "A", "B", "B"], &[], 1, Some("B"), Some(&[2]));
+        check(&["A", "A", "B", "B"], &[2], 2, Some("B"), None);
+        check(&["A"], &[], 1, Some("C"), None);
+    }
+
+    #[test]
+    fn settings() {
+        for (toml, gpus) in [
+            ("", Some(Gpus::Auto)),
+            ("gpus = \"auto\"", Some(Gpus::Auto)),
+            ("gpus = 4", Some(Gpus::Count(4))),
+            ("gpus = 0", Some(Gpus::Count(0))),
+            ("gpus = \"4\"", Some(Gpus::Count(4))),
+            ("gpus = \"1,0\"", Some(Gpus::List(vec![0, 1]))),
+            ("gpus = [2, 0]", Some(Gpus::List(vec![0, 2]))),
+            ("gpus = []", Some(Gpus::List(vec![]))),
+            ("gpus = -1", None),
+            ("gpus = 1e9", None),
+            ("gpus = 4294967296", None),
+            ("gpus = nan", None),
+            ("gpus = [0, 0]", None),
+            ("gpus = [-1]", None),
+            ("gpus = \"many\"", None),
+            ("gpus = true", None),
+            ("gpu = 1", None),
+        ] {
+            let read = toml::from_str::<Config>(toml);
+            assert_eq!(read.as_ref().ok().map(|config| config.gpus.clone()), gpus, "{toml}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn counted_without_a_driver() {
+        let nvml = Some(PathBuf::from("/nonexistent/libnvidia-ml.so.1"));
+        let found = |gpus| inventory(&Config { gpus, nvml: nvml.clone() }).unwrap();
+        assert_eq!(found(Gpus::Auto), GpuInventory::default());
+        let two = found(Gpus::Count(2));
+        assert!(!two.driver);
+        assert_eq!(two.gpus.iter().map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>(), ["counted-0", "counted-1"]);
+        assert_eq!(found(Gpus::List(vec![1, 3])).gpus[1].index, 3);
+    }
+}

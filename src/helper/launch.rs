@@ -1,0 +1,199 @@
+//! The verb `launch`: run directory, cgroups, trampoline. Each step may be repeated after a
+//! crash at any point, and only the trampoline's placement file decides that a session has
+//! been started.
+
+use std::{
+    fs::{self, DirBuilder},
+    io::{self, Read},
+    os::{
+        fd::OwnedFd,
+        unix::fs::{DirBuilderExt, MetadataExt},
+    },
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+use rustix::fs::{Mode, OFlags, fchmod, fchown, open};
+
+use super::{
+    Config, Error, Result, cgroup, doing,
+    identity::Identity,
+    placement::{self, Record},
+    process,
+    trampoline::{EXISTS, Spec, memory_file},
+};
+use crate::{
+    model::session::Placement,
+    protocol::{LaunchRequest, Limits},
+};
+
+/// What came of a launch.
+pub(super) struct Launched {
+    pub placement: Placement,
+    /// The agent, to be reaped; `None` where it was running before.
+    pub child: Option<Child>,
+}
+
+/// How long the trampoline may take; it does nothing that waits for others.
+const TRAMPOLINE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Starts `request` as `identity`; `changes_user` is false where that is who we are.
+pub(super) fn launch(
+    config: &Config,
+    request: &LaunchRequest,
+    identity: Identity,
+    changes_user: bool,
+) -> Result<Launched> {
+    let session = request.session;
+    let short = session.short();
+    if let Some(placement) = existing(config, request, &identity)? {
+        return Ok(Launched { placement, child: None });
+    }
+    check_limits(&request.limits)?;
+    let run_directory = config.run.join(&short);
+    make_run_directory(&run_directory, identity.uid, config.service_gid)?;
+    let groups = config.hierarchy.groups(&short);
+    if !cgroup::processes(&groups).map_err(doing("looking into the cgroups"))?.is_empty() {
+        return Err(Error::Busy(format!("processes of session {session} are running already; kill it first")));
+    }
+    config.hierarchy.create(&short, &request.limits).map_err(doing("making the cgroups"))?;
+
+    let record = Record {
+        session,
+        placement: Placement {
+            node: process::node().map_err(doing("reading this machine's name"))?,
+            pid: 0,
+            start_ticks: 0,
+            boot_id: process::boot_id().map_err(doing("reading the boot id"))?,
+            uid: identity.uid,
+            unix_name: identity.name.clone(),
+            run_directory: run_directory.to_string_lossy().into_owned(),
+            limits: config.hierarchy.kind().to_owned(),
+        },
+        cgroups: groups,
+    };
+    let spec = Spec {
+        record,
+        placements: config.placements.clone(),
+        identity: changes_user.then(|| identity.clone()),
+        command: config.agent_command.clone(),
+        parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
+    };
+    let (mut child, message) = run_trampoline(config, &spec, &request.agent)?;
+    let child_pid = i32::try_from(child.id()).expect("process ids fit 31 bits");
+    match (message.as_str(), existing(config, request, &identity)?) {
+        ("", Some(placement)) if placement.pid == child_pid => Ok(Launched { placement, child: Some(child) }),
+        (EXISTS, Some(placement)) => {
+            let _ = child.wait();
+            Ok(Launched { placement, child: None })
+        }
+        (_, placement) => {
+            // It has not become the agent, and its placement stands for nothing.
+            let _ = child.kill();
+            let _ = child.wait();
+            if placement.is_some_and(|placement| placement.pid == child_pid) {
+                placement::remove(&config.placements, session).map_err(doing("taking the placement back"))?;
+            }
+            Err(match message.as_str() {
+                "" => Error::Busy("the start was cut short".to_owned()),
+                message => Error::Refused(format!("the agent could not be started: {message}")),
+            })
+        }
+    }
+}
+
+/// The placement a session has already, if it is this person's.
+fn existing(config: &Config, request: &LaunchRequest, identity: &Identity) -> Result<Option<Placement>> {
+    let record = placement::read(&config.placements, request.session).map_err(doing("reading the placement"))?;
+    match record {
+        Some(record) if record.placement.uid != identity.uid => Err(Error::Refused(format!(
+            "session {} was started as `{}`, not as `{}`",
+            request.session, record.placement.unix_name, identity.name
+        ))),
+        record => Ok(record.map(|record| record.placement)),
+    }
+}
+
+/// Runs the trampoline until it is the agent or has said why not.
+fn run_trampoline(config: &Config, spec: &Spec, agent: &serde_json::Value) -> Result<(Child, String)> {
+    let mut line = serde_json::to_vec(spec).expect("plain data");
+    line.push(b'\n');
+    let agent = serde_json::to_vec(agent).expect("JSON stays JSON");
+    let input = memory_file("trampoline-input", &[&line, &agent])?;
+    let mut child = Command::new(&config.own_binary)
+        .arg("become")
+        .env_clear()
+        .current_dir("/")
+        .stdin(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(doing("starting the trampoline"))?;
+    let output: OwnedFd = child.stdout.take().expect("it was asked for").into();
+    let mut message = String::new();
+    if process::wait(&[&output], TRAMPOLINE_TIMEOUT) {
+        // One short write or the end: the trampoline never writes twice.
+        fs::File::from(output).take(4096).read_to_string(&mut message).map_err(doing("hearing of the trampoline"))?;
+    } else {
+        let _ = child.kill();
+        let _ = child.wait();
+        message.push_str("it took too long");
+    }
+    Ok((child, message))
+}
+
+/// Makes the directory that keeps everybody else out: the user's, the service's group, 2750.
+fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> {
+    let what = || format!("making the run directory {}", path.display());
+    let make = || -> io::Result<bool> {
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+            _ => {}
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = fs::File::from(open(path, flags, Mode::empty())?);
+        let owner = directory.metadata()?.uid();
+        // Ours is one that a crash left before it was handed over.
+        if owner != uid && owner != rustix::process::geteuid().as_raw() {
+            return Ok(false);
+        }
+        let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
+        fchown(&directory, Some(uid), Some(gid))?;
+        fchmod(&directory, Mode::from_raw_mode(0o2750))?;
+        Ok(true)
+    };
+    match make() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Refused(format!("{} belongs to somebody else", path.display()))),
+        Err(err) => Err(doing(what())(err)),
+    }
+}
+
+fn check_limits(limits: &Limits) -> Result<()> {
+    let Limits { cpus, memory_bytes, processes } = *limits;
+    let good = (1..=65_536).contains(&cpus)
+        && (1 << 20..=1 << 50).contains(&memory_bytes)
+        && (1..=4_194_304).contains(&processes);
+    if good { Ok(()) } else { Err(Error::Refused(format!("no machine has such limits: {limits:?}"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits() {
+        let good = Limits { cpus: 1, memory_bytes: 1 << 30, processes: 4096 };
+        assert!(check_limits(&good).is_ok());
+        for bad in [
+            Limits { cpus: 0, ..good.clone() },
+            Limits { cpus: i64::MAX, ..good.clone() },
+            Limits { memory_bytes: -1, ..good.clone() },
+            Limits { memory_bytes: i64::MAX, ..good.clone() },
+            Limits { processes: 0, ..good },
+        ] {
+            assert!(check_limits(&bad).is_err(), "{bad:?}");
+        }
+    }
+}

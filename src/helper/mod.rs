@@ -1,0 +1,155 @@
+//! `lyceum helper`: the one process that stays root. It reads a handful of fixed verbs from
+//! the socket pair that `start` made, checks every one again against the host's own name
+//! service and its own files, and answers. It is single-threaded and synchronous, has no
+//! shell and no environment, and never looks into what it hands to an agent.
+//!
+//! A portal that is not root calls the same verbs in-process (see [`client::Launcher`]); they
+//! then change no user. What a workload is told, and what a session means, is not its affair.
+
+pub mod cgroup;
+pub mod client;
+pub mod frame;
+pub mod identity;
+pub mod placement;
+pub mod process;
+pub mod trampoline;
+pub mod verbs;
+
+mod account;
+mod launch;
+mod remove;
+
+use std::{
+    ffi::OsString,
+    io,
+    ops::RangeInclusive,
+    os::{fd::AsFd, unix::net::UnixStream},
+    path::PathBuf,
+    time::Duration,
+};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+
+use self::{cgroup::Hierarchy, frame::Frame, verbs::Verbs};
+use crate::protocol::HelperAnswer;
+
+/// What the verbs work with: decided once at the start, by root, and never by a request.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Holds one run directory a workload; written by nobody but whom the helper runs as.
+    pub run: PathBuf,
+    /// Holds one placement file a workload.
+    pub placements: PathBuf,
+    pub hierarchy: Hierarchy,
+    /// The user `serve` runs as; nobody's workload ever runs as that one.
+    pub service_uid: u32,
+    /// The group of every run directory.
+    pub service_gid: u32,
+    /// Program and arguments of an agent; its input arrives on standard input.
+    pub agent_command: Vec<OsString>,
+    /// Our own binary, for the trampoline. `/proc/self/exe` cannot be exchanged by anybody.
+    pub own_binary: PathBuf,
+    /// Where `ly-NAME` accounts get their uids and gids.
+    pub account_uids: RangeInclusive<u32>,
+}
+
+/// The uids of accounts that Lyceum makes, unless the configuration says otherwise.
+pub const ACCOUNT_UIDS: RangeInclusive<u32> = 200_000..=265_535;
+
+/// Serves the socket pair on file descriptor 0 until the portal closes its end.
+/// `config` is a [`Config`] as JSON, the command's only argument.
+pub fn run(config: &str) -> Result<()> {
+    process::close_from_third();
+    if !rustix::process::geteuid().is_root() {
+        return Err(Error::Refused("`lyceum helper` is started by `lyceum serve` as root, never by hand".to_owned()));
+    }
+    let config: Config =
+        serde_json::from_str(config).map_err(|err| Error::Refused(format!("the helper's configuration: {err}")))?;
+    let socket = io::stdin().as_fd().try_clone_to_owned().map_err(doing("opening the portal's socket"))?;
+    let socket = UnixStream::from(socket);
+    // The pair bears the mark of who made it. Anything else on descriptor 0 is a mistake.
+    let maker = rustix::net::sockopt::socket_peercred(&socket).map_err(|err| Error::Io {
+        doing: "asking who made the socket on standard input".to_owned(),
+        source: err.into(),
+    })?;
+    if !maker.uid.is_root() {
+        return Err(Error::Refused("the socket on standard input was not made by root".to_owned()));
+    }
+    socket.set_read_timeout(Some(FRAME_TIMEOUT)).map_err(doing("setting the socket's timeout"))?;
+    socket.set_write_timeout(Some(FRAME_TIMEOUT)).map_err(doing("setting the socket's timeout"))?;
+    serve(&socket, &mut Verbs::root(config))
+}
+
+/// How long a frame that has begun may take; the portal sends each in one piece.
+const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
+
+fn serve(mut socket: &UnixStream, verbs: &mut Verbs) -> Result<()> {
+    loop {
+        verbs.reap();
+        if !is_readable(socket, Duration::from_secs(1))? {
+            continue;
+        }
+        let answer = match frame::read(&mut socket).map_err(doing("reading a request"))? {
+            Frame::End => return Ok(()),
+            Frame::Message(message) => match serde_json::from_slice(&message) {
+                Ok(request) => verbs.answer(request),
+                Err(err) => failed(&Error::Refused(format!("not a request of this helper: {err}"))),
+            },
+            // What follows cannot be told from a frame any more, so this is the last answer.
+            Frame::TooLong(length) => {
+                let refusal = Error::Refused(format!("a request of {length} bytes is too long"));
+                frame::write(&mut socket, &failed(&refusal)).map_err(doing("answering"))?;
+                return Err(refusal);
+            }
+        };
+        frame::write(&mut socket, &answer).map_err(doing("answering"))?;
+    }
+}
+
+fn is_readable(socket: &UnixStream, within: Duration) -> Result<bool> {
+    let timeout = Timespec::try_from(within).expect("a short time fits");
+    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
+        Ok(ready) => Ok(0 < ready),
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(err) => Err(Error::Io { doing: "waiting for a request".to_owned(), source: err.into() }),
+    }
+}
+
+fn failed(err: &Error) -> HelperAnswer {
+    HelperAnswer::Failed { message: err.sentence(), retry: !matches!(err, Error::Refused(_)) }
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Will never work as it was asked for.
+    #[error("{0}")]
+    Refused(String),
+    /// Does not work now and may later.
+    #[error("{0}")]
+    Busy(String),
+    #[error("{doing}")]
+    Io {
+        doing: String,
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The error with its cause, for people.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Io { doing, source } => format!("{doing}: {source}"),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Names what was being done when an I/O error came.
+pub(crate) fn doing(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    move |source| Error::Io { doing: what.into(), source }
+}

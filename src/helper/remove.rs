@@ -1,0 +1,142 @@
+//! Removes a directory that somebody hostile filled. Symbolic links and mounts are never
+//! followed, and the depth of the tree costs neither stack nor descriptors: sub-directories
+//! are moved up to the top before they are emptied.
+
+use std::{io, os::fd::OwnedFd, path::Path};
+
+use rustix::{
+    fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, chmodat, fchmod, fchown, open, openat2, renameat, unlinkat},
+    io::Errno,
+    process::{Gid, Uid, geteuid},
+};
+
+/// How many rounds a tree may take; each empties what the one before had moved up.
+const ROUNDS: usize = 10_000;
+
+/// Removes `parent/name` and all below; fine when it is not there.
+pub(super) fn remove_tree(parent: &Path, name: &str) -> io::Result<()> {
+    let parent = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let top = match open_directory(&parent, name) {
+        Ok(top) => top,
+        Err(Errno::NOENT) => return Ok(()),
+        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(unlinkat(&parent, name, AtFlags::empty())?),
+        Err(err) => return Err(err.into()),
+    };
+    if geteuid().is_root() {
+        // From now on nobody else finds the way in.
+        fchown(&top, Some(Uid::ROOT), Some(Gid::ROOT))?;
+    }
+    fchmod(&top, Mode::RWXU)?;
+    let mut moved = 0;
+    for _ in 0..ROUNDS {
+        let names = entries(&top)?;
+        if names.is_empty() {
+            return Ok(unlinkat(&parent, name, AtFlags::REMOVEDIR)?);
+        }
+        for name in names {
+            match unlinkat(&top, &name, AtFlags::empty()) {
+                Ok(()) | Err(Errno::NOENT) => {}
+                Err(Errno::ISDIR) => flatten(&top, &name, &mut moved)?,
+                Err(err) => return Err(err.into()),
+            }
+        }
+    }
+    Err(io::Error::other("somebody keeps filling it"))
+}
+
+/// Empties and removes the directory `top/name`; what directories it holds go to `top`.
+fn flatten(top: &OwnedFd, name: &std::ffi::CStr, moved: &mut u64) -> io::Result<()> {
+    let directory = match open_directory(top, name) {
+        Err(Errno::ACCESS) => {
+            chmodat(top, name, Mode::RWXU, AtFlags::empty())?;
+            open_directory(top, name)?
+        }
+        other => other?,
+    };
+    fchmod(&directory, Mode::RWXU)?;
+    for child in entries(&directory)? {
+        match unlinkat(&directory, &child, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(Errno::ISDIR) => {
+                // A name that is taken fails and is tried again under the next number.
+                loop {
+                    *moved += 1;
+                    match renameat(&directory, &child, top, format!(".moved-{moved}")) {
+                        Ok(()) | Err(Errno::NOENT) => break,
+                        Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
+                        Err(Errno::ACCESS) => chmodat(&directory, &child, Mode::RWXU, AtFlags::empty())?,
+                        Err(err) => return Err(err.into()),
+                    }
+                }
+            }
+            Err(err) => return Err(err.into()),
+        }
+    }
+    match unlinkat(top, name, AtFlags::REMOVEDIR) {
+        // Not empty: somebody was quick; the next round sees to it.
+        Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY) => Ok(()),
+        Err(err) => Err(err.into()),
+    }
+}
+
+/// A directory itself, on the same mount.
+fn open_directory(parent: &OwnedFd, name: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+    openat2(
+        parent,
+        name,
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV,
+    )
+}
+
+/// Some of the names in a directory, at most as many as fit a round's memory.
+fn entries(directory: &OwnedFd) -> io::Result<Vec<std::ffi::CString>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        if entry.file_name() != c"." && entry.file_name() != c".." {
+            names.push(entry.file_name().to_owned());
+        }
+        if 4096 <= names.len() {
+            break;
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn links_are_not_followed_and_depth_does_not_matter() {
+        let base = tempfile::tempdir().unwrap();
+        let (precious, run) = (base.path().join("precious"), base.path().join("run"));
+        fs::create_dir(&precious).unwrap();
+        fs::write(precious.join("file"), "x").unwrap();
+        fs::create_dir_all(run.join("a/b/c")).unwrap();
+        for (target, link) in [(&precious, "link"), (&precious, "a/link"), (&precious.join("file"), "a/b/c/file")] {
+            std::os::unix::fs::symlink(target, run.join(link)).unwrap();
+        }
+        fs::write(run.join(".moved-1"), "in the way").unwrap();
+        fs::create_dir(run.join(".moved-2")).unwrap();
+        fs::write(run.join(".moved-2/full"), "x").unwrap();
+        // Deeper than descriptors or a path's length reach.
+        let mut here = open(&run, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..5000 {
+            rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
+            here = rustix::fs::openat(&here, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        }
+        remove_tree(base.path(), "run").unwrap();
+        assert!(!run.exists());
+        assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "x");
+
+        std::os::unix::fs::symlink(&precious, &run).unwrap();
+        remove_tree(base.path(), "run").unwrap();
+        assert!(!run.is_symlink() && precious.join("file").exists());
+        remove_tree(base.path(), "run").unwrap();
+    }
+}

@@ -1,0 +1,149 @@
+//! The verbs, one function each. What is true of the host is asked of the host every time;
+//! nothing is remembered between two requests but the children to reap.
+
+use std::{process::Child, time::Duration};
+
+use rustix::process::Signal;
+
+use super::{
+    Config, Error, Result, account, cgroup, doing, failed,
+    identity::{self, Identity},
+    launch,
+    placement::{self, Record},
+    process::{self, Life},
+    remove,
+};
+use crate::{
+    model::{SessionId, session::Placement},
+    protocol::{HelperAnswer, HelperRequest, LaunchRequest},
+};
+
+/// How long `kill` waits for what it killed. More is needed only where the kernel itself is
+/// stuck (a network file system away), and then asking again is all that can be done.
+const KILL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Who carries out the verbs, and with what.
+#[derive(Debug)]
+pub struct Verbs {
+    config: Config,
+    /// Set where everything runs as one person, the one this process is.
+    own: Option<Identity>,
+    children: Vec<Child>,
+}
+
+impl Verbs {
+    /// As root: becomes whoever is asked for, within the rules of [`identity`].
+    pub(super) fn root(config: Config) -> Self {
+        Self { config, own: None, children: Vec::new() }
+    }
+
+    /// As the user this process runs as, who must not be root.
+    pub(super) fn own_user(config: Config) -> Result<Self> {
+        let own = identity::own()?;
+        if own.uid == 0 {
+            return Err(Error::Refused("nothing is ever started as root".to_owned()));
+        }
+        Ok(Self { config, own: Some(own), children: Vec::new() })
+    }
+
+    pub fn answer(&mut self, request: HelperRequest) -> HelperAnswer {
+        let done = |()| HelperAnswer::Done;
+        let answer = match request {
+            HelperRequest::Launch(request) => self.launch(&request).map(|placement| HelperAnswer::Placed { placement }),
+            HelperRequest::Terminate { session } => self.terminate(session).map(done),
+            HelperRequest::Kill { session } => self.kill(session).map(done),
+            HelperRequest::Clean { session } => self.clean(session).map(done),
+            HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
+        };
+        answer.unwrap_or_else(|err| failed(&err))
+    }
+
+    /// Takes note of agents that have ended, so that none stays as a zombie.
+    pub fn reap(&mut self) {
+        self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+    }
+
+    fn launch(&mut self, request: &LaunchRequest) -> Result<Placement> {
+        let identity = match &self.own {
+            None => Identity::look_up(&request.unix_name)?,
+            Some(own) if own.name == request.unix_name => own.clone(),
+            Some(own) => {
+                return Err(Error::Refused(format!(
+                    "this portal was not started by root: it runs everything as `{}`, not as `{}`",
+                    own.name, request.unix_name
+                )));
+            }
+        };
+        if self.own.is_none() && identity.uid == self.config.service_uid {
+            return Err(Error::Refused(format!("`{}` is the portal's own account", identity.name)));
+        }
+        let launched = launch::launch(&self.config, request, identity, self.own.is_none())?;
+        self.children.extend(launched.child);
+        Ok(launched.placement)
+    }
+
+    fn terminate(&self, session: SessionId) -> Result<()> {
+        let Some(record) = self.record(session)? else { return Ok(()) };
+        process::signal(&record.placement, Signal::TERM).map(drop).map_err(doing("ending the agent"))
+    }
+
+    fn kill(&mut self, session: SessionId) -> Result<()> {
+        let (placement, groups) = self.holdings(session)?;
+        let gone = cgroup::kill(&groups, KILL_TIMEOUT)
+            .and_then(|gone| Ok(gone & process::kill_all(|| self.strays(session, placement.as_ref()), KILL_TIMEOUT)?))
+            .map_err(doing("killing the session's processes"))?;
+        self.reap();
+        if gone { Ok(()) } else { Err(Error::Busy("some processes do not end, not even by SIGKILL".to_owned())) }
+    }
+
+    fn clean(&mut self, session: SessionId) -> Result<()> {
+        self.reap();
+        let (placement, groups) = self.holdings(session)?;
+        let mut living = cgroup::processes(&groups).map_err(doing("looking into the cgroups"))?;
+        living.extend(self.strays(session, placement.as_ref()).map_err(doing("looking for processes"))?);
+        if !living.is_empty() {
+            return Err(Error::Busy(format!("{} of the session's processes still run", living.len())));
+        }
+        cgroup::remove(&groups).map_err(doing("removing the cgroups"))?;
+        remove::remove_tree(&self.config.run, &session.short()).map_err(doing("removing the run directory"))?;
+        // Last, because whoever looks for leftovers looks for placements.
+        placement::remove(&self.config.placements, session).map_err(doing("removing the placement"))
+    }
+
+    fn account(&self, name: &str) -> Result<String> {
+        if self.own.is_some() {
+            return Err(Error::Refused("Unix accounts are made only by a portal that root has started".to_owned()));
+        }
+        account::ensure(name, &self.config.account_uids)
+    }
+
+    fn record(&self, session: SessionId) -> Result<Option<Record>> {
+        placement::read(&self.config.placements, session).map_err(doing("reading the placement"))
+    }
+
+    /// What a session has on this machine: where it was placed, and all cgroups it may be in.
+    fn holdings(&self, session: SessionId) -> Result<(Option<Placement>, Vec<std::path::PathBuf>)> {
+        let mut groups = self.config.hierarchy.groups(&session.short());
+        let Some(record) = self.record(session)? else { return Ok((None, groups)) };
+        for group in record.cgroups {
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        Ok((Some(record.placement), groups))
+    }
+
+    /// The session's processes that no cgroup tells: all of them where there is none.
+    fn strays(
+        &self,
+        session: SessionId,
+        placement: Option<&Placement>,
+    ) -> std::io::Result<std::collections::BTreeSet<i32>> {
+        let sampled = placement.map_or(self.config.hierarchy.is_sampled(), |placement| placement.limits == "sampled");
+        if sampled {
+            return process::of_session(session, placement);
+        }
+        let agent = placement.filter(|placement| !matches!(process::life(placement), Life::Dead));
+        Ok(agent.map(|placement| placement.pid).into_iter().collect())
+    }
+}

@@ -1,0 +1,71 @@
+//! The life of the process: signals, background tasks, an orderly end. The first signal
+//! stops taking requests and waits for what is under way; a second one, or too long a wait,
+//! ends at once. Sessions are other processes and go on.
+
+use std::{future::Future, time::Duration};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// How long an orderly end may take.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// The tasks of the process and the token that ends them.
+#[derive(Clone, Debug, Default)]
+pub struct Lifecycle {
+    pub stopping: CancellationToken,
+    pub tracker: TaskTracker,
+}
+
+impl Lifecycle {
+    /// Runs a task until it ends or the process does. A task that ends by itself while the
+    /// process goes on is a fault, so it ends the process, which a supervisor restarts.
+    pub fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+        let stopping = self.stopping.clone();
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = task => {
+                    if !stopping.is_cancelled() {
+                        tracing::error!(task = name, "a background task ended; stopping");
+                        stopping.cancel();
+                    }
+                }
+                () = stopping.cancelled() => {}
+            }
+        });
+    }
+
+    /// Calls `work` every `every` until the process ends.
+    pub fn periodic<F>(&self, name: &'static str, every: Duration, work: impl Fn() -> F + Send + Sync + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.spawn(name, async move {
+            loop {
+                tokio::time::sleep(every).await;
+                work().await;
+            }
+        });
+    }
+
+    /// Waits for the first signal (or for a task that failed), then for the end of the tasks.
+    pub async fn wait(&self) -> std::io::Result<()> {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            () = self.stopping.cancelled() => {}
+        }
+        tracing::info!("stopping; sessions go on");
+        self.stopping.cancel();
+        self.tracker.close();
+        tokio::select! {
+            () = self.tracker.wait() => {}
+            () = tokio::time::sleep(PATIENCE) => tracing::warn!("some requests took too long to end"),
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        Ok(())
+    }
+}

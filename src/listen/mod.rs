@@ -1,0 +1,277 @@
+//! The accept loop: TCP or TLS connections in, requests to a service out. It holds the limits
+//! that must stand before any route is known (heads that are too large, too slow, ambiguous
+//! or malformed, too many connections) and ends gracefully. Who is asking, and for what, is
+//! left to the service.
+
+mod caps;
+mod check;
+mod guard;
+
+use std::{
+    convert::Infallible,
+    io,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::body::Body;
+use hyper::{
+    Request, Response, StatusCode,
+    body::Incoming,
+    header::{CONNECTION, HeaderValue},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+    time::{sleep, timeout},
+};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower::{Service, ServiceExt};
+
+use self::{
+    caps::{Caps, Place},
+    guard::Guarded,
+};
+
+/// The largest request head, in bytes; a larger one is answered 431.
+pub const MAX_HEAD: usize = 32 * 1024;
+
+/// What hyper may hold of a connection's input at once; also the largest piece of a body.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// The address at the other end of the connection, in every request's extensions. Behind a
+/// reverse proxy that is the proxy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerAddr(pub SocketAddr);
+
+/// How to listen.
+#[derive(Clone)]
+pub struct Options {
+    /// HTTPS with this certificate; see [`tls`].
+    pub tls: Option<Arc<rustls::ServerConfig>>,
+    /// From the first wait for a request to its head's last byte; also ends idle connections.
+    pub head_timeout: Duration,
+    pub handshake_timeout: Duration,
+    /// How many connections may be open, tunnels included.
+    pub connections: usize,
+    pub connections_per_address: usize,
+    /// Addresses that stand for many people, bound by `connections` alone.
+    pub exempt: fn(IpAddr) -> bool,
+    /// How long requests under way may go on after the shutdown began.
+    pub grace: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            tls: None,
+            head_timeout: Duration::from_secs(15),
+            handshake_timeout: Duration::from_secs(10),
+            connections: 16_384,
+            connections_per_address: 1024,
+            exempt: |address| address.to_canonical().is_loopback(),
+            grace: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves connections until `shutdown` is cancelled and those open then are done, or the
+/// grace time is over.
+pub async fn serve<S>(listener: TcpListener, service: S, options: Options, shutdown: CancellationToken)
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    let connections = TaskTracker::new();
+    let abort = CancellationToken::new();
+    let caps = Caps::new(options.connections, options.connections_per_address, options.exempt);
+    let acceptor = options.tls.clone().map(TlsAcceptor::from);
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = shutdown.cancelled() => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) if concerns_one_connection(&error) => continue,
+            Err(error) => {
+                // Most likely we are out of file descriptors. Those waiting stay in the
+                // kernel's queue, and asking again at once would only burn a core.
+                tracing::warn!(%error, "cannot accept connections, trying again shortly");
+                tokio::select! {
+                    () = sleep(Duration::from_millis(200)) => continue,
+                    () = shutdown.cancelled() => break,
+                }
+            }
+        };
+        let Some(place) = caps.take(peer.ip()) else {
+            turn_away(&stream, acceptor.is_some());
+            continue;
+        };
+        let serving = Serving { service: service.clone(), peer, head_timeout: options.head_timeout };
+        let (acceptor, handshake, shutdown) = (acceptor.clone(), options.handshake_timeout, shutdown.clone());
+        let connection = async move {
+            prepare(&stream);
+            match acceptor {
+                None => serving.connection(stream, place, shutdown).await,
+                Some(acceptor) => match timeout(handshake, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => serving.connection(stream, place, shutdown).await,
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "TLS handshake failed"),
+                    Err(_) => tracing::debug!(%peer, "TLS handshake took too long"),
+                },
+            }
+        };
+        let abort = abort.clone();
+        connections.spawn(async move { abort.run_until_cancelled(connection).await });
+    }
+    drop(listener);
+    connections.close();
+    if timeout(options.grace, connections.wait()).await.is_err() {
+        tracing::info!(open = connections.len(), "closing connections that did not end in time");
+        abort.cancel();
+        connections.wait().await;
+    }
+}
+
+struct Serving<S> {
+    service: S,
+    peer: SocketAddr,
+    head_timeout: Duration,
+}
+
+impl<S> Serving<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    async fn connection<T>(self, stream: T, place: Place, shutdown: CancellationToken)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self { service, peer, head_timeout } = self;
+        let refused = Arc::new(AtomicBool::new(false));
+        let stream = Guarded::new(stream, refused.clone(), place);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let last = check::ends_the_connection(request.headers());
+            let ambiguous = refused.load(Ordering::Relaxed);
+            let admitted = if ambiguous { Err(StatusCode::BAD_REQUEST) } else { check::admit(&mut request) };
+            let answer = admitted.map(|()| {
+                request.extensions_mut().insert(PeerAddr(peer));
+                service.clone().oneshot(request)
+            });
+            async move {
+                let mut response = match answer {
+                    Ok(answer) => answer.await?,
+                    Err(status) => return Ok(refusal(status)),
+                };
+                if last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+                }
+                Ok::<_, Infallible>(response)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(head_timeout)
+            .max_header_size(MAX_HEAD)
+            .max_buf_size(READ_BUFFER)
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades();
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = shutdown.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%peer, %error, "connection ended early");
+        }
+    }
+}
+
+/// A certificate chain and its key, PEM files, for [`Options::tls`].
+pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
+    let pem = |path: &Path| {
+        let path = path.to_owned();
+        move |source| TlsError::Pem { path, source }
+    };
+    let chain = CertificateDer::pem_file_iter(certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(pem(certificate))?;
+    let secret = PrivateKeyDer::from_pem_file(key).map_err(pem(key))?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
+        .map_err(TlsError::Pair)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+/// Why HTTPS cannot be offered.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("cannot read a certificate or key from {}", path.display())]
+    Pem {
+        path: PathBuf,
+        #[source]
+        source: rustls::pki_types::pem::Error,
+    },
+    #[error("the certificate and the key do not serve together")]
+    Pair(#[source] rustls::Error),
+}
+
+fn concerns_one_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+/// Small answers must not wait for more to send, and a peer that vanished must be noticed.
+fn prepare(stream: &TcpStream) {
+    use rustix::net::sockopt;
+    let settings = || -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        sockopt::set_socket_keepalive(stream, true)?;
+        sockopt::set_tcp_keepidle(stream, Duration::from_mins(1))?;
+        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(15))?;
+        Ok(sockopt::set_tcp_keepcnt(stream, 4)?)
+    };
+    if let Err(error) = settings() {
+        tracing::debug!(%error, "a connection goes without its socket options");
+    }
+}
+
+fn turn_away(stream: &TcpStream, tls: bool) {
+    tracing::debug!("a connection was turned away: too many are open");
+    if !tls {
+        let answer =
+            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+        // A courtesy to a peer that we drop either way.
+        let _ = stream.try_write(answer);
+    }
+}
+
+fn refusal(status: StatusCode) -> Response<Body> {
+    let text = if status == StatusCode::METHOD_NOT_ALLOWED {
+        "This server does not offer that method.\n"
+    } else {
+        "This request is malformed or can be read in more than one way.\n"
+    };
+    let mut response = Response::new(Body::from(text));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    response
+}

@@ -1,0 +1,144 @@
+//! Bodies on their way through: frames pass one by one, are counted, and nothing is kept. An
+//! answer's body drives the connection that it comes from and gives it back at its end.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio_util::sync::WaitForCancellationFutureOwned;
+
+use super::{Error, activity::Activity, pool::Lease, tunnel::Registration};
+use crate::model::Clock;
+
+/// The body of an app's answer.
+pub(super) struct Answer {
+    incoming: Incoming,
+    /// `None` once the body is over and the connection given back.
+    lease: Option<Lease>,
+    activity: Arc<Activity>,
+    cut: Option<Cut>,
+    broken: Option<Error>,
+}
+
+struct Cut {
+    token: Pin<Box<WaitForCancellationFutureOwned>>,
+    _registration: Registration,
+}
+
+impl Answer {
+    /// `registration` where the answer may be long: it is then cut like a tunnel.
+    pub(super) fn new(
+        incoming: Incoming,
+        lease: Lease,
+        activity: Arc<Activity>,
+        registration: Option<Registration>,
+    ) -> Self {
+        let cut = registration.map(|registration| Cut {
+            token: Box::pin(registration.token.clone().cancelled_owned()),
+            _registration: registration,
+        });
+        Self { incoming, lease: Some(lease), activity, cut, broken: None }
+    }
+
+    fn close(&mut self) {
+        if let Some(mut lease) = self.lease.take() {
+            lease.close();
+        }
+    }
+}
+
+impl hyper::body::Body for Answer {
+    type Data = Bytes;
+    type Error = Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
+        let this = &mut *self;
+        if let Some(cut) = &mut this.cut
+            && cut.token.as_mut().poll(cx).is_ready()
+        {
+            this.close();
+            return Poll::Ready(Some(Err(Error::Cut)));
+        }
+        if let Some(error) = this.broken.take() {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        if polled.is_pending() {
+            // Asking told the connection that there is room; now it may read.
+            if let Some(lease) = &mut this.lease {
+                lease.drive(cx);
+            }
+            polled = Pin::new(&mut this.incoming).poll_frame(cx);
+        }
+        let frame = match polled {
+            Poll::Pending => return Poll::Pending,
+            Poll::Ready(Some(Err(error))) => {
+                // An error ends the browser's connection on the spot. One round of patience
+                // lets the frames before it leave first.
+                this.close();
+                this.broken = Some(Error::Exchange(error));
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            Poll::Ready(Some(Ok(frame))) => Some(Ok(frame)),
+            Poll::Ready(None) => None,
+        };
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+            this.activity.sent_down(data.len());
+        }
+        if frame.is_none() || this.incoming.is_end_stream() {
+            if let Some(mut lease) = this.lease.take() {
+                lease.drive(cx);
+            }
+            this.cut = None;
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.size_hint()
+    }
+}
+
+/// A request's body, counted as use of the app while it is being sent.
+pub(super) struct Upload {
+    pub(super) body: Body,
+    pub(super) activity: Arc<Activity>,
+    /// `None` where this request does not count as activity.
+    pub(super) clock: Option<Clock>,
+}
+
+impl hyper::body::Body for Upload {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            self.activity.sent_up(data.len());
+            if let Some(clock) = &self.clock {
+                self.activity.note(clock.now());
+            }
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

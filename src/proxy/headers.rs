@@ -1,0 +1,432 @@
+//! What of a message's head passes between browser and app, and what is ours to say. The
+//! rules change a head in place and look at each name once, because every request of every
+//! notebook runs through here. Bodies and connections are left to others.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use hyper::{
+    HeaderMap, Request, StatusCode, Uri, Version,
+    header::{
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
+        TRANSFER_ENCODING, UPGRADE,
+    },
+    http::{response, uri::PathAndQuery},
+};
+
+use super::{
+    Error, Rules,
+    cookies::{self, SetCookie},
+    paths::{session_path, without_token},
+};
+use crate::model::SessionId;
+
+static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+static FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+static FORWARDED_PREFIX: HeaderName = HeaderName::from_static("x-forwarded-prefix");
+
+/// Whether the browser fetches a service worker's script: in path mode one could answer for
+/// the portal's own pages.
+pub(super) fn fetches_service_worker(headers: &HeaderMap) -> bool {
+    headers.contains_key("service-worker")
+}
+
+/// The protocol a request asks to change to. HTTP/2 is not one: it would carry requests past
+/// every rule here.
+pub(super) fn upgrade<B>(request: &Request<B>) -> Option<HeaderValue> {
+    let protocol = request.headers().get(UPGRADE)?;
+    let asked = request.version() == Version::HTTP_11 && tokens(request.headers()).any(|token| token == "upgrade");
+    let plain = !protocol.as_bytes().is_empty()
+        && !tokens_of(protocol)
+            .any(|token| token.starts_with("h2") || token.starts_with("tls") || token.starts_with("http"));
+    (asked && plain).then(|| protocol.clone())
+}
+
+/// Makes a browser's request one that the app may see.
+pub(super) fn to_upstream<B>(
+    request: &mut Request<B>,
+    session: SessionId,
+    rules: &Rules,
+    upgrade: Option<HeaderValue>,
+) -> Result<(), Error> {
+    let target = target(request.uri(), session, rules.strip_prefix)?;
+    if let Some(target) = target {
+        *request.uri_mut() = Uri::from(target);
+    }
+    *request.version_mut() = Version::HTTP_11;
+    let headers = request.headers_mut();
+    let chunked = headers.contains_key(TRANSFER_ENCODING);
+    remove_nominated(headers);
+    remove_where(headers, |name| is_hop_by_hop(name) || is_ours_to_say(name));
+    strip_cookies(headers);
+    if chunked {
+        headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+    }
+    if let Some(protocol) = upgrade {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+    if let Some(authorization) = &rules.authorization {
+        headers.insert(AUTHORIZATION, authorization.clone());
+    }
+    headers.insert(FORWARDED_FOR.clone(), address(rules.client));
+    headers.insert(FORWARDED_PROTO.clone(), HeaderValue::from_static(rules.scheme));
+    if let Some(host) = headers.get(HOST).cloned() {
+        headers.insert(FORWARDED_HOST.clone(), host);
+    }
+    if rules.strip_prefix {
+        headers.insert(FORWARDED_PREFIX.clone(), text(format!("/s/{session}"))?);
+    }
+    Ok(())
+}
+
+/// Makes an app's answer one that the browser may see. `host` is the request's.
+pub(super) fn from_upstream(
+    head: &mut response::Parts,
+    session: SessionId,
+    rules: &Rules,
+    host: Option<&HeaderValue>,
+) -> Result<(), Error> {
+    let switching = head.status == StatusCode::SWITCHING_PROTOCOLS;
+    let protocol = head.headers.get(UPGRADE).filter(|_| switching).cloned();
+    head.version = Version::HTTP_11;
+    let headers = &mut head.headers;
+    if headers.contains_key(TRANSFER_ENCODING) {
+        // Both at once: the length was not what framed the body.
+        headers.remove(CONTENT_LENGTH);
+    }
+    remove_nominated(headers);
+    remove_where(headers, |name| is_hop_by_hop(name) || is_not_for_apps(name));
+    if let Some(protocol) = protocol {
+        headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+        headers.insert(UPGRADE, protocol);
+    }
+    if headers.contains_key(SET_COOKIE) {
+        bind_cookies(headers, &format!("/s/{session}/"), rules.strip_prefix);
+    }
+    if rules.strip_prefix
+        && let Some(location) = headers.get(LOCATION)
+        && let Some(path) = own_path(location, host)
+    {
+        let location = text(format!("/s/{session}{path}"))?;
+        headers.insert(LOCATION, location);
+    }
+    Ok(())
+}
+
+/// The target to ask the app for, where it differs from the one we were asked for.
+fn target(uri: &Uri, session: SessionId, strip_prefix: bool) -> Result<Option<PathAndQuery>, Error> {
+    let query = uri.query().map(|query| (query, without_token(query)));
+    let cut = matches!(query, Some((_, Some(_))));
+    if !strip_prefix && !cut && uri.authority().is_none() {
+        return Ok(None);
+    }
+    let mut path = uri.path();
+    if strip_prefix {
+        match session_path(path)? {
+            (named, rest) if named == session => path = if rest.is_empty() { "/" } else { rest },
+            _ => return Err(Error::Path(super::PathFault::NoSession)),
+        }
+    }
+    let target = match query {
+        Some((_, Some(left))) if left.is_empty() => path.to_owned(),
+        Some((_, Some(left))) => format!("{path}?{left}"),
+        Some((whole, None)) => format!("{path}?{whole}"),
+        None => path.to_owned(),
+    };
+    PathAndQuery::try_from(target).map(Some).map_err(Error::Target)
+}
+
+/// Headers that speak about one connection, not about the message.
+fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
+
+/// What a client may not tell an app through us. `Expect` is answered by us.
+fn is_ours_to_say(name: &str) -> bool {
+    matches!(name, "authorization" | "expect" | "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
+}
+
+/// What an app may not tell a browser, because it would hold for the whole origin.
+fn is_not_for_apps(name: &str) -> bool {
+    matches!(
+        name,
+        "service-worker-allowed"
+            | "clear-site-data"
+            | "strict-transport-security"
+            | "public-key-pins"
+            | "public-key-pins-report-only"
+            | "alt-svc"
+            | "nel"
+            | "report-to"
+            | "set-cookie2"
+    ) || name.starts_with("access-control-")
+}
+
+/// Removes the headers whose name satisfies `condition`, without allocating.
+fn remove_where(headers: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
+    const AT_ONCE: usize = 8;
+    loop {
+        let mut doomed = [const { None::<HeaderName> }; AT_ONCE];
+        let found = headers.keys().filter(|name| condition(name.as_str())).take(AT_ONCE);
+        let mut count = 0;
+        for (place, name) in doomed.iter_mut().zip(found) {
+            *place = Some(name.clone());
+            count += 1;
+        }
+        for name in doomed.into_iter().flatten() {
+            headers.remove(name);
+        }
+        if count < AT_ONCE {
+            return;
+        }
+    }
+}
+
+/// Removes the headers that `Connection` names as meant for one connection.
+fn remove_nominated(headers: &mut HeaderMap) {
+    // Host and length say what the message is; nobody may have them dropped on the way.
+    let nominates = |token: &str| !matches!(token, "close" | "keep-alive" | "upgrade" | "host" | "content-length");
+    if !tokens(headers).any(|token| nominates(&token)) {
+        return;
+    }
+    let names: Vec<_> = tokens(headers).filter(|token| nominates(token)).map(Cow::into_owned).collect();
+    for name in names {
+        headers.remove(name);
+    }
+}
+
+/// The tokens of all `Connection` headers, in lower case.
+fn tokens(headers: &HeaderMap) -> impl Iterator<Item = Cow<'_, str>> {
+    headers.get_all(CONNECTION).iter().flat_map(tokens_of)
+}
+
+fn tokens_of(value: &HeaderValue) -> impl Iterator<Item = Cow<'_, str>> {
+    value.to_str().unwrap_or_default().split(',').map(|token| {
+        let token = token.trim();
+        if token.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            token.to_ascii_lowercase().into()
+        } else {
+            token.into()
+        }
+    })
+}
+
+fn strip_cookies(headers: &mut HeaderMap) {
+    if headers.get_all(COOKIE).iter().all(|value| cookies::without_ours(value.as_bytes()).is_none()) {
+        return;
+    }
+    let kept = headers.get_all(COOKIE).iter().filter_map(|value| match cookies::without_ours(value.as_bytes()) {
+        None => Some(value.clone()),
+        Some(kept) if kept.is_empty() => None,
+        Some(kept) => HeaderValue::from_bytes(&kept).ok(),
+    });
+    let kept: Vec<_> = kept.collect();
+    headers.remove(COOKIE);
+    for value in kept {
+        headers.append(COOKIE, value);
+    }
+}
+
+fn bind_cookies(headers: &mut HeaderMap, base: &str, strip_prefix: bool) {
+    let bound = headers.get_all(SET_COOKIE).iter().filter_map(|value| {
+        match cookies::set_cookie(value.as_bytes(), base, strip_prefix) {
+            SetCookie::Keep => Some(value.clone()),
+            SetCookie::Replace(new) => HeaderValue::from_bytes(&new).ok(),
+            SetCookie::Drop => None,
+        }
+    });
+    let bound: Vec<_> = bound.collect();
+    headers.remove(SET_COOKIE);
+    for value in bound {
+        headers.append(SET_COOKIE, value);
+    }
+}
+
+/// The path of a redirect to the app itself, which believes to be the whole site.
+fn own_path<'a>(location: &'a HeaderValue, host: Option<&HeaderValue>) -> Option<&'a str> {
+    let location = location.to_str().ok()?;
+    if location.starts_with('/') && !location.starts_with("//") {
+        return Some(location);
+    }
+    let rest = location.strip_prefix("http://").or_else(|| location.strip_prefix("https://"))?;
+    let rest = rest.strip_prefix(host?.to_str().ok()?)?;
+    if rest.is_empty() { Some("/") } else { rest.starts_with('/').then_some(rest) }
+}
+
+fn address(address: IpAddr) -> HeaderValue {
+    text(address.to_canonical().to_string()).expect("an address is written in plain characters")
+}
+
+fn text(text: String) -> Result<HeaderValue, Error> {
+    HeaderValue::from_maybe_shared(bytes::Bytes::from(text)).map_err(Error::Value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LoginId, UserId};
+    use crate::proxy::{Access, Holder};
+
+    fn rules(strip_prefix: bool) -> Rules {
+        Rules {
+            strip_prefix,
+            path_mode: false,
+            authorization: Some(HeaderValue::from_static("token app")),
+            client: "::ffff:10.1.2.3".parse().unwrap(),
+            scheme: "https",
+            active: true,
+            holder: Holder { user: UserId::new(), access: Access::Login(LoginId::new()) },
+        }
+    }
+
+    fn sent(
+        session: SessionId,
+        uri: &str,
+        strip_prefix: bool,
+        headers: &[(&'static str, &'static str)],
+    ) -> Request<()> {
+        let mut request = Request::builder().uri(uri).header("host", "apps.example:8001");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut request = request.body(()).unwrap();
+        let upgrade = upgrade(&request);
+        to_upstream(&mut request, session, &rules(strip_prefix), upgrade).unwrap();
+        request
+    }
+
+    fn lines(headers: &HeaderMap) -> Vec<String> {
+        let mut lines: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn an_app_sees_its_own_headers_and_ours() {
+        let session = SessionId::new();
+        let request = sent(
+            session,
+            &format!("/s/{session}/a%2Fb?x=%20&token=t"),
+            false,
+            &[
+                ("connection", "Keep-Alive, X-Odd, Host"),
+                ("x-odd", "1"),
+                ("keep-alive", "1"),
+                ("proxy-authorization", "p"),
+                ("proxy-connection", "close"),
+                ("te", "trailers"),
+                ("trailer", "x"),
+                ("upgrade", "websocket"),
+                ("authorization", "Bearer portal"),
+                ("expect", "100-continue"),
+                ("x-forwarded-for", "6.6.6.6"),
+                ("x-forwarded-user", "root"),
+                ("x-forwarded-prefix", "/evil"),
+                ("forwarded", "for=6.6.6.6"),
+                ("x-real-ip", "6.6.6.6"),
+                ("cookie", "lyceum_login=s"),
+                ("cookie", "a=1; lyceum_app_x=s"),
+                ("cookie", "b=\"2;"),
+                ("accept", "*/*"),
+            ],
+        );
+        assert_eq!(request.uri().to_string(), format!("/s/{session}/a%2Fb?x=%20"));
+        let expected = [
+            "accept: */*",
+            "authorization: token app",
+            "cookie: a=1",
+            "cookie: b=\"2;",
+            "host: apps.example:8001",
+            "x-forwarded-for: 10.1.2.3",
+            "x-forwarded-host: apps.example:8001",
+            "x-forwarded-proto: https",
+        ];
+        assert_eq!(lines(request.headers()), expected);
+    }
+
+    #[test]
+    fn upgrades_keep_their_protocol() {
+        let session = SessionId::new();
+        let request = sent(session, "/", false, &[("connection", "keep-alive, Upgrade"), ("upgrade", "WebSocket")]);
+        assert_eq!(request.headers()["upgrade"], "WebSocket");
+        assert_eq!(request.headers()["connection"], "upgrade");
+        for protocol in ["h2c", "H2C", "websocket, h2c", "TLS/1.0", ""] {
+            let request = sent(session, "/", false, &[("connection", "upgrade"), ("upgrade", protocol)]);
+            assert!(!request.headers().contains_key("upgrade"), "{protocol}");
+        }
+    }
+
+    #[test]
+    fn a_stripped_prefix_goes_and_comes_back() {
+        let session = SessionId::new();
+        let path = |uri: String| sent(session, &uri, true, &[]).uri().to_string();
+        assert_eq!(path(format!("/s/{session}/a%2Fb?q")), "/a%2Fb?q");
+        assert_eq!(path(format!("/s/{session}")), "/");
+        assert_eq!(path(format!("/s/{session}?token=x")), "/");
+        let mut other = Request::builder().uri(format!("/s/{}/", SessionId::new())).body(()).unwrap();
+        assert!(to_upstream(&mut other, session, &rules(true), None).is_err());
+
+        for (location, expected) in [
+            ("/login?next=%2F", format!("/s/{session}/login?next=%2F")),
+            ("http://apps.example:8001/x", format!("/s/{session}/x")),
+            ("https://apps.example:8001", format!("/s/{session}/")),
+            ("https://apps.example:80011/x", "https://apps.example:80011/x".to_owned()),
+            ("//elsewhere.example/x", "//elsewhere.example/x".to_owned()),
+            ("relative", "relative".to_owned()),
+        ] {
+            let mut head =
+                hyper::Response::builder().status(302).header("location", location).body(()).unwrap().into_parts().0;
+            let host = HeaderValue::from_static("apps.example:8001");
+            from_upstream(&mut head, session, &rules(true), Some(&host)).unwrap();
+            assert_eq!(head.headers["location"], expected);
+        }
+    }
+
+    #[test]
+    fn an_app_cannot_speak_for_the_origin() {
+        let session = SessionId::new();
+        let mut head = hyper::Response::builder();
+        for (name, value) in [
+            ("access-control-allow-origin", "*"),
+            ("access-control-allow-credentials", "true"),
+            ("access-control-max-age", "1"),
+            ("service-worker-allowed", "/"),
+            ("clear-site-data", "\"*\""),
+            ("strict-transport-security", "max-age=1"),
+            ("public-key-pins", "x"),
+            ("alt-svc", "h2=\":1\""),
+            ("nel", "{}"),
+            ("report-to", "{}"),
+            ("connection", "close, x-odd"),
+            ("x-odd", "1"),
+            ("transfer-encoding", "chunked"),
+            ("content-length", "3"),
+            ("upgrade", "h2c"),
+            ("set-cookie", "a=1; Path=/; Domain=x"),
+            ("set-cookie", "lyceum_login=evil"),
+            ("set-cookie", "b=2"),
+            ("etag", "\"1\""),
+        ] {
+            head = head.header(name, value);
+        }
+        let mut head = head.body(()).unwrap().into_parts().0;
+        from_upstream(&mut head, session, &rules(false), None).unwrap();
+        let expected =
+            ["etag: \"1\"".to_owned(), format!("set-cookie: a=1; Path=/s/{session}/"), "set-cookie: b=2".to_owned()];
+        assert_eq!(lines(&head.headers), expected);
+    }
+}

@@ -1,0 +1,263 @@
+//! The way from a browser to an app: requests and upgrades are passed on to a session's own
+//! socket, with the rules of `headers`, `cookies` and `paths` in between. Who may do so was
+//! decided before; which page an error becomes is decided after, both by `web`. The proxy
+//! streams: it holds no body, parses no WebSocket frame, and never looks an address up in a URL.
+
+mod activity;
+mod body;
+mod cookies;
+mod headers;
+mod paths;
+mod pool;
+mod tunnel;
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::body::Body;
+use hyper::{
+    Request, Response, StatusCode,
+    body::{Body as _, Incoming},
+    header::{HOST, HeaderValue},
+    http::uri,
+    upgrade::OnUpgrade,
+};
+use hyper_util::rt::TokioIo;
+use tokio::io::AsyncWriteExt;
+
+pub use self::{
+    activity::Activity,
+    paths::{PathFault, origin_matches, session_path},
+    pool::MAX_OPEN,
+    tunnel::{Access, Holder, Tunnel, Tunnels},
+};
+use self::{
+    body::{Answer, Upload},
+    pool::{Lease, Pool},
+};
+pub use crate::dial::Endpoint;
+use crate::{
+    dial,
+    model::{Clock, SessionId},
+};
+
+/// An answer of unknown length, or longer than this, is registered and cut like a tunnel.
+const SHORT_ANSWER: u64 = 1024 * 1024;
+
+/// Where requests for a session go.
+#[derive(Clone, Debug)]
+pub struct Upstream {
+    /// Whose connections these are; with `endpoint`, the key of the pool.
+    pub session: SessionId,
+    pub endpoint: Endpoint,
+    /// The only user whose process may answer there.
+    pub uid: u32,
+    pub activity: Arc<Activity>,
+}
+
+/// What holds for one request.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// The app is asked for `/` where the browser asks for `/s/{id}/`.
+    pub strip_prefix: bool,
+    /// Apps share the portal's origin.
+    pub path_mode: bool,
+    /// Sent as `Authorization`, for an app that wants a token of its own.
+    pub authorization: Option<HeaderValue>,
+    /// The browser's address, as far as it is known.
+    pub client: IpAddr,
+    /// What the browser came by: `http` or `https`.
+    pub scheme: &'static str,
+    /// This request is use of the app by a person, not a page's own polling.
+    pub active: bool,
+    pub holder: Holder,
+}
+
+/// Passes requests on; one for the whole portal.
+pub struct Proxy {
+    clock: Clock,
+    pool: Arc<Pool>,
+    tunnels: Tunnels,
+}
+
+impl Proxy {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, pool: Arc::default(), tunnels: Tunnels::default() }
+    }
+
+    /// Passes a request on and returns the app's answer, whose body is still on its way.
+    /// There is no limit to how long an app may think, since long polls do.
+    pub async fn forward(
+        &self,
+        mut request: Request<Body>,
+        upstream: &Upstream,
+        rules: &Rules,
+    ) -> Result<Response<Body>> {
+        if rules.path_mode && headers::fetches_service_worker(request.headers()) {
+            return Err(Error::ServiceWorker);
+        }
+        if rules.active {
+            upstream.activity.note(self.clock.now());
+        }
+        let protocol = headers::upgrade(&request);
+        let client = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
+        let host = rules.strip_prefix.then(|| request.headers().get(HOST).cloned()).flatten();
+        headers::to_upstream(&mut request, upstream.session, rules, protocol)?;
+        request.extensions_mut().clear();
+        if let Some(client) = client {
+            *request.body_mut() = Body::empty();
+            return self.upgrade(request, client, upstream, rules, host.as_ref()).await;
+        }
+        if !request.body().is_end_stream() {
+            let clock = rules.active.then(|| self.clock.clone());
+            let upload = |body| Body::new(Upload { body, activity: upstream.activity.clone(), clock });
+            request = request.map(upload);
+        }
+        let (response, lease) = self.pool.send(request, upstream).await?;
+        self.answer(response, lease, upstream, rules, host.as_ref())
+    }
+
+    /// Everything live that goes through here.
+    pub fn tunnels(&self) -> &Tunnels {
+        &self.tunnels
+    }
+
+    /// Ends all connections to a session's app. Call it the moment the session ends: its
+    /// socket or port may be somebody else's next.
+    pub fn drop_session(&self, session: SessionId) {
+        self.pool.drop_session(session);
+        self.tunnels.cut(|tunnel| tunnel.session == session);
+    }
+
+    /// Closes connections that nobody has used for a minute. Call it every minute or so.
+    pub fn sweep(&self) {
+        self.pool.sweep();
+    }
+
+    /// How many connections to a session's app are open, idle ones and tunnels included.
+    pub fn open_connections(&self, session: SessionId) -> usize {
+        self.pool.open(session)
+    }
+
+    fn answer(
+        &self,
+        response: Response<Incoming>,
+        lease: Lease,
+        upstream: &Upstream,
+        rules: &Rules,
+        host: Option<&HeaderValue>,
+    ) -> Result<Response<Body>> {
+        let (mut head, incoming) = response.into_parts();
+        if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            return Err(Error::UnaskedUpgrade);
+        }
+        headers::from_upstream(&mut head, upstream.session, rules, host)?;
+        if incoming.is_end_stream() {
+            drop(lease);
+            return Ok(Response::from_parts(head, Body::empty()));
+        }
+        let long = incoming.size_hint().exact().is_none_or(|length| SHORT_ANSWER < length);
+        let registration = long.then(|| self.tunnels.register(tunnel(upstream, rules)));
+        let body = Answer::new(incoming, lease, upstream.activity.clone(), registration);
+        Ok(Response::from_parts(head, Body::new(body)))
+    }
+
+    async fn upgrade(
+        &self,
+        request: Request<Body>,
+        client: OnUpgrade,
+        upstream: &Upstream,
+        rules: &Rules,
+        host: Option<&HeaderValue>,
+    ) -> Result<Response<Body>> {
+        // Registered before the first wait: access that ends meanwhile ends this too.
+        let registration = self.tunnels.register(tunnel(upstream, rules));
+        let asked = async {
+            let mut lease = self.pool.connect(upstream).await?;
+            let response = lease.exchange(request).await?;
+            Ok::<_, Error>((response, lease))
+        };
+        let asked = registration.token.run_until_cancelled(asked).await;
+        let (response, lease) = asked.ok_or(Error::Cut)??;
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return self.answer(response, lease, upstream, rules, host);
+        }
+        let mut head = response.into_parts().0;
+        headers::from_upstream(&mut head, upstream.session, rules, host)?;
+        head.extensions.clear();
+        let (activity, clock) = (upstream.activity.clone(), self.clock.clone());
+        self.tunnels.spawn(async move {
+            let tunnel = async {
+                let Some((stream, already_read, _lease)) = lease.into_tunnel().await else { return };
+                let Ok(client) = client.await else { return };
+                let mut client = TokioIo::new(client);
+                activity.sent_down(already_read.len());
+                if client.write_all(&already_read).await.is_err() || client.flush().await.is_err() {
+                    return;
+                }
+                drop(already_read);
+                if let Err(error) = tunnel::join(client, stream, &activity, &clock).await {
+                    tracing::debug!(%error, "a tunnel broke");
+                }
+            };
+            registration.token.run_until_cancelled(tunnel).await;
+        });
+        Ok(Response::from_parts(head, Body::empty()))
+    }
+}
+
+fn tunnel(upstream: &Upstream, rules: &Rules) -> Tunnel {
+    Tunnel { session: upstream.session, holder: rules.holder }
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an app could not be asked, or its answer could not be passed on.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Service workers are refused in path mode: 403.
+    #[error("an app on the portal's own address may not install a service worker")]
+    ServiceWorker,
+    #[error(transparent)]
+    Path(#[from] PathFault),
+    #[error("the address cannot be passed on")]
+    Target(#[source] uri::InvalidUri),
+    #[error("a header cannot be passed on")]
+    Value(#[source] hyper::header::InvalidHeaderValue),
+    /// Not started yet, ended, or somebody else's.
+    #[error(transparent)]
+    Dial(#[from] dial::Error),
+    #[error("the app has {MAX_OPEN} connections open already")]
+    TooManyConnections,
+    /// The connection ended before an answer, or within it.
+    #[error("the app closed the connection")]
+    Closed,
+    /// What the app said is not HTTP, or it broke off.
+    #[error("the app's answer broke")]
+    Exchange(#[source] hyper::Error),
+    /// The browser broke its own request off, or framed it wrongly.
+    #[error("the request's body broke off")]
+    RequestBody(#[source] hyper::Error),
+    #[error("the app switched protocols without being asked")]
+    UnaskedUpgrade,
+    /// Access ended while the answer was on its way.
+    #[error("access to the app has ended")]
+    Cut,
+}
+
+impl Error {
+    fn from_exchange(error: hyper::Error) -> Self {
+        if error.is_user() {
+            Self::RequestBody(error)
+        } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
+            Self::Closed
+        } else {
+            Self::Exchange(error)
+        }
+    }
+}
+
+impl From<pool::Failed> for Error {
+    fn from(failed: pool::Failed) -> Self {
+        failed.error
+    }
+}

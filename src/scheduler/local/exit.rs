@@ -1,0 +1,88 @@
+//! How a workload ended, told from two witnesses: the kernel's count of processes that it
+//! ended for lack of memory, which is true, and the agent's exit record, which its user may
+//! have written. The record decides what is shown and nothing else.
+
+use super::Exit;
+use crate::{
+    model::{EndReason, Timestamp},
+    protocol::{ExitCause, ExitRecord},
+};
+
+/// The longest sentence that is taken over from a record, in characters.
+const MAX_DETAIL: usize = 300;
+
+/// `oom_killed`: the kernel ended something in the workload's groups for lack of memory.
+pub(super) fn judge(oom_killed: bool, record: Option<ExitRecord>, now: Timestamp) -> Exit {
+    let exit = |reason, exit_code: Option<i32>, signal: Option<i32>, detail: String| Exit {
+        reason,
+        exit_code: exit_code.map(i64::from),
+        signal: signal.map(i64::from),
+        ended_at: now,
+        detail,
+    };
+    let Some(record) = record else {
+        return if oom_killed {
+            exit(Some(EndReason::OutOfMemory), None, None, String::new())
+        } else {
+            let detail = "the session's own supervisor was killed before it could say why";
+            exit(Some(EndReason::Signal), None, Some(9), detail.to_owned())
+        };
+    };
+    let ExitRecord { cause, exit_code, signal, detail, .. } = record;
+    let reason = match cause {
+        ExitCause::Asked => None,
+        // A kernel that was lost to memory at noon is not why the app ended well at night.
+        ExitCause::App if exit_code == Some(0) => Some(EndReason::Exited),
+        _ if oom_killed => Some(EndReason::OutOfMemory),
+        ExitCause::App if signal.is_some() => Some(EndReason::Signal),
+        ExitCause::App => Some(EndReason::Exited),
+        ExitCause::OutOfMemory => Some(EndReason::OutOfMemory),
+        ExitCause::LaunchFailed => Some(EndReason::LaunchFailed),
+    };
+    exit(reason, exit_code, signal.filter(|signal| (1..=64).contains(signal)), one_line(&detail))
+}
+
+/// A sentence without line breaks, escapes and other control characters.
+fn one_line(text: &str) -> String {
+    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_DETAIL).collect();
+    clean.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(cause: ExitCause, exit_code: Option<i32>, signal: Option<i32>) -> Option<ExitRecord> {
+        Some(ExitRecord { cause, exit_code, signal, ended_at_ms: i64::MIN, detail: "a\u{1b}[31m\nb".to_owned() })
+    }
+
+    #[test]
+    fn table() {
+        use EndReason::{Exited, LaunchFailed, OutOfMemory, Signal};
+        let now = Timestamp(5);
+        for (oom, record, reason) in [
+            (true, None, Some(OutOfMemory)),
+            (false, None, Some(Signal)),
+            (true, record(ExitCause::App, None, Some(9)), Some(OutOfMemory)),
+            (true, record(ExitCause::App, Some(137), None), Some(OutOfMemory)),
+            (true, record(ExitCause::App, Some(0), None), Some(Exited)),
+            (true, record(ExitCause::Asked, None, Some(15)), None),
+            (false, record(ExitCause::Asked, Some(0), None), None),
+            (false, record(ExitCause::App, Some(1), None), Some(Exited)),
+            (false, record(ExitCause::App, None, Some(11)), Some(Signal)),
+            (false, record(ExitCause::OutOfMemory, None, None), Some(OutOfMemory)),
+            (false, record(ExitCause::LaunchFailed, None, None), Some(LaunchFailed)),
+        ] {
+            let exit = judge(oom, record.clone(), now);
+            assert_eq!(exit.reason, reason, "{oom} {record:?}");
+            assert_eq!(exit.ended_at, now, "the record's time is its user's word");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_is_one_plain_line() {
+        let exit = judge(false, record(ExitCause::App, Some(1), Some(4000)), Timestamp(0));
+        assert_eq!((exit.detail.as_str(), exit.signal), ("a [31m b", None));
+        assert_eq!(one_line(&"é".repeat(9999)).chars().count(), MAX_DETAIL);
+    }
+}

@@ -1,0 +1,91 @@
+//! Talking to what runs in a workload: its agent's event stream, and one GET at its app.
+//! Both belong to the user: the peer's uid is checked before a byte is sent, every answer is
+//! bounded in size and time, and what comes is shown or weighed, never trusted.
+
+use std::{path::Path, time::Duration};
+
+use bytes::Bytes;
+use futures_util::{StreamExt, stream::BoxStream};
+use http_body_util::{BodyExt, BodyStream, Empty, Limited};
+use hyper::{Request, Response, body::Incoming, client::conn::http1};
+use hyper_util::rt::TokioIo;
+
+use super::{Error, Result};
+use crate::{
+    dial::{Endpoint, dial},
+    model::session::Placement,
+    protocol::{AgentStatus, MAX_MESSAGE, files},
+};
+
+/// How long an answer's head may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The longest line of an agent's events (bytes).
+const MAX_LINE: usize = 16 * 1024;
+
+pub(super) async fn events(placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
+    let answer = request(placement, files::AGENT_SOCKET, "/v1/events", None).await?;
+    let body = BodyStream::new(answer.into_body());
+    let lines = futures_util::stream::unfold((body, Vec::new()), |(mut body, mut held)| async move {
+        loop {
+            if let Some(end) = held.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = held.drain(..=end).collect();
+                match serde_json::from_slice(&line) {
+                    Ok(status) => return Some((status, (body, held))),
+                    // A line of a newer agent that we do not know is passed over.
+                    Err(_) => continue,
+                }
+            }
+            if MAX_LINE < held.len() {
+                return None;
+            }
+            let frame = body.next().await?.ok()?;
+            if let Ok(data) = frame.into_data() {
+                held.extend_from_slice(&data);
+            }
+        }
+    });
+    Ok(lines.boxed())
+}
+
+pub(super) async fn ask(
+    placement: &Placement,
+    socket: &str,
+    path: &str,
+    authorization: Option<&str>,
+) -> Result<Vec<u8>> {
+    let answer = request(placement, socket, path, authorization).await?;
+    if !answer.status().is_success() {
+        return Err(Error::Unavailable(format!("the app answered {}", answer.status())));
+    }
+    let body = Limited::new(answer.into_body(), MAX_MESSAGE).collect();
+    let body = tokio::time::timeout(PATIENCE, body).await.map_err(|_| silent())?;
+    Ok(body.map_err(|err| Error::Unavailable(format!("the app's answer broke off: {err}")))?.to_bytes().to_vec())
+}
+
+async fn request(
+    placement: &Placement,
+    socket: &str,
+    path: &str,
+    authorization: Option<&str>,
+) -> Result<Response<Incoming>> {
+    let endpoint = Endpoint::Socket(Path::new(&placement.run_directory).join(socket).into());
+    let stream = dial(&endpoint, placement.uid).await.map_err(|err| Error::Unavailable(err.to_string()))?;
+    let exchange = async {
+        let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
+        // It ends with the answer's body, or when that is dropped.
+        tokio::spawn(connection);
+        let mut request = Request::get(path).header("host", "localhost");
+        if let Some(authorization) = authorization {
+            request = request.header("authorization", authorization);
+        }
+        let request = request.body(Empty::new()).expect("paths and secrets of ours are valid in a request");
+        sender.send_request(request).await
+    };
+    let answer: hyper::Result<_> = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| silent())?;
+    answer.map_err(|err| Error::Unavailable(format!("the workload does not answer: {err}")))
+}
+
+fn silent() -> Error {
+    Error::Unavailable("the workload did not answer in time".to_owned())
+}

@@ -1,0 +1,113 @@
+//! From a session's row to what the scheduler starts: paths below the user's home, the
+//! environment's Python, the app's command, the secret between proxy and app.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+use super::{Error, Result, Route, Sessions};
+use crate::{
+    apps::{self, AppKind, Context},
+    environments::State,
+    model::{Session, SessionId, User},
+    protocol::{HomeSetup, files},
+    scheduler::{Launch, Person, PortalUser},
+};
+
+impl Sessions {
+    /// Everything the scheduler needs. `Err(Conflict)` holds a sentence for the user.
+    pub(super) async fn plan(&self, session: &Session, user: &User) -> Result<Launch> {
+        let app = self
+            .apps
+            .find(&session.app)
+            .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
+        let portal_user = PortalUser { name: user.name.to_string(), unix_name: user.unix_name.clone() };
+        let person = self.scheduler.person(&portal_user).await?;
+        let python = session.spec.environment.as_ref().and_then(|name| self.environments.find(name)).and_then(
+            |found| match found.state {
+                State::Ready { python, bin } => Some(apps::Python { python, bin }),
+                _ => None,
+            },
+        );
+        let run_directory = self.scheduler.run_directory(session.id);
+        let working_directory = below_home(&person, session.spec.working_directory.as_deref());
+        let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
+        let port = port_of(app, session.id);
+        let context = Context {
+            session: session.id,
+            base_url: &apps::base_url(session.id),
+            person: &person,
+            run_directory: &run_directory,
+            python: python.as_ref(),
+            working_directory: &working_directory,
+            log_directory: log_directory.as_deref(),
+            tensorboard_wrapper: &self.config.installed.tensorboard,
+            resources: &session.spec.resources,
+            gpus: &session.gpus,
+            gpu_driver: self.scheduler.inventory().driver,
+            token: &self.upstream_secret(session.id),
+            port,
+            extra: &BTreeMap::new(),
+        };
+        let app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
+        let home = HomeSetup {
+            home: person.home.clone(),
+            templates: Some(self.config.installed.templates.clone()),
+            links: self.config.storage.clone(),
+        };
+        Ok(Launch {
+            session: session.id,
+            person,
+            resources: session.spec.resources.clone(),
+            gpus: session.gpus.clone(),
+            app,
+            home,
+        })
+    }
+
+    /// The route of a session as its row stands.
+    pub(super) fn route(&self, session: &Session) -> Route {
+        let app = self.apps.find(&session.app);
+        let socket = app.and_then(apps::App::socket).unwrap_or(files::APP_SOCKET);
+        let placement = session.placement.as_ref();
+        let jupyter = app.is_some_and(|app| app.kind == AppKind::Jupyter);
+        Route {
+            session: session.id,
+            owner: session.owner,
+            state: session.state,
+            app: session.app.clone(),
+            socket: placement.map(|placement| Path::new(&placement.run_directory).join(socket)),
+            port: app.and_then(|app| port_of(app, session.id)),
+            uid: placement.map_or(u32::MAX, |placement| placement.uid),
+            authorization: jupyter.then(|| format!("token {}", self.upstream_secret(session.id))),
+            strip_prefix: app.is_some_and(apps::App::strips_prefix),
+        }
+    }
+
+    /// The secret that the app expects from the proxy: derived, so that it is never stored.
+    pub(super) fn upstream_secret(&self, id: SessionId) -> String {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.config.key).expect("a key of any length will do");
+        mac.update(b"upstream ");
+        mac.update(id.to_string().as_bytes());
+        mac.finalize().into_bytes().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    }
+}
+
+/// A port app's port: fixed by the session's id, so that a restarted portal knows it again.
+/// A clash with another listener shows as a failed start, which names the port.
+fn port_of(app: &apps::App, id: SessionId) -> Option<u16> {
+    let on_port = app.socket().is_none();
+    let bits = id.uuid().as_u128() & 0x3fff;
+    on_port.then(|| 40_000 + u16::try_from(bits).expect("14 bits"))
+}
+
+/// An absolute path as it is; anything else below the home directory.
+fn below_home(person: &Person, path: Option<&str>) -> PathBuf {
+    let Some(path) = path else { return person.home.clone() };
+    let path = path.strip_prefix("~/").or_else(|| (path == "~").then_some("")).unwrap_or(path);
+    person.home.join(path)
+}

@@ -1,0 +1,408 @@
+//! Sessions: the service that pages, API and command line call, and the one loop that
+//! launches and ends. A call writes a row and wakes the loop; everything that touches a
+//! process happens in `reconcile`, which needs no input and may run at any time.
+
+mod idle;
+mod launch;
+mod profiles;
+mod reconcile;
+mod request;
+mod routes;
+mod watch;
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, broadcast};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    admission::{Admission, Standing},
+    apps::Catalogue,
+    db::{
+        self, Db,
+        admit::{Admitted, NewSession, Verdict},
+        sessions::{Event, Filter},
+    },
+    environments::{Environments, Installed},
+    model::{
+        Clock, EndReason, FieldError, Role, Session, SessionId, SessionState, Timestamp, User, UserId,
+        quota::{Field, Limit, Reason},
+        time::human_duration,
+    },
+    protocol::AgentStatus,
+    scheduler::{self, Scheduler},
+};
+
+pub use profiles::shipped_profiles;
+pub use request::{Options, Profile, StartRequest};
+pub use routes::{Route, Routes};
+
+/// What the service is made of.
+pub struct Sessions {
+    pub db: Db,
+    pub clock: Clock,
+    pub admission: Admission,
+    pub scheduler: Arc<dyn Scheduler>,
+    pub apps: Catalogue,
+    pub environments: Environments,
+    pub config: Config,
+    pub routes: Routes,
+    live: RwLock<HashMap<SessionId, Live>>,
+    busy: Mutex<HashSet<SessionId>>,
+    watched: Mutex<HashMap<SessionId, CancellationToken>>,
+    changes: broadcast::Sender<Change>,
+    wake: Notify,
+    last: RwLock<LastRun>,
+    pub tracker: TaskTracker,
+    pub stopping: CancellationToken,
+}
+
+/// What the composition root decides.
+#[derive(Clone, Debug)]
+pub struct Config {
+    pub profiles: Vec<Profile>,
+    /// Makes each session's upstream secret; never stored with the session.
+    pub key: [u8; 32],
+    /// Where the logs of ended sessions are kept.
+    pub logs: PathBuf,
+    /// What travels in the binary and was laid out for workloads.
+    pub installed: Installed,
+    /// Named storage mounts that are linked in every home.
+    pub storage: Vec<(String, PathBuf)>,
+    /// From the launch to the first answer, before the start counts as failed (seconds).
+    pub start_timeout_seconds: u64,
+    /// Not from which user the service runs, but whom its agents let in.
+    pub portal_uid: u32,
+    /// True where workloads of different people run under one Unix account, as configured.
+    pub shared_uid: bool,
+    /// True where the portal is not root and so serves one person only.
+    pub one_person: bool,
+}
+
+/// What is known of a running session besides its row: shown, never trusted.
+#[derive(Clone, Debug, Default)]
+pub struct Live {
+    pub status: Option<AgentStatus>,
+    pub sample: Option<crate::protocol::Sample>,
+    /// Milliseconds; raised by the proxy and the agent without a lock.
+    pub activity: Arc<AtomicI64>,
+    pub idle_stops_at: Option<Timestamp>,
+}
+
+/// Something happened to a session; whoever shows it should read it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub session: SessionId,
+    pub owner: UserId,
+    /// It has ended: its endpoint is invalid and its connections are to be cut.
+    pub ended: bool,
+}
+
+/// The loop's last round, for the health page.
+#[derive(Clone, Debug, Default)]
+pub struct LastRun {
+    pub at: Option<Timestamp>,
+    pub error: Option<String>,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no such session")]
+    NotFound,
+    #[error("the request has faults")]
+    Invalid(Vec<FieldError>),
+    #[error("the request is over a limit")]
+    Refused(Vec<Reason>),
+    /// The thing is not in a state that allows this; the sentence says why.
+    #[error("{0}")]
+    Conflict(String),
+    #[error("the scheduler refused or failed")]
+    Scheduler(#[from] scheduler::Error),
+    #[error("the database failed")]
+    Db(#[from] db::Error),
+}
+
+/// Who asks: what they own, and what their role adds.
+#[derive(Clone, Copy, Debug)]
+pub struct Actor<'a> {
+    pub user: &'a User,
+}
+
+impl Actor<'_> {
+    fn owns(&self, session: &Session) -> bool {
+        session.owner == self.user.id
+    }
+
+    /// Operators may see and stop everything.
+    fn sees(&self, session: &Session) -> bool {
+        self.owns(session) || Role::Operator <= self.user.role
+    }
+}
+
+/// Seconds that `keep` may reach at most.
+const LONGEST_KEEP: i64 = 24 * 3600;
+
+impl Sessions {
+    #[must_use]
+    pub fn new(
+        admission: Admission,
+        scheduler: Arc<dyn Scheduler>,
+        apps: Catalogue,
+        environments: Environments,
+        config: Config,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            db: admission.db.clone(),
+            clock: admission.clock.clone(),
+            admission,
+            scheduler,
+            apps,
+            environments,
+            config,
+            routes: Routes::default(),
+            live: RwLock::default(),
+            busy: Mutex::default(),
+            watched: Mutex::default(),
+            changes: broadcast::channel(1024).0,
+            wake: Notify::new(),
+            last: RwLock::default(),
+            tracker: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        })
+    }
+
+    /// Asks for a session. It is written before anything happens; asked twice with one
+    /// idempotency key it is the same session.
+    pub async fn start(&self, actor: Actor<'_>, request: StartRequest, key: Option<&str>) -> Result<Session> {
+        let hash = request.hash();
+        let standing = self.admission.standing(actor.user.id).await?;
+        let checked = self.check(actor, request, &standing)?;
+        self.check_person(actor.user).await?;
+        let new = NewSession {
+            id: SessionId::new(),
+            owner: actor.user.id,
+            app: checked.app,
+            name: checked.name,
+            spec: checked.spec,
+            light: checked.light,
+            cluster: self.scheduler.cluster().to_owned(),
+            idempotency: key.map(|key| (key.to_owned(), hash.clone())),
+        };
+        let id = match self.admission.insert(&new).await? {
+            Admitted::Judged(Verdict::Refuse(reasons)) => return Err(Error::Refused(reasons)),
+            Admitted::Judged(_) => new.id,
+            Admitted::Repeated(earlier) if earlier.request_hash == hash => {
+                earlier.created_id.parse().map_err(|_| db::Error::Stored("session id"))?
+            }
+            Admitted::Repeated(_) => {
+                return Err(Error::Conflict(
+                    "this idempotency key was used for another request; use a new one".to_owned(),
+                ));
+            }
+        };
+        self.audit(actor, "session.start", id).await;
+        self.changed(id, actor.user.id, false);
+        self.db.find_session(id).await?.ok_or(Error::NotFound)
+    }
+
+    /// What would be decided about a request, with nothing written.
+    pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Verdict> {
+        let standing = self.admission.standing(actor.user.id).await?;
+        let checked = self.check(actor, request, &standing)?;
+        let request = crate::model::quota::Request {
+            duration_seconds: checked.spec.duration_seconds,
+            resources: checked.spec.resources,
+            light: checked.light,
+        };
+        Ok(self.admission.rehearse(actor.user.id, &request).await?)
+    }
+
+    pub async fn find(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+        match self.db.find_session(id).await? {
+            Some(session) if actor.sees(&session) => Ok(session),
+            _ => Err(Error::NotFound),
+        }
+    }
+
+    pub async fn list(&self, filter: Filter) -> Result<Vec<Session>> {
+        Ok(self.db.list_sessions(filter).await?)
+    }
+
+    pub async fn events(&self, actor: Actor<'_>, id: SessionId, after: i64) -> Result<Vec<Event>> {
+        self.find(actor, id).await?;
+        Ok(self.db.session_events(id, after).await?)
+    }
+
+    /// Asks for the end of a session; one that has ended already is fine.
+    pub async fn stop(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+        let session = self.find(actor, id).await?;
+        let now = self.clock.now();
+        let (reason, message) = if actor.owns(&session) {
+            (EndReason::StoppedByOwner, "Stopped by its owner".to_owned())
+        } else {
+            (EndReason::StoppedByAdmin, format!("Stopped by {}", actor.user.name))
+        };
+        if session.state.is_live() {
+            let waiting = self.db.end_waiting(id, reason, &[], now, &message).await?;
+            let changed = waiting || self.db.begin_stop(id, reason, now, &message).await?;
+            if changed {
+                self.audit(actor, "session.stop", id).await;
+                self.changed(id, session.owner, waiting);
+            }
+        }
+        self.find(actor, id).await
+    }
+
+    /// Moves the time limit by `seconds` (or by as much as one extension adds).
+    pub async fn extend(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
+        let session = self.own(actor, id).await?;
+        let Some(expires_at) = session.expires_at.filter(|_| session.state == SessionState::Running) else {
+            return Err(Error::Conflict(format!(
+                "only a running session can be extended; this one is {}",
+                session.state
+            )));
+        };
+        let standing = self.admission.standing(session.owner).await?;
+        let most = standing.limits.of(Field::ExtensionSeconds).limit;
+        let seconds = seconds.unwrap_or_else(|| most.cap(8 * 3600));
+        if seconds <= 0 {
+            return Err(Error::Invalid(vec![FieldError::new("seconds", "too_small", "must be at least 1")]));
+        }
+        if let Limit::AtMost(most) = most
+            && most < seconds
+        {
+            let message = format!("one extension adds at most {}", human_duration(most));
+            return Err(Error::Invalid(vec![FieldError::new("seconds", "too_large", &message)]));
+        }
+        if let Limit::AtMost(times) = standing.limits.of(Field::MaxExtensions).limit
+            && times <= session.extensions
+        {
+            return Err(Error::Conflict(format!(
+                "it was extended {} times already, as often as is allowed",
+                session.extensions
+            )));
+        }
+        let to = expires_at.plus_seconds(seconds);
+        let message = format!("Extended by {}", human_duration(seconds));
+        if !self.db.extend_session(id, expires_at, to, self.clock.now(), &message).await? {
+            return Err(Error::Conflict("it changed meanwhile; look at it again".to_owned()));
+        }
+        self.audit(actor, "session.extend", id).await;
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
+    /// Does not stop the session for idleness for so long (two hours when nothing is said).
+    pub async fn keep(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
+        let session = self.own(actor, id).await?;
+        let seconds = seconds.unwrap_or(2 * 3600);
+        if !(1..=LONGEST_KEEP).contains(&seconds) {
+            let message = format!("must be between 1 and {LONGEST_KEEP}");
+            return Err(Error::Invalid(vec![FieldError::new("seconds", "out_of_range", &message)]));
+        }
+        if !self.db.keep_session(id, self.clock.now().plus_seconds(seconds)).await? {
+            return Err(Error::Conflict(format!("only a running session can be kept; this one is {}", session.state)));
+        }
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
+    pub async fn rename(&self, actor: Actor<'_>, id: SessionId, name: &str) -> Result<Session> {
+        let session = self.own(actor, id).await?;
+        let name = request::parse_name(name).map_err(|fault| Error::Invalid(vec![fault]))?;
+        self.db.rename_session(id, &name).await?;
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
+    /// The end of the log, at most `bytes`: of the running app, or what was kept of an ended one.
+    pub async fn log_tail(&self, actor: Actor<'_>, id: SessionId, bytes: u64) -> Result<Vec<u8>> {
+        let session = self.find(actor, id).await?;
+        if session.state.is_live() {
+            let Some(placement) = &session.placement else { return Ok(Vec::new()) };
+            return Ok(self.scheduler.log_tail(id, placement, bytes).await.unwrap_or_default());
+        }
+        let kept = tokio::fs::read(self.kept_log(id)).await.unwrap_or_default();
+        let skip = kept.len().saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
+        Ok(kept[skip..].to_vec())
+    }
+
+    pub async fn standing(&self, owner: UserId) -> Result<Standing> {
+        Ok(self.admission.standing(owner).await?)
+    }
+
+    /// What is known of a live session besides its row.
+    pub fn live(&self, id: SessionId) -> Live {
+        self.live.read().get(&id).cloned().unwrap_or_default()
+    }
+
+    /// Notes that somebody uses it; called for every request that passes the proxy.
+    pub fn touch(&self, id: SessionId, at: Timestamp) {
+        if let Some(live) = self.live.read().get(&id) {
+            live.activity.fetch_max(at.0, Ordering::Relaxed);
+        }
+    }
+
+    pub fn subscribe(&self) -> broadcast::Receiver<Change> {
+        self.changes.subscribe()
+    }
+
+    pub fn last_run(&self) -> LastRun {
+        self.last.read().clone()
+    }
+
+    /// Makes the loop look now: after a commit, when an environment is ready, when an agent ended.
+    pub fn wake(&self) {
+        self.wake.notify_one();
+    }
+
+    /// One's own session; an operator's sight is not enough.
+    async fn own(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+        let session = self.find(actor, id).await?;
+        if actor.owns(&session) { Ok(session) } else { Err(Error::NotFound) }
+    }
+
+    /// A portal that is not root runs everything as its own account: that is for one person,
+    /// unless the configuration says that several trust each other.
+    async fn check_person(&self, user: &User) -> Result<()> {
+        if !self.config.one_person || self.config.shared_uid {
+            return Ok(());
+        }
+        let owner = self.db.setting_or("one_person", &user.id.to_string()).await?;
+        if owner == user.id.to_string() {
+            return Ok(());
+        }
+        Err(Error::Scheduler(scheduler::Error::Refused(
+            "this portal does not run as root, so it serves one person only: the one who started the first session. \
+             Run it as root, or set accounts.shared_uid = true where all its users trust each other"
+                .to_owned(),
+        )))
+    }
+
+    fn changed(&self, session: SessionId, owner: UserId, ended: bool) {
+        // Nobody may be listening; that is fine.
+        let _ = self.changes.send(Change { session, owner, ended });
+        self.wake();
+    }
+
+    fn kept_log(&self, id: SessionId) -> PathBuf {
+        self.config.logs.join(format!("{id}.log"))
+    }
+
+    async fn audit(&self, actor: Actor<'_>, action: &str, id: SessionId) {
+        let written = self.db.add_audit(self.clock.now(), actor.user.name.as_str(), action, &id.to_string(), "").await;
+        if let Err(error) = written {
+            tracing::error!(%error, action, session.id = %id, "an audit row could not be written");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The one loop that launches and ends. It takes no input: it compares what the database
+//! wants with what the scheduler says and closes the gap. It is idempotent, runs when woken
+//! and every few seconds besides, and may be killed at any line.
+
+use std::{sync::Arc, time::Duration};
+
+use super::{Change, Error, LastRun, Result, Sessions};
+use crate::{
+    db::{admit::Verdict, sessions::Ending},
+    environments::State,
+    model::{EndReason, Session, SessionId, SessionState, Timestamp, time::human_duration},
+    scheduler::{self, Exit, Observation},
+};
+
+/// The safety net; wake-ups do the work.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// A stopping session's agent ends its tree within its own grace time (30 s); after this
+/// many seconds the scheduler is told to kill.
+const KILL_AFTER: i64 = 40;
+
+/// What is kept of an ended session's log (bytes).
+const KEPT_LOG: u64 = 256 * 1024;
+
+/// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
+const START_MARGIN: i64 = 60;
+
+impl Sessions {
+    /// Runs until the portal stops. Tasks in flight are left to the tracker.
+    pub async fn run(self: Arc<Self>) {
+        loop {
+            self.reconcile().await;
+            tokio::select! {
+                () = self.wake.notified() => {}
+                () = tokio::time::sleep(PERIOD) => {}
+                () = self.stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// One round. Errors are left to the next one; the health page shows the last.
+    pub async fn reconcile(self: &Arc<Self>) {
+        let error = self.round().await.err();
+        if let Some(error) = &error {
+            tracing::warn!(error = error as &dyn std::error::Error, "a round of reconcile failed");
+        }
+        *self.last.write() = LastRun { at: Some(self.clock.now()), error: error.map(|error| error.to_string()) };
+    }
+
+    async fn round(self: &Arc<Self>) -> Result<()> {
+        let sessions = self.db.live_sessions().await?;
+        for session in &sessions {
+            self.routes.set(self.route(session));
+            self.live.write().entry(session.id).or_default();
+        }
+        for session in sessions.iter().filter(|session| !session.is_admitted()) {
+            self.reconsider(session).await?;
+        }
+        for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
+            self.spawn_step(session.id);
+        }
+        self.sweep().await
+    }
+
+    /// Decides again about a session that waits.
+    async fn reconsider(&self, session: &Session) -> Result<()> {
+        let light = session.spec.resources.is_light();
+        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, light).await?;
+        match verdict {
+            Verdict::Admit { .. } => self.tell(session, false),
+            Verdict::Refuse(_) => {
+                self.forget(session.id);
+                self.tell(session, true);
+            }
+            Verdict::Wait(reasons) if reasons != session.reasons => self.tell(session, false),
+            Verdict::Wait(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends what the scheduler holds and no live session owns: leftovers of a crash.
+    async fn sweep(&self) -> Result<()> {
+        for id in self.scheduler.list().await? {
+            if self.busy.lock().contains(&id) {
+                continue;
+            }
+            let live = self.db.find_session(id).await?.is_some_and(|session| session.state.is_live());
+            if !live {
+                self.scheduler.kill(id, None).await?;
+                self.scheduler.clean(id).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the next step with a session, unless one is under way.
+    fn spawn_step(self: &Arc<Self>, id: SessionId) {
+        if !self.busy.lock().insert(id) {
+            return;
+        }
+        let this = Arc::clone(self);
+        self.tracker.spawn(async move {
+            if let Err(error) = this.step(id).await {
+                tracing::warn!(session.id = %id, error = &error as &dyn std::error::Error, "a step with a session failed");
+            }
+            this.busy.lock().remove(&id);
+        });
+    }
+
+    async fn step(self: &Arc<Self>, id: SessionId) -> Result<()> {
+        let Some(session) = self.db.find_session(id).await?.filter(|session| session.state.is_live()) else {
+            return Ok(());
+        };
+        match session.state {
+            SessionState::Queued => self.begin(&session).await,
+            SessionState::Starting if session.placement.is_none() => self.launch(session).await,
+            SessionState::Starting | SessionState::Running => self.look(&session).await,
+            SessionState::Stopping => self.end(&session).await,
+            SessionState::Ended => Ok(()),
+        }
+    }
+
+    /// An admitted session starts as soon as its environment is ready.
+    async fn begin(self: &Arc<Self>, session: &Session) -> Result<()> {
+        if let Some(sentence) = self.waits_for_environment(session) {
+            if session.detail.as_deref() != Some(&sentence) {
+                self.db.set_detail(session.id, &sentence).await?;
+                self.tell(session, false);
+            }
+            return Ok(());
+        }
+        if self.db.begin_start(session.id, self.clock.now()).await? {
+            self.tell(session, false);
+        }
+        match self.db.find_session(session.id).await? {
+            Some(session) if session.state == SessionState::Starting => self.launch(session).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The sentence for a session whose environment is not there yet.
+    fn waits_for_environment(&self, session: &Session) -> Option<String> {
+        let name = session.spec.environment.as_ref()?;
+        match self.environments.find(name).map(|found| found.state) {
+            Some(State::Ready { .. }) => None,
+            Some(State::Building { percent, step, .. }) => {
+                Some(format!("Waits for the environment ‘{name}’: {percent} % built, {step}."))
+            }
+            Some(State::Failed { what, command, .. }) => Some(format!(
+                "Waits for the environment ‘{name}’, which could not be built: {what} To mend it: {command}"
+            )),
+            Some(State::Missing) | None => Some(format!(
+                "Waits for the environment ‘{name}’, which is not there; an administrator has to provide it."
+            )),
+        }
+    }
+
+    async fn launch(self: &Arc<Self>, session: Session) -> Result<()> {
+        let Some(account) = self.db.find_user(session.owner).await? else { return Err(Error::NotFound) };
+        let launched = match self.plan(&session, &account.user).await {
+            Ok(launch) => self.scheduler.launch(launch).await.map_err(Error::Scheduler),
+            Err(error) => Err(error),
+        };
+        let sentence = match launched {
+            Ok(placement) => {
+                self.db.set_placement(session.id, &placement).await?;
+                let placed = Session { placement: Some(placement), ..session };
+                self.routes.set(self.route(&placed));
+                self.tell(&placed, false);
+                self.watch(&placed);
+                return Ok(());
+            }
+            Err(Error::Scheduler(scheduler::Error::Unavailable(why))) => {
+                // Nobody knows whether it was started: it is tried again, and found if it was.
+                self.note_unknown(&session, &why).await?;
+                return Ok(());
+            }
+            Err(Error::Db(error)) => return Err(Error::Db(error)),
+            Err(Error::Scheduler(scheduler::Error::Refused(sentence)) | Error::Conflict(sentence)) => sentence,
+            Err(error) => {
+                tracing::error!(session.id = %session.id, error = &error as &dyn std::error::Error, "a launch failed");
+                "The portal could not start it. An administrator finds the cause in the portal's log.".to_owned()
+            }
+        };
+        self.finish(&session, EndReason::LaunchFailed, None, sentence).await
+    }
+
+    /// Is it still there, and is its time up?
+    async fn look(self: &Arc<Self>, session: &Session) -> Result<()> {
+        let Some(placement) = &session.placement else { return Ok(()) };
+        match self.scheduler.observe(session.id, placement).await {
+            Observation::Ended(exit) => return self.ended(session, exit).await,
+            Observation::Unknown(why) => return self.note_unknown(session, &why).await,
+            Observation::Alive => {}
+        }
+        if session.unknown_since.is_some() {
+            self.db.set_unknown(session.id, None).await?;
+            self.tell(session, false);
+        }
+        self.watch(session);
+        let now = self.clock.now();
+        if session.state == SessionState::Running && session.expires_at.is_some_and(|end| end <= now) {
+            let message = format!("Its time of {} was over", human_duration(session.spec.duration_seconds));
+            return self.begin_stop(session, EndReason::TimeLimit, &message).await;
+        }
+        let idle = self.live(session.id).idle_stops_at;
+        if session.state == SessionState::Running && idle.is_some_and(|end| end <= now) {
+            // Asked once more, because the last look may be older than a click on "keep".
+            if self.look_at_use(session).await?.is_some_and(|end| end <= now) {
+                return self.begin_stop(session, EndReason::Idle, "Nobody used it").await;
+            }
+        }
+        let patience =
+            i64::try_from(self.config.start_timeout_seconds).unwrap_or(i64::MAX).saturating_add(START_MARGIN);
+        let overdue = session.started_at.is_some_and(|start| patience < now.seconds_since(start));
+        if session.state == SessionState::Starting && overdue {
+            return self.begin_stop(session, EndReason::LaunchFailed, "It never answered").await;
+        }
+        Ok(())
+    }
+
+    async fn begin_stop(self: &Arc<Self>, session: &Session, reason: EndReason, message: &str) -> Result<()> {
+        if self.db.begin_stop(session.id, reason, self.clock.now(), message).await? {
+            self.tell(session, false);
+        }
+        match self.db.find_session(session.id).await? {
+            Some(session) if session.state == SessionState::Stopping => self.end(&session).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// A stopping session: ask its agent, and kill what does not listen.
+    async fn end(self: &Arc<Self>, session: &Session) -> Result<()> {
+        let reason = session.stop_reason.unwrap_or(EndReason::StoppedByOwner);
+        let placement = match &session.placement {
+            Some(placement) => placement.clone(),
+            // A crash may have come between the launch and its note.
+            None => match self.scheduler.find(session.id).await? {
+                Some(placement) => {
+                    self.db.set_placement(session.id, &placement).await?;
+                    placement
+                }
+                None => return self.finish(session, reason, None, session.detail.clone().unwrap_or_default()).await,
+            },
+        };
+        match self.scheduler.observe(session.id, &placement).await {
+            Observation::Ended(exit) => self.ended(session, exit).await,
+            Observation::Unknown(why) => self.note_unknown(session, &why).await,
+            Observation::Alive => {
+                self.watch(&Session { placement: Some(placement.clone()), ..session.clone() });
+                let since = session.stopping_at.unwrap_or_default();
+                if self.clock.now().seconds_since(since) < KILL_AFTER {
+                    self.scheduler.terminate(session.id, &placement).await?;
+                } else {
+                    self.scheduler.kill(session.id, Some(&placement)).await?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// It is gone: by its own doing, or because it was asked.
+    async fn ended(self: &Arc<Self>, session: &Session, exit: Exit) -> Result<()> {
+        let reason = match (exit.reason, session.stop_reason) {
+            (Some(EndReason::OutOfMemory), _) => EndReason::OutOfMemory,
+            (_, Some(asked)) => asked,
+            (Some(seen), None) => seen,
+            (None, None) => EndReason::Lost,
+        };
+        let detail = match session.stop_reason {
+            Some(asked) if asked == reason && asked != EndReason::LaunchFailed => {
+                session.detail.clone().unwrap_or(exit.detail.clone())
+            }
+            _ => exit.detail.clone(),
+        };
+        self.finish(session, reason, Some(&exit), detail).await
+    }
+
+    /// The last act: keep the log, end what is left, close the row, clean the node.
+    async fn finish(
+        self: &Arc<Self>,
+        session: &Session,
+        reason: EndReason,
+        exit: Option<&Exit>,
+        detail: String,
+    ) -> Result<()> {
+        if let Some(placement) = &session.placement {
+            if let Ok(log) = self.scheduler.log_tail(session.id, placement, KEPT_LOG).await
+                && let Err(error) = keep_log(&self.kept_log(session.id), &log).await
+            {
+                tracing::warn!(session.id = %session.id, %error, "the log of an ended session could not be kept");
+            }
+            self.scheduler.kill(session.id, Some(placement)).await?;
+        }
+        let at = exit.map_or_else(|| self.clock.now(), |exit| exit.ended_at.min(self.clock.now()));
+        let ending = Ending {
+            reason,
+            exit_code: exit.and_then(|exit| exit.exit_code),
+            signal: exit.and_then(|exit| exit.signal),
+            at: at.max(session.created_at),
+            detail,
+        };
+        let ended = self.db.end_session(session.id, &ending).await?;
+        self.forget(session.id);
+        if ended {
+            tracing::info!(session.id = %session.id, user.name = %session.owner_name, app = session.app, reason = %reason, "a session ended");
+            self.tell(session, true);
+        }
+        Ok(self.scheduler.clean(session.id).await?)
+    }
+
+    async fn note_unknown(&self, session: &Session, why: &str) -> Result<()> {
+        if session.unknown_since.is_none() {
+            tracing::warn!(session.id = %session.id, why, "nobody can be asked about a session");
+            self.db.set_unknown(session.id, Some(self.clock.now())).await?;
+            self.tell(session, false);
+        }
+        Ok(())
+    }
+
+    /// An ended session answers no more, from this moment on.
+    fn forget(&self, id: SessionId) {
+        self.routes.remove(id);
+        self.live.write().remove(&id);
+        if let Some(watch) = self.watched.lock().remove(&id) {
+            watch.cancel();
+        }
+    }
+
+    /// Tells whoever shows it; a change of state is also a reason for another round.
+    pub(super) fn tell(&self, session: &Session, ended: bool) {
+        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended });
+        if ended {
+            self.wake();
+        }
+    }
+
+    /// When idleness will end it, for the card.
+    pub(super) fn note_idle(&self, id: SessionId, stops_at: Option<Timestamp>) {
+        if let Some(live) = self.live.write().get_mut(&id) {
+            live.idle_stops_at = stops_at;
+        }
+    }
+}
+
+async fn keep_log(path: &std::path::Path, log: &[u8]) -> std::io::Result<()> {
+    if log.is_empty() {
+        return Ok(());
+    }
+    let part = path.with_extension("part");
+    tokio::fs::write(&part, log).await?;
+    tokio::fs::rename(&part, path).await
+}

@@ -1,0 +1,235 @@
+//! What somebody may ask for, and the check of every field of it. All faults are reported
+//! at once, each with its field, and nothing is written while there is one.
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{Actor, Error, Sessions};
+use crate::{
+    admission::Standing,
+    apps::AppKind,
+    model::{FieldError, Resources, quota::Field, session::SessionSpec, size::GIB},
+};
+
+/// `POST /sessions`, as the API documents it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = StartRequest)]
+pub struct StartRequest {
+    /// `jupyter`, `tensorboard`, `terminal`, or an app of the site.
+    pub app: String,
+    #[serde(default)]
+    pub name: Option<String>,
+    /// A named size; instead of `resources`.
+    #[serde(default)]
+    pub profile: Option<String>,
+    #[serde(default)]
+    pub resources: Option<Resources>,
+    #[serde(default)]
+    pub environment: Option<String>,
+    /// Absolute, or below the home directory.
+    #[serde(default)]
+    pub working_directory: Option<String>,
+    #[serde(default)]
+    pub group: Option<String>,
+    #[serde(default)]
+    pub modules: Vec<String>,
+    #[serde(default)]
+    pub duration_seconds: Option<i64>,
+    #[serde(default)]
+    pub options: Options,
+}
+
+/// What only some apps take.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = StartOptions)]
+pub struct Options {
+    /// TensorBoard: the folder of logs.
+    #[serde(default)]
+    pub log_directory: Option<String>,
+}
+
+/// A named size.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Profile {
+    pub name: String,
+    pub title: String,
+    pub resources: Resources,
+    pub duration_seconds: i64,
+}
+
+/// A request without faults.
+pub(super) struct Checked {
+    pub app: String,
+    pub name: String,
+    pub spec: SessionSpec,
+    pub light: bool,
+}
+
+/// The longest name a person may give (characters).
+const LONGEST_NAME: usize = 64;
+
+/// The longest path we pass on (bytes).
+const LONGEST_PATH: usize = 1024;
+
+impl StartRequest {
+    /// Tells one request from another under the same idempotency key.
+    pub(super) fn hash(&self) -> String {
+        let text = serde_json::to_vec(self).expect("a request has string keys");
+        Sha256::digest(&text).iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+    }
+}
+
+impl Sessions {
+    /// Checks a request against what there is, and fills in what it leaves out.
+    pub(super) fn check(&self, actor: Actor<'_>, request: StartRequest, standing: &Standing) -> Result<Checked, Error> {
+        let mut faults = Vec::new();
+        let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
+
+        let groups: [&str; 0] = [];
+        let app = self
+            .apps
+            .find(&request.app)
+            .filter(|app| app.allows(&groups) || actor.user.role == crate::model::Role::Admin);
+        if app.is_none() {
+            let known: Vec<_> = self.apps.iter().map(|app| app.name.as_str()).collect();
+            fault("app", "unknown_app", &format!("there is no such app; there are {}", known.join(", ")));
+        }
+        let name = match request.name.as_deref().filter(|name| !name.trim().is_empty()) {
+            Some(name) => parse_name(name).unwrap_or_else(|problem| {
+                fault("name", &problem.code, &problem.message);
+                String::new()
+            }),
+            None => app.map(|app| app.title.clone()).unwrap_or_default(),
+        };
+        let profile = request.profile.as_ref().and_then(|name| {
+            let found = self.config.profiles.iter().find(|profile| profile.name == *name);
+            if found.is_none() {
+                fault("profile", "unknown_profile", "there is no profile of that name");
+            }
+            found
+        });
+        if request.profile.is_some() && request.resources.is_some() {
+            fault("profile", "ambiguous", "give a profile or resources, not both");
+        }
+        let resources = request
+            .resources
+            .or_else(|| profile.map(|profile| profile.resources.clone()))
+            .or_else(|| app.and_then(|app| app.default_resources.clone()))
+            .unwrap_or_default();
+        check_resources(&resources, &mut fault);
+        let longest = standing.limits.of(Field::MaxSessionSeconds).limit;
+        let duration_seconds = request
+            .duration_seconds
+            .unwrap_or_else(|| longest.cap(profile.map_or(8 * 3600, |profile| profile.duration_seconds)));
+        if duration_seconds < 60 {
+            fault("duration_seconds", "too_small", "a session lasts at least 60 seconds");
+        }
+        let uses_environment = app.is_some_and(|app| app.uses_environment);
+        let environment = match (uses_environment, request.environment.filter(|name| !name.is_empty())) {
+            (true, Some(name)) if self.environments.find(&name).is_none() => {
+                fault("environment", "unknown_environment", "there is no environment of that name");
+                None
+            }
+            (true, name) => Some(name.unwrap_or_else(|| crate::environments::DEFAULT.to_owned())),
+            (false, _) => None,
+        };
+        let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
+        let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
+        if log_directory.is_some() && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
+            fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
+        }
+        if request.group.is_some_and(|group| !group.is_empty()) {
+            fault("group", "unknown_group", "there are no groups on this portal; leave it out");
+        }
+        if !request.modules.is_empty() {
+            fault("modules", "not_available", "this machine has no module environment; leave it out");
+        }
+        if !faults.is_empty() {
+            return Err(Error::Invalid(faults));
+        }
+        let light = resources.is_light();
+        let spec = SessionSpec {
+            resources,
+            profile: request.profile,
+            environment,
+            working_directory,
+            duration_seconds,
+            log_directory,
+        };
+        Ok(Checked { app: request.app, name, spec, light })
+    }
+}
+
+fn check_resources(resources: &Resources, fault: &mut impl FnMut(&str, &str, &str)) {
+    if resources.gpus < 0 {
+        fault("resources.gpus", "negative", "must be 0 or more");
+    }
+    if resources.cpus < 1 {
+        fault("resources.cpus", "too_small", "must be 1 or more");
+    }
+    if resources.memory_bytes < GIB / 16 {
+        fault("resources.memory_bytes", "too_small", "must be at least 64 MB (67108864)");
+    }
+    if resources.gpu_model.as_ref().is_some_and(|model| model.is_empty() || 64 < model.len()) {
+        fault("resources.gpu_model", "malformed", "is the model's name as the machine lists it");
+    }
+}
+
+/// A name for people: 1 to 64 characters, none of them a control character.
+pub(super) fn parse_name(name: &str) -> Result<String, FieldError> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(FieldError::new("name", "empty", "must not be empty"));
+    }
+    if LONGEST_NAME < name.chars().count() {
+        return Err(FieldError::new("name", "too_long", "has at most 64 characters"));
+    }
+    // Bidirectional overrides would let a name rewrite the line that it stands in.
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if name.contains(hostile) {
+        return Err(FieldError::new("name", "characters", "must be one line without control characters"));
+    }
+    Ok(name.to_owned())
+}
+
+/// A path of the user's: absolute, or below their home (`~/x`, `x`); no `..`, no control characters.
+fn check_path(field: &str, path: Option<&str>, fault: &mut impl FnMut(&str, &str, &str)) -> Option<String> {
+    let path = path.map(str::trim).filter(|path| !path.is_empty())?;
+    if LONGEST_PATH < path.len() {
+        fault(field, "too_long", "has at most 1024 bytes");
+    } else if path.contains(char::is_control) {
+        fault(field, "characters", "must not contain control characters");
+    } else if path.split('/').any(|part| part == "..") {
+        fault(field, "dot_dot", "must not contain `..`; write the path out");
+    } else {
+        return Some(path.to_owned());
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_paths() {
+        assert_eq!(parse_name("  resnet 50 ").unwrap(), "resnet 50");
+        assert_eq!(parse_name("<img src=x onerror=alert(1)>").unwrap(), "<img src=x onerror=alert(1)>");
+        for bad in ["", " ", "a\nb", "a\0b", "\u{202e}gnp.exe", &"x".repeat(65), &"x".repeat(10_240)] {
+            assert!(parse_name(bad).is_err(), "{bad:?}");
+        }
+        let check = |path: &str| {
+            let mut faults = 0;
+            let checked = check_path("p", Some(path), &mut |_, _, _| faults += 1);
+            (checked, faults)
+        };
+        assert_eq!(check("/data/x"), (Some("/data/x".to_owned()), 0));
+        assert_eq!(check("logs"), (Some("logs".to_owned()), 0));
+        assert_eq!(check(""), (None, 0));
+        for bad in ["../etc", "/home/a/../b", "a\nb", &"x".repeat(2000)] {
+            assert_eq!(check(bad), (None, 1), "{bad:?}");
+        }
+    }
+}

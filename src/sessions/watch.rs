@@ -1,0 +1,117 @@
+//! Watching a launched session: its agent pushes readiness and samples, its process's end
+//! wakes the loop at once, and now and then somebody looks whether it is still used. A
+//! watcher only notes and wakes; ending a session is `reconcile`'s business.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::StreamExt;
+
+use super::Sessions;
+use crate::{
+    model::{Session, SessionState, session::Placement},
+    protocol::{AgentStatus, Phase},
+};
+
+/// How often somebody looks whether a running session is used.
+const LOOK: Duration = Duration::from_secs(15);
+
+/// Before an agent that hung up is called again.
+const RETRY: Duration = Duration::from_millis(500);
+
+impl Sessions {
+    /// Watches a session until it ends; a second call for the same session does nothing.
+    pub(super) fn watch(self: &Arc<Self>, session: &Session) {
+        let Some(placement) = session.placement.clone() else { return };
+        let cancel = self.stopping.child_token();
+        {
+            let mut watched = self.watched.lock();
+            if watched.contains_key(&session.id) {
+                return;
+            }
+            watched.insert(session.id, cancel.clone());
+        }
+        let (this, session) = (Arc::clone(self), session.clone());
+        self.tracker.spawn(async move {
+            tokio::select! {
+                () = cancel.cancelled() => {}
+                () = this.scheduler.wait_end(session.id, &placement) => {
+                    this.watched.lock().remove(&session.id);
+                    this.wake();
+                }
+                () = this.follow(&session, &placement) => {}
+                () = this.look_now_and_then(&session) => {}
+            }
+        });
+    }
+
+    /// Listens to the agent, for as long as it takes.
+    async fn follow(self: &Arc<Self>, session: &Session, placement: &Placement) {
+        loop {
+            match self.scheduler.events(session.id, placement).await {
+                Ok(mut events) => {
+                    while let Some(status) = events.next().await {
+                        self.note(session, placement, status).await;
+                    }
+                }
+                Err(error) => tracing::debug!(session.id = %session.id, %error, "the agent does not answer yet"),
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn note(self: &Arc<Self>, session: &Session, placement: &Placement, status: AgentStatus) {
+        let ready = status.phase == Phase::Ready;
+        let sample = self.scheduler.sample(session.id, placement).await.or(status.sample);
+        let news = {
+            let mut live = self.live.write();
+            let Some(live) = live.get_mut(&session.id) else { return };
+            let known = live.status.as_ref();
+            let news = known.is_none_or(|known| known.phase != status.phase || known.step != status.step);
+            live.status = Some(status);
+            live.sample = sample;
+            news
+        };
+        if ready {
+            let now = self.clock.now();
+            let expires_at = now.plus_seconds(session.spec.duration_seconds);
+            match self.db.mark_running(session.id, now, expires_at).await {
+                Ok(true) => self.reroute(session).await,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted")
+                }
+            }
+        }
+        if news {
+            self.tell(session, false);
+        }
+    }
+
+    /// Reads the row anew for the route table, and tells.
+    async fn reroute(&self, session: &Session) {
+        if let Ok(Some(session)) = self.db.find_session(session.id).await
+            && session.state.is_live()
+        {
+            self.routes.set(self.route(&session));
+            self.tell(&session, false);
+        }
+    }
+
+    async fn look_now_and_then(self: &Arc<Self>, session: &Session) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let Ok(Some(session)) = self.db.find_session(session.id).await else { continue };
+            if session.state != SessionState::Running {
+                continue;
+            }
+            match self.look_at_use(&session).await {
+                Ok(stops_at) => {
+                    self.note_idle(session.id, stops_at);
+                    // Somebody may look at its meters.
+                    self.tell(&session, false);
+                }
+                Err(error) => tracing::debug!(session.id = %session.id, %error, "use could not be looked at"),
+            }
+        }
+    }
+}

@@ -1,0 +1,380 @@
+//! What `serve` does before any thread exists: where everything lies ([`layout`], pure),
+//! making the directories, and, when root started us, making the service user, starting the
+//! helper and becoming the service user for good. Not started by root, there is no helper.
+//!
+//! What root makes inside directories that the service user cannot write stays root's: the
+//! binary that agents run, the run directories' parent, and the placements.
+
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder},
+    io::{self, Read, Write},
+    ops::RangeInclusive,
+    os::{
+        fd::OwnedFd,
+        unix::{
+            fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+            net::UnixStream,
+            process::CommandExt,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use sha2::{Digest, Sha256};
+
+use crate::helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity};
+
+pub use helper::{Error, Result};
+
+/// Where a portal keeps things. All paths are absolute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    /// Tells two portals on one machine apart: eight characters, from the data directory.
+    pub instance: String,
+    /// Everything that lasts.
+    pub data: PathBuf,
+    /// Keys and the database; the service user's, 0700.
+    pub private: PathBuf,
+    /// Readable by everybody; what the service user may write are [`SERVICE_DIRECTORIES`].
+    pub shared: PathBuf,
+    /// One directory a version of our binary, for agents.
+    pub bin: PathBuf,
+    /// One directory a workload.
+    pub run: PathBuf,
+    /// One file a workload. It lasts, so that nothing is started twice after somebody
+    /// emptied the run directory's parent.
+    pub placements: PathBuf,
+}
+
+/// What the service user keeps in `shared/`.
+pub const SERVICE_DIRECTORIES: [&str; 3] = ["apps", "environments", "templates"];
+
+/// What of the process's surroundings decides where things lie; read by `config`.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    pub uid: u32,
+    /// `--data` or `LYCEUM_DATA`.
+    pub data: Option<PathBuf>,
+    pub home: Option<PathBuf>,
+    pub xdg_data_home: Option<PathBuf>,
+    pub xdg_runtime_dir: Option<PathBuf>,
+}
+
+/// The longest parent of run directories: what remains of 57 bytes beside `/` and the name.
+const MAX_RUN: usize = 40;
+
+/// Decides where everything lies.
+pub fn layout(surroundings: &Surroundings) -> Result<Paths> {
+    let Surroundings { uid, data, home, xdg_data_home, xdg_runtime_dir } = surroundings;
+    let absolute = |path: &Option<PathBuf>| path.clone().filter(|path| path.is_absolute());
+    let data = match data {
+        Some(data) if data.is_absolute() => data.clone(),
+        Some(data) => return Err(Error::Refused(format!("the data directory {} must be absolute", data.display()))),
+        None if *uid == 0 => PathBuf::from("/var/lib/lyceum"),
+        None => absolute(xdg_data_home)
+            .or_else(|| Some(absolute(home)?.join(".local/share")))
+            .ok_or_else(|| Error::Refused("no home directory is known: say --data DIR".to_owned()))?
+            .join("lyceum"),
+    };
+    let digest = Sha256::digest(data.as_os_str().as_encoded_bytes());
+    let instance = hex(&digest[..4]);
+    let run = if *uid == 0 {
+        Path::new("/run/lyceum").join(&instance)
+    } else {
+        absolute(xdg_runtime_dir)
+            .map(|directory| directory.join("lyceum").join(&instance))
+            .filter(|run| run.as_os_str().len() <= MAX_RUN)
+            .unwrap_or_else(|| PathBuf::from(format!("/tmp/lyceum-{uid}")).join(&instance))
+    };
+    let shared = data.join("shared");
+    Ok(Paths {
+        instance,
+        private: data.join("private"),
+        bin: shared.join("bin"),
+        shared,
+        run,
+        placements: data.join("placements"),
+        data,
+    })
+}
+
+/// What the configuration says about starting.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whom `serve` runs as when root starts it; made when missing.
+    pub service_user: String,
+    pub account_uids: RangeInclusive<u32>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { service_user: "lyceum".to_owned(), account_uids: helper::ACCOUNT_UIDS }
+    }
+}
+
+/// A process that is ready to serve, as the user it will stay.
+#[derive(Debug)]
+pub struct Started {
+    pub paths: Paths,
+    pub launcher: Launcher,
+    pub hierarchy: Hierarchy,
+    pub service_uid: u32,
+    /// The copy of our binary that everybody can run.
+    pub binary: PathBuf,
+    /// Ends by itself when the launcher's socket closes.
+    pub helper: Option<Child>,
+}
+
+/// Makes everything ready. To be called while the process has one thread; afterwards it is
+/// not root. Fine to repeat after an interruption at any point.
+pub fn prepare(paths: &Paths, settings: &Settings) -> Result<Started> {
+    // Whatever we were started with: files are readable unless something says otherwise.
+    rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
+    if rustix::process::geteuid().is_root() { prepare_root(paths, settings) } else { prepare_user(paths) }
+}
+
+fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
+    let service = service_user(&settings.service_user, &paths.data)?;
+    let root = Owner { uid: 0, gid: 0 };
+    let owner = Owner { uid: service.uid, gid: service.gid };
+    directory(&paths.data, root, 0o755)?;
+    directory(&paths.private, owner, 0o700)?;
+    directory(&paths.shared, root, 0o755)?;
+    for name in SERVICE_DIRECTORIES {
+        directory(&paths.shared.join(name), owner, 0o755)?;
+    }
+    directory(&paths.bin, root, 0o755)?;
+    directory(&paths.placements, root, 0o755)?;
+    parent_directory(&paths.run, root, 0o755)?;
+    directory(&paths.run, root, 0o711)?;
+    check_secrets(&paths.private)?;
+    let binary = copy_binary(&paths.bin)?;
+    let hierarchy = Hierarchy::detect(&paths.instance);
+    let config = helper_config(paths, settings, &hierarchy, &binary, owner);
+    let (socket, child) = start_helper(&config)?;
+    service.become_for_good()?;
+    Ok(Started {
+        paths: paths.clone(),
+        launcher: Launcher::helper(socket)?,
+        hierarchy,
+        service_uid: owner.uid,
+        binary,
+        helper: Some(child),
+    })
+}
+
+fn prepare_user(paths: &Paths) -> Result<Started> {
+    let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("making the data directory"))?;
+    for path in [&paths.data, &paths.private, &paths.shared, &paths.bin, &paths.placements] {
+        directory(path, owner, 0o700)?;
+    }
+    for name in SERVICE_DIRECTORIES {
+        directory(&paths.shared.join(name), owner, 0o700)?;
+    }
+    parent_directory(&paths.run, owner, 0o700)?;
+    directory(&paths.run, owner, 0o700)?;
+    check_secrets(&paths.private)?;
+    let binary = copy_binary(&paths.bin)?;
+    let hierarchy = Hierarchy::detect(&paths.instance);
+    let config = helper_config(paths, &Settings::default(), &hierarchy, &binary, owner);
+    Ok(Started {
+        paths: paths.clone(),
+        launcher: Launcher::direct(config)?,
+        hierarchy,
+        service_uid: owner.uid,
+        binary,
+        helper: None,
+    })
+}
+
+fn helper_config(
+    paths: &Paths,
+    settings: &Settings,
+    hierarchy: &Hierarchy,
+    binary: &Path,
+    service: Owner,
+) -> helper::Config {
+    helper::Config {
+        run: paths.run.clone(),
+        placements: paths.placements.clone(),
+        hierarchy: hierarchy.clone(),
+        service_uid: service.uid,
+        service_gid: service.gid,
+        agent_command: vec![binary.into(), OsString::from("agent")],
+        own_binary: OWN_BINARY.into(),
+        account_uids: settings.account_uids.clone(),
+    }
+}
+
+/// This very program, also after its file was replaced.
+const OWN_BINARY: &str = "/proc/self/exe";
+
+/// Starts the helper with one end of a socket pair as its standard input. It has a process
+/// group of its own: Ctrl-C on a terminal is for the portal, which then closes the socket.
+fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
+    let (ours, theirs) = UnixStream::pair().map_err(doing("making the helper's socket"))?;
+    let config = serde_json::to_string(config)
+        .map_err(|err| Error::Refused(format!("the paths are not fit for the helper: {err}")))?;
+    let child = Command::new(OWN_BINARY)
+        .args(["helper", &config])
+        .env_clear()
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir("/")
+        .process_group(0)
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(doing("starting the helper"))?;
+    Ok((ours, child))
+}
+
+/// The service user, made when missing.
+fn service_user(name: &str, data: &Path) -> Result<Identity> {
+    if !helper::identity::is_unix_name(name) {
+        return Err(Error::Refused(format!("{name:?} is not the name of a Unix account")));
+    }
+    let missing = nix::unistd::User::from_name(name)
+        .map_err(|err| doing(format!("asking the name service for `{name}`"))(err.into()))?
+        .is_none();
+    if missing {
+        let output = Command::new("useradd")
+            .env_clear()
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .args(["--system", "--user-group", "--no-create-home", "--no-log-init", "--shell", "/usr/sbin/nologin"])
+            .args(["--comment", "Lyceum", "--home-dir"])
+            .arg(data)
+            .args(["--", name])
+            .stdin(Stdio::null())
+            .output()
+            .map_err(doing("running useradd (is it installed?)"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            return Err(Error::Busy(format!("the service user `{name}` could not be made: {}", said.trim())));
+        }
+    }
+    let service = Identity::facts(name)?;
+    if service.uid == 0 || service.gid == 0 || service.groups.contains(&0) {
+        return Err(Error::Refused(format!("the service user `{name}` must not be root or in the group root")));
+    }
+    Ok(service)
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Owner {
+    uid: u32,
+    gid: u32,
+}
+
+/// Makes a directory, or takes one that is there if it is what it must be. Only what we
+/// made ourselves is handed over; somebody else's is never chowned.
+fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
+    let facts = match fs::symlink_metadata(path) {
+        Ok(facts) => facts,
+        Err(err) if err.kind() == io::ErrorKind::NotFound => {
+            let make = || -> io::Result<fs::Metadata> {
+                DirBuilder::new().mode(0o700).create(path)?;
+                std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))?;
+                fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+                fs::symlink_metadata(path)
+            };
+            make().map_err(doing(format!("making {}", path.display())))?
+        }
+        Err(err) => return Err(doing(format!("looking at {}", path.display()))(err)),
+    };
+    let shown = path.display();
+    if !facts.is_dir() {
+        return Err(Error::Refused(format!("{shown} is not a directory (a link is not followed)")));
+    }
+    if facts.uid() != owner.uid {
+        return Err(Error::Refused(format!(
+            "{shown} belongs to uid {}, not to uid {}: if it is yours, run `chown {}:{} {shown}`",
+            facts.uid(),
+            owner.uid,
+            owner.uid,
+            owner.gid
+        )));
+    }
+    // More than was meant, for the group or others; write permission above all.
+    if facts.mode() & 0o077 & !mode != 0 {
+        return Err(Error::Refused(format!(
+            "others may enter or change {shown} (mode {:o}): run `chmod {mode:o} {shown}`",
+            facts.mode() & 0o7777
+        )));
+    }
+    if facts.mode() & 0o777 != mode {
+        // An interruption between two steps above, or somebody was stricter than needed.
+        fs::set_permissions(path, fs::Permissions::from_mode(mode))
+            .map_err(doing(format!("setting the permissions of {shown}")))?;
+    }
+    Ok(())
+}
+
+/// The directory above `path`, where only we make things.
+fn parent_directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
+    path.parent().map_or(Ok(()), |parent| directory(parent, owner, mode))
+}
+
+/// Refuses secrets that others may read: `private/` itself was checked, its files and
+/// `private/keys` are here. The database may be as the umask made it.
+fn check_secrets(private: &Path) -> Result<()> {
+    for directory in [private.to_owned(), private.join("keys")] {
+        let entries = match fs::read_dir(&directory) {
+            Ok(entries) => entries,
+            Err(err) if err.kind() == io::ErrorKind::NotFound => continue,
+            Err(err) => return Err(doing(format!("looking into {}", directory.display()))(err)),
+        };
+        for entry in entries {
+            let path = entry.map_err(doing("looking at the keys"))?.path();
+            let Ok(facts) = fs::symlink_metadata(&path) else { continue };
+            let is_secret = path.starts_with(private.join("keys")) || names_secret(&path);
+            if is_secret && facts.is_file() && facts.mode() & 0o077 != 0 {
+                let shown = path.display();
+                return Err(Error::Refused(format!(
+                    "others may read {shown} (mode {:o}): run `chmod 600 {shown}`, and think about replacing it",
+                    facts.mode() & 0o7777
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names_secret(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    ["key", "secret", "password", "pem", "token"].iter().any(|word| name.contains(word))
+}
+
+/// Copies our own program to `bin/VERSION-HASH/lyceum`, unless it is there; those of other
+/// versions stay, because agents run them.
+fn copy_binary(bin: &Path) -> Result<PathBuf> {
+    let failed = || doing(format!("copying our program to {}", bin.display()));
+    let copy = || -> io::Result<PathBuf> {
+        let mut program = Vec::new();
+        fs::File::open(OWN_BINARY)?.read_to_end(&mut program)?;
+        let hash = hex(&Sha256::digest(&program)[..4]);
+        let directory = bin.join(format!("{}-{hash}", env!("CARGO_PKG_VERSION")));
+        let target = directory.join("lyceum");
+        if fs::symlink_metadata(&target).is_ok_and(|facts| facts.is_file() && facts.len() == program.len() as u64) {
+            return Ok(target);
+        }
+        match DirBuilder::new().mode(0o755).create(&directory) {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+            _ => {}
+        }
+        let draft = directory.join(format!(".lyceum.{}", std::process::id()));
+        let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&draft)?;
+        file.write_all(&program)?;
+        file.sync_all()?;
+        drop(file);
+        fs::rename(&draft, &target)?;
+        Ok(target)
+    };
+    copy().map_err(|err| failed()(err))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

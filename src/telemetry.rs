@@ -1,0 +1,20 @@
+//! Logs: lines on standard error, text on a terminal and JSON elsewhere if asked for.
+//! `LYCEUM_LOG` chooses levels as `tracing` spells them. Nothing here knows what is secret:
+//! whoever logs leaves secrets out.
+
+use std::io::IsTerminal;
+
+use tracing_subscriber::{EnvFilter, fmt};
+
+/// Begins to log. `filter` is `LYCEUM_LOG`, `format` is `LYCEUM_LOG_FORMAT` (`text` or `json`).
+pub fn start(filter: Option<&str>, format: Option<&str>) {
+    let filter =
+        EnvFilter::try_new(filter.unwrap_or("info,sqlx=warn,hyper=warn")).unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    // A second start (in tests) keeps the first one's subscriber.
+    let _ = if format == Some("json") {
+        builder.json().try_init()
+    } else {
+        builder.with_ansi(std::io::stderr().is_terminal()).try_init()
+    };
+}

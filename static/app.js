@@ -1,0 +1,64 @@
+// On every page: times in the reader's zone, copying, asking before a form is sent, one send
+// for one press, and the theme. Without it every form still works.
+
+import { $, $$, announce, ask, enableCopying, refreshTimes } from "./dom.js";
+
+document.documentElement.classList.add("js");
+refreshTimes();
+enableCopying();
+setInterval(() => { if (!document.hidden) refreshTimes(); }, 1000);
+document.addEventListener("visibilitychange", () => { if (!document.hidden) refreshTimes(); });
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("[data-copy], [data-copy-from]");
+  if (!button) return;
+  const text = button.dataset.copy ?? $(`#${button.dataset.copyFrom}`)?.textContent ?? "";
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    announce("Copying was not allowed. Select it and copy it by hand.");
+    return;
+  }
+  announce("Copied");
+  button.classList.add("copied");
+  const icon = $("use", button), before = icon?.getAttribute("href");
+  icon?.setAttribute("href", before.replace(/#.*/, "#check"));
+  setTimeout(() => icon?.setAttribute("href", before), 1600);
+});
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (form.method === "dialog") return;
+  if (form.dataset.confirm && !form.dataset.confirmed) {
+    event.preventDefault();
+    const button = event.submitter;
+    if (!(await ask(form.dataset.confirm, `Yes, ${button?.textContent.trim().toLowerCase() ?? "go on"}`))) return;
+    form.dataset.confirmed = "yes";
+    form.requestSubmit(button);
+    return;
+  }
+  // Sent once: a second press of the same form would only be answered with the same thing.
+  if (form.dataset.sent) return event.preventDefault();
+  form.dataset.sent = "yes";
+  setTimeout(() => { for (const button of $$("button[type=submit]", form)) button.disabled = true; });
+});
+
+// Back from another page, the browser may show this one as it was left.
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  for (const form of $$("form[data-sent]")) {
+    delete form.dataset.sent;
+    delete form.dataset.confirmed;
+    for (const button of $$("button[type=submit]", form)) button.disabled = false;
+  }
+});
+
+const theme = $("#theme-form");
+theme?.addEventListener("change", async (event) => {
+  document.documentElement.dataset.theme = event.target.value;
+  const answer = await fetch(theme.action, { method: "POST", body: new URLSearchParams(new FormData(theme)), redirect: "manual" }).catch(() => null);
+  announce(answer && (answer.ok || answer.type === "opaqueredirect") ? "Theme saved" : "The theme could not be saved");
+});
+if (theme) $("button", theme).hidden = true;
+
+$("#summary")?.focus();

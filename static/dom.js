@@ -1,0 +1,139 @@
+// Small helpers without side effects, shared by the other modules: elements, times, sizes,
+// and the text of logs. Everything that comes from outside enters the page as text.
+
+export const $ = (selector, within = document) => within.querySelector(selector);
+export const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// element("a", { class: "btn", href: "/" }, "Home"): attributes by name, children as text or nodes.
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (value === true) made.setAttribute(key, "");
+    else if (value !== false && value != null) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+// `45 s`, `12 min`, `1 h 12 min`, `3 d 4 h`: as the server writes it.
+export function humanDuration(seconds) {
+  seconds = Math.max(0, Math.floor(seconds));
+  const days = Math.floor(seconds / 86400), hours = Math.floor(seconds / 3600) % 24, minutes = Math.floor(seconds / 60) % 60;
+  if (days) return hours ? `${days} d ${hours} h` : `${days} d`;
+  if (hours) return minutes ? `${hours} h ${minutes} min` : `${hours} h`;
+  return minutes ? `${minutes} min` : `${seconds} s`;
+}
+
+const UNITS = { "": 1, b: 1, k: 2 ** 10, m: 2 ** 20, g: 2 ** 30, t: 2 ** 40 };
+
+// Bytes of `4 GB`, `512M`, `1.5 GiB` (powers of 1024), or null.
+export function parseSize(text) {
+  const match = /^\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)?\s*$/i.exec(text);
+  return match ? Math.floor(Number(match[1]) * UNITS[(match[2] ?? "").toLowerCase()]) : null;
+}
+
+export function humanSize(bytes) {
+  for (const [name, unit] of [["TB", 2 ** 40], ["GB", 2 ** 30], ["MB", 2 ** 20], ["KB", 2 ** 10]]) {
+    if (unit <= bytes) return `${Math.round((bytes / unit) * 10) / 10} ${name}`;
+  }
+  return `${bytes} B`;
+}
+
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const dayAndClock = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+
+// The server's clock minus ours, so that a wrong clock here shifts no “time left”.
+let offset = 0;
+export function learnClock(answer) {
+  const date = Date.parse(answer.headers.get("Date") ?? "");
+  if (!Number.isNaN(date) && 5000 < Math.abs(date - Date.now())) offset = date - Date.now();
+}
+
+function told(at, show) {
+  const since = (Date.now() + offset - at) / 1000;
+  if (show === "left") return humanDuration(-since);
+  if (show === "since") return humanDuration(since);
+  if (show === "ago") return since < 10 ? "just now" : `${humanDuration(since)} ago`;
+  const today = new Date(at).toDateString() === new Date(Date.now() + offset).toDateString();
+  return (today ? clock : dayAndClock).format(at);
+}
+
+// Writes every <time data-show> in the reader's zone, as of now.
+export function refreshTimes(within = document) {
+  for (const time of $$("time[data-show]", within)) {
+    const at = Date.parse(time.dateTime);
+    if (Number.isNaN(at)) continue;
+    const text = told(at, time.dataset.show);
+    if (time.textContent !== text) time.textContent = text;
+    if (!time.dataset.told) {
+      time.title = exact.format(at);
+      time.dataset.told = "yes";
+    }
+  }
+}
+
+// Calls `work` after `delay` times 1, 2, 4 … as long as it fails, at most `longest`.
+export function backOff(delay, longest) {
+  let next = delay;
+  return { wait: () => new Promise((resolve) => { setTimeout(resolve, next * (0.8 + Math.random() * 0.4)); next = Math.min(next * 2, longest); }), reset: () => { next = delay; } };
+}
+
+// Resolves at once where the page is seen, else when it is seen again.
+export function seen() {
+  if (!document.hidden) return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("visibilitychange", function look() {
+    if (document.hidden) return;
+    document.removeEventListener("visibilitychange", look);
+    resolve();
+  }));
+}
+
+// Says something to people who listen instead of looking.
+export function announce(words) {
+  const place = $("#announce");
+  if (place) place.textContent = words;
+}
+
+// Puts the buttons for copying to work where the browser can copy.
+export function enableCopying(within = document) {
+  if (!navigator.clipboard) return;
+  for (const button of $$("[data-copy], [data-copy-from]", within)) button.hidden = false;
+}
+
+// Asks in a dialog; resolves to whether the answer was yes.
+export function ask(question, yes) {
+  return new Promise((resolve) => {
+    const go = element("button", { class: "btn primary", value: "yes" }, yes);
+    const no = element("button", { class: "btn", value: "no" }, "No, go back");
+    const words = element("p", { id: "question" }, question);
+    const dialog = element("dialog", { "aria-labelledby": "question" }, words, element("form", { method: "dialog" }, no, go));
+    dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
+    document.body.append(dialog);
+    dialog.showModal();
+    no.focus();
+  });
+}
+
+// A log as nodes: colours of SGR sequences as classes, all other control sequences dropped,
+// and of what was written over itself on one line only the last.
+export function logNodes(text) {
+  const nodes = [];
+  let classes = "";
+  const plain = text.replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!$)/g, "").replace(/\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g, "");
+  for (const part of plain.split(/(\x1b\[[0-9;?]*[ -/]*[@-~])/)) {
+    const codes = /^\x1b\[([0-9;]*)m$/.exec(part);
+    if (codes) {
+      for (const code of codes[1].split(";").map(Number)) {
+        if (code === 0 || code === 39) classes = "";
+        else if (code === 1) classes += " bold";
+        else if (30 <= code && code <= 37) classes = `a${code - 30}`;
+        else if (90 <= code && code <= 97) classes = `a${code - 90}`;
+      }
+    } else if (part && !part.startsWith("\x1b[")) {
+      const words = part.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "");
+      nodes.push(classes ? element("span", { class: classes.trim() }, words) : words);
+    }
+  }
+  return nodes;
+}

@@ -1,0 +1,96 @@
+// The start form: sliders and numbers move together, the bars show what this would add, the
+// line under the button says at once what admission thinks, and the same is shown as curl.
+
+import { $, $$, humanSize, parseSize } from "./dom.js";
+
+const form = $("#new-session");
+const verdict = $("#verdict");
+const chosen = (name) => $(`[name="${name}"]:checked`, form);
+const value = (name) => $(`[name="${name}"]`, form)?.value.trim() ?? "";
+const custom = () => chosen("profile")?.value === "custom";
+
+for (const slider of $$("input[type=range]", form)) {
+  const field = $(`#${slider.dataset.for}`);
+  const bytes = "bytes" in slider.dataset;
+  const read = () => { const number = bytes ? parseSize(field.value) : Number(field.value); if (number != null) slider.value = number; };
+  slider.addEventListener("input", () => { field.value = bytes ? humanSize(Number(slider.value)) : slider.value; });
+  field.addEventListener("input", read);
+  read();
+}
+
+// What is asked for, in the API's words.
+function request() {
+  const app = chosen("app"), size = chosen("profile");
+  const asked = { app: app?.value };
+  if (custom()) {
+    asked.resources = { gpus: Number(value("gpus")) || 0, cpus: Number(value("cpus")), memory_bytes: parseSize(value("memory")) ?? 0 };
+    if (asked.resources.gpus && value("gpu_model")) asked.resources.gpu_model = value("gpu_model");
+  } else if (size) asked.profile = size.value;
+  if (value("name")) asked.name = value("name");
+  if (app?.dataset.environment === "yes" && value("environment")) asked.environment = value("environment");
+  if (value("working_directory")) asked.working_directory = value("working_directory");
+  if (app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
+  if (value("duration")) asked.duration_seconds = Number(value("duration"));
+  return asked;
+}
+
+function drawMeters() {
+  const size = chosen("profile")?.dataset, sums = request().resources;
+  const asks = custom() ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes } : size ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory } : {};
+  for (const meter of $$("[data-meter][data-limit]")) {
+    const limit = Number(meter.dataset.limit), bar = $(".asked", meter);
+    if (!(meter.dataset.meter in asks) || !bar || !limit) continue;
+    const used = Math.min(100, (Number(meter.dataset.used) / limit) * 100);
+    bar.setAttribute("x", used);
+    bar.setAttribute("width", Math.min(100 - used, (asks[meter.dataset.meter] / limit) * 100));
+  }
+}
+
+const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+function drawCurl() {
+  const lines = [`curl -X POST ${form.dataset.base}/api/v1/sessions`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(request(), null, 2))}`];
+  $("#curl").textContent = lines.join(" \\\n  ");
+}
+
+const HEADLINES = { admit: "Starts now", wait: "Will wait", refuse: "Cannot start" };
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+
+function say(kind, headline, words) {
+  verdict.className = `verdict ${kind}`;
+  verdict.replaceChildren(Object.assign(document.createElement("b"), { textContent: headline }), ` ${words}`);
+}
+
+let asking = null;
+async function ask() {
+  asking?.abort();
+  const mine = (asking = new AbortController());
+  verdict.classList.add("busy");
+  try {
+    const answer = await fetch("/api/v1/admission", {
+      method: "POST", signal: mine.signal, body: JSON.stringify(request()),
+      headers: { "Content-Type": "application/json", "X-CSRF-Token": value("csrf_token") },
+    });
+    const said = await answer.json();
+    if (answer.ok) {
+      const hints = (said.reasons ?? []).map((reason) => reason.hint).join(" ");
+      const start = said.outcome === "wait" && said.estimated_start ? ` About ${clock.format(new Date(said.estimated_start))}.` : "";
+      say(said.outcome, HEADLINES[said.outcome] ?? said.outcome, hints + start);
+    } else if (answer.status === 422 || answer.status === 409) {
+      const wrong = [...(said.errors ?? []).map((error) => error.message), ...(said.reasons ?? []).map((reason) => reason.hint)];
+      say("refuse", HEADLINES.refuse, wrong.join(" ") || said.detail || "");
+    } else say("", "", said.detail ?? said.title ?? "");
+  } catch (error) {
+    if (error.name !== "AbortError") say("", "", "The portal does not answer just now; you can still press Start.");
+  }
+}
+
+let timer = null;
+function changed(event) {
+  drawMeters();
+  drawCurl();
+  clearTimeout(timer);
+  timer = setTimeout(ask, event?.type === "input" ? 350 : 0);
+}
+form.addEventListener("input", changed);
+changed();

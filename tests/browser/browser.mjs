@@ -1,0 +1,195 @@
+// A person at a browser: Chromium, a page that remembers everything that went wrong on it
+// (script errors, console errors, breaches of the content policy), and the few things that
+// every journey does. Elements are found by role and name, as a person or a screen reader
+// finds them.
+
+import assert from "node:assert/strict";
+import { mkdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+import { chromium } from "playwright-core";
+
+import { until } from "./portal.mjs";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const pictures = resolve(here, "..", "..", "target", "screenshots");
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const FLAGS = [
+  "--headless=new",
+  "--no-sandbox",
+  "--disable-dev-shm-usage",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+
+export const SIZES = { wide: { width: 1280, height: 860 }, phone: { width: 320, height: 640 } };
+
+export function openBrowser() {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+}
+
+/**
+ * A person with a browser of their own (no cookies yet) in front of `portal`.
+ * `person.faults` gathers what went wrong on the portal's own pages.
+ */
+export async function visit(browser, portal, { size = "wide", theme = "light" } = {}) {
+  const context = await browser.newContext({ viewport: SIZES[size], colorScheme: theme, reducedMotion: "reduce" });
+  const faults = [];
+  context.setDefaultTimeout(20_000);
+  context.on("page", (page) => watch(page, portal.url, faults));
+  const page = await context.newPage();
+  return { context, page, portal, faults };
+}
+
+/** Fails when anything went wrong on the portal's pages so far, except for what is expected. */
+export function assertNoFaults(person, expected = []) {
+  const faults = person.faults.filter((fault) => !expected.some((pattern) => pattern.test(fault)));
+  assert.deepEqual(faults, []);
+}
+
+export async function signIn(person, { name, password }) {
+  const { page, portal } = person;
+  if (!page.url().startsWith(`${portal.url}/login`)) await page.goto(`${portal.url}/login`);
+  await page.getByLabel("User name").fill(name);
+  await page.getByLabel("Password").fill(password);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  // Whoever signed in has sessions that the portal must end before it is taken down.
+  (portal.users ??= new Set()).add(name);
+}
+
+/** Fills in the start form and sends it; answers the new session's id. */
+export async function startSession(person, { app, size, name, environment, logs }) {
+  const { page, portal } = person;
+  await page.goto(`${portal.url}/sessions/new`);
+  await page.getByRole("radio", { name: app }).check({ force: true });
+  if (size) await page.getByRole("radio", { name: size }).check({ force: true });
+  if (environment) await page.getByLabel("Environment").selectOption(environment);
+  if (logs) await page.getByLabel("Log folder").fill(logs);
+  await page.getByLabel("Name", { exact: true }).fill(name);
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.waitForURL((url) => !url.pathname.startsWith("/sessions/new") && url.pathname !== "/login");
+  await page.goto(`${portal.url}/`);
+  return card(page, name).first().getAttribute("data-card");
+}
+
+/** The card of the session called `name`. */
+export function card(page, name) {
+  return page.getByRole("article", { name, exact: true });
+}
+
+/** Waits on the home page, without a reload, until the card of `name` says `word`. */
+export async function waitForState(person, name, word, seconds) {
+  const { page } = person;
+  const place = card(page, name).first().getByText(word, { exact: true });
+  try {
+    await place.waitFor({ timeout: seconds * 1000 });
+  } catch (error) {
+    const seen = await card(page, name).first().innerText().catch(() => "no card");
+    throw new Error(`“${name}” is not “${word}” after ${seconds} s but: ${seen}\n${person.portal.log.slice(-4000)}`, {
+      cause: error,
+    });
+  }
+}
+
+/** Clicks what opens in a tab of its own; answers that tab. */
+export async function openTab(person, link) {
+  const [tab] = await Promise.all([person.context.waitForEvent("page"), link.click()]);
+  await tab.waitForLoadState("domcontentloaded");
+  return tab;
+}
+
+/** Presses a card's button and says yes to the question that may follow. */
+export async function press(person, name, button) {
+  const { page } = person;
+  await card(page, name).first().getByRole("button", { name: button }).click();
+  const yes = page.getByRole("dialog").getByRole("button", { name: button });
+  await yes.click({ timeout: 1000 }).catch(() => {});
+}
+
+/** Types a line into the terminal page that is open in `tab`. */
+export async function typeInTerminal(tab, line) {
+  const screen = tab.locator(".xterm-screen").first();
+  await screen.waitFor();
+  await terminalShows(tab, /[$#%>]\s*$/);
+  await screen.click();
+  await tab.keyboard.type(line);
+  await tab.keyboard.press("Enter");
+}
+
+/** Waits until the terminal shows `wanted` outside the line that was typed; answers its text. */
+export function terminalShows(tab, wanted) {
+  return until(
+    async () => {
+      const text = (await tab.locator(".xterm-rows").first().innerText()).replace(/\u00a0/g, " ").trimEnd();
+      const found = typeof wanted === "string" ? text.includes(wanted) : wanted.test(text);
+      return found && text;
+    },
+    30,
+    `“${wanted}” in the terminal`,
+  );
+}
+
+/** Saves target/screenshots/NAME-THEME-WIDTH.png for both themes and widths. */
+export async function photograph(page, name) {
+  mkdirSync(pictures, { recursive: true });
+  for (const [size, viewport] of Object.entries(SIZES)) {
+    await page.setViewportSize(viewport);
+    for (const theme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+      await page.screenshot({ path: join(pictures, `${name}-${theme}-${viewport.width}.png`), fullPage: true });
+      if (size === "phone") await assertNoSidewaysScroll(page, name);
+    }
+  }
+  await page.setViewportSize(SIZES.wide);
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+}
+
+export async function assertNoSidewaysScroll(page, name) {
+  const [content, window] = await page.evaluate(() => {
+    const root = document.documentElement;
+    return [Math.max(root.scrollWidth, document.body.scrollWidth), root.clientWidth];
+  });
+  assert.ok(content <= window, `${name} is ${content} px wide in a window of ${window} px`);
+}
+
+/** Runs axe in both themes and fails with what it found and where. */
+export async function assertAccessible(page, name) {
+  for (const theme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
+    // Evaluated by the debugger, so the page's content policy does not forbid it.
+    await page.evaluate(axe);
+    const found = await page.evaluate(() =>
+      globalThis.axe.run(document, {
+        runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+      }),
+    );
+    const faults = found.violations.map(
+      (fault) => `${fault.id}: ${fault.help}\n    ${fault.nodes.map((n) => `${n.html}\n      ${n.failureSummary}`).join("\n    ")}`,
+    );
+    assert.deepEqual(faults, [], `${name} (${theme})`);
+  }
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+}
+
+function watch(page, portal, faults) {
+  const own = (url) => url.startsWith(portal);
+  page.on("pageerror", (error) => {
+    if (own(page.url())) faults.push(`${page.url()}: ${error}`);
+  });
+  page.on("console", (message) => {
+    const text = message.text();
+    const breach = /Content.Security.Policy/i.test(text);
+    if (message.type() === "error" && (own(message.location().url) || (breach && own(page.url())))) {
+      faults.push(`${page.url()}: ${text}`);
+    }
+  });
+  // Portal pages ask with a dialogue of their own; a plain one is answered with yes.
+  page.on("dialog", (dialog) => dialog.accept());
+}

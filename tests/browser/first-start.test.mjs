@@ -1,0 +1,98 @@
+// The journey for which everything else is there: a fresh machine, the first sign-in, a
+// notebook, its curves in TensorBoard, a terminal, stop, and start again.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { firstPassword, startPortal, until } from "./portal.mjs";
+
+const LOG_A_CURVE = `
+from tensorboard.summary import Writer
+writer = Writer("runs/journey")
+for step in range(20):
+    writer.add_scalar("loss", 1 / (step + 1), step)
+writer.close()
+print("logged", 6 * 7)
+`.trim();
+
+let chromium, portal, ada;
+
+before(async () => {
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: "built" });
+  ada = await browser.visit(chromium, portal);
+});
+
+after(async () => {
+  await chromium?.close();
+  await portal?.stop();
+});
+
+test("a first start leads to the sign-in page, which says where the password is", async () => {
+  await ada.page.goto(portal.url);
+  await ada.page.getByRole("heading", { name: "Sign in" }).waitFor();
+  const password = firstPassword(await ada.page.getByRole("main").innerText());
+  await browser.signIn(ada, { name: "admin", password });
+  await ada.page.getByRole("link", { name: "New session" }).waitFor();
+});
+
+test("JupyterLab waits for its environment, then runs", async () => {
+  await browser.startSession(ada, { app: /JupyterLab/, name: "notebook" });
+  await browser.waitForState(ada, "notebook", "Running", 400);
+  browser.assertNoFaults(ada);
+});
+
+test("a cell computes 1+1, and another logs a curve", async () => {
+  const lab = await browser.openTab(ada, browser.card(ada.page, "notebook").getByRole("link", { name: /^Open/ }));
+  await lab.waitForURL(/\/lab/, { timeout: 60_000 });
+  await lab.getByText("Python 3", { exact: false }).first().waitFor({ timeout: 60_000 });
+  await lab.locator('.jp-LauncherCard[data-category="Notebook"]', { hasText: "Python 3" }).first().click();
+  await runCell(lab, 0, "1+1");
+  await output(lab, 0, "2");
+  await runCell(lab, 1, LOG_A_CURVE);
+  await output(lab, 1, "logged 42");
+  await lab.close();
+});
+
+test("TensorBoard shows the run that the cell logged", async () => {
+  await browser.startSession(ada, { app: /TensorBoard/, name: "board", logs: "~/runs" });
+  await browser.waitForState(ada, "board", "Running", 90);
+  const board = await browser.openTab(ada, browser.card(ada.page, "board").getByRole("link", { name: /^Open/ }));
+  await board.getByText("journey", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await board.getByText("loss", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await board.close();
+});
+
+test("a terminal answers `id`", async () => {
+  await browser.startSession(ada, { app: /Terminal/, name: "shell" });
+  await browser.waitForState(ada, "shell", "Running", 60);
+  const shell = await browser.openTab(ada, browser.card(ada.page, "shell").getByRole("link", { name: /^Open/ }));
+  await browser.typeInTerminal(shell, "id; echo done-$((6*7))");
+  const text = await browser.terminalShows(shell, "done-42");
+  assert.match(text, /uid=\d+\(/);
+  await shell.close();
+});
+
+test("stop ends a session, and start again brings it back", async () => {
+  await ada.page.goto(portal.url);
+  await browser.press(ada, "shell", /^Stop/);
+  await browser.waitForState(ada, "shell", "Ended", 60);
+  await browser.press(ada, "shell", /^Start again/);
+  await ada.page.goto(portal.url);
+  await until(async () => (await browser.card(ada.page, "shell").first().innerText()).includes("Running"), 60, "the new one");
+  browser.assertNoFaults(ada);
+});
+
+async function runCell(lab, index, code) {
+  const editor = lab.locator(".jp-Notebook .jp-CodeCell .cm-content").nth(index);
+  await editor.click({ timeout: 60_000 });
+  // Typing by key would add the editor's own indentation and closing quotes.
+  await lab.keyboard.insertText(code);
+  await lab.keyboard.press("Shift+Enter");
+}
+
+async function output(lab, index, text) {
+  const cell = lab.locator(".jp-Notebook .jp-CodeCell").nth(index);
+  await cell.locator(".jp-OutputArea-output", { hasText: text }).waitFor({ timeout: 90_000 });
+}

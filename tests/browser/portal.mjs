@@ -1,0 +1,180 @@
+// A portal of one's own: the built binary with a fresh data directory on a free port of the
+// loopback. It is ended by its pid, its log is shown when something fails, and what it left
+// on the machine (accounts, homes, directories) is removed.
+
+import { execFileSync, spawn } from "node:child_process";
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync, chmodSync } from "node:fs";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const repository = resolve(dirname(fileURLToPath(import.meta.url)), "..", "..");
+const binary = process.env.LYCEUM_BIN ?? join(repository, "target", "debug", "lyceum");
+const isRoot = process.getuid() === 0;
+
+/**
+ * Starts a portal and waits until it says `ready`.
+ *
+ * `configuration` is TOML. With `environment: "built"` it builds the default environment by
+ * itself, as on a fresh machine; otherwise it uses the one that `./test` made (when there is
+ * one), so that a journey need not wait for it.
+ */
+export async function startPortal({ configuration = "", environment = "kept" } = {}) {
+  const data = mkdtempSync(join(tmpdir(), "ly-"));
+  chmodSync(data, 0o755);
+  const port = await freePorts(2);
+  const file = join(data, "lyceum.toml");
+  writeFileSync(file, `${configuration}\n${environmentSection(environment)}`, { mode: 0o644 });
+
+  const accountsBefore = lyAccounts();
+  const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
+  const child = spawn(binary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
+  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child, file };
+
+  const ended = new Promise((done) => child.once("close", (code, signal) => done(code ?? signal)));
+  portal.stop = async () => {
+    await stopSessions(portal);
+    child.kill("SIGTERM");
+    await Promise.race([ended, later(20_000)]);
+    if (child.exitCode === null && child.signalCode === null) {
+      child.kill("SIGKILL");
+      await ended;
+    }
+    for (const name of lyAccounts()) {
+      if (!accountsBefore.includes(name)) removeAccount(name);
+    }
+    rmSync(data, { recursive: true, force: true });
+  };
+
+  await new Promise((ready, failed) => {
+    const read = (chunk) => {
+      portal.log += chunk;
+      if (/\bready\b/.test(portal.log)) ready();
+    };
+    child.stdout.on("data", read);
+    child.stderr.on("data", read);
+    child.once("error", (error) => failed(new Error(`cannot start ${binary}: ${error.message}`)));
+    ended.then((how) => failed(new Error(`the portal ended (${how}) before it was ready:\n${portal.log}`)));
+    setTimeout(() => failed(new Error(`the portal is not ready after a minute:\n${portal.log}`)), 60_000).unref();
+  }).catch(async (error) => {
+    await portal.stop();
+    throw error;
+  });
+  return portal;
+}
+
+/** Runs `lyceum ARGUMENTS` on the portal's data; `input` goes to its standard input. */
+export function lyceum(portal, arguments_, { input, env } = {}) {
+  return execFileSync(binary, [...arguments_, "--config", portal.file, "--data", portal.data], {
+    input,
+    encoding: "utf8",
+    env: { ...cleanEnvironment(), ...env },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+}
+
+/** Makes an account, and gives back what it signs in with. */
+export function addUser(portal, name, options = []) {
+  const password = `${name}-has-a-long-password`;
+  lyceum(portal, ["admin", "user", "add", name, ...options, "--password-stdin"], { input: `${password}\n` });
+  return { name, password };
+}
+
+/** Asks the API with a token of `name`'s; answers the JSON. */
+export async function ask(portal, name, path, { method = "GET", body } = {}) {
+  portal.tokens ??= new Map();
+  if (!portal.tokens.has(name)) {
+    portal.tokens.set(name, lyceum(portal, ["admin", "token", "create", "--user", name]).trim());
+  }
+  const answer = await fetch(`${portal.url}/api/v1${path}`, {
+    method,
+    headers: {
+      authorization: `Bearer ${portal.tokens.get(name)}`,
+      ...(body === undefined ? {} : { "content-type": "application/json" }),
+    },
+    body: body === undefined ? undefined : JSON.stringify(body),
+  });
+  const text = await answer.text();
+  if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${text}`);
+  return text === "" ? null : JSON.parse(text);
+}
+
+/** The password that a first start leaves for `admin`; the sign-in page names the file. */
+export function firstPassword(pageText) {
+  const file = /\/\S*password\S*/i.exec(pageText)?.[0];
+  if (!file || !existsSync(file)) throw new Error(`the page names no password file:\n${pageText}`);
+  return readFileSync(file, "utf8").trim();
+}
+
+/** Waits until `what` answers something true, asking again and again. */
+export async function until(what, seconds, describe = "it") {
+  const deadline = Date.now() + seconds * 1000;
+  for (;;) {
+    const answer = await what();
+    if (answer) return answer;
+    if (Date.now() > deadline) throw new Error(`${describe} did not happen within ${seconds} s`);
+    await later(150);
+  }
+}
+
+// Sessions outlive the portal by design, so a test ends its own before it ends the portal.
+async function stopSessions(portal) {
+  if (portal.child.exitCode !== null || !portal.users) return;
+  for (const name of portal.users) {
+    try {
+      const live = async () => (await ask(portal, name, "/sessions?limit=500")).items.filter((s) => s.state !== "ended");
+      for (const session of await live()) await ask(portal, name, `/sessions/${session.id}`, { method: "DELETE" });
+      await until(async () => (await live()).length === 0, 60, `the end of ${name}'s sessions`);
+    } catch (error) {
+      console.error(`could not stop the sessions of ${name}: ${error.message}`);
+    }
+  }
+}
+
+function environmentSection(environment) {
+  if (environment === "built") return "";
+  const kept = process.env.LYCEUM_TEST_PYTHON;
+  if (environment === "none" || !kept) return `[environments]\nbuild = "never"\n`;
+  return `[environments]\nbuild = "never"\n[[environments.list]]\nname = "default"\npython = ${JSON.stringify(kept)}\n`;
+}
+
+// Nothing of the caller's own configuration may reach the portal.
+function cleanEnvironment() {
+  return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("LYCEUM_")));
+}
+
+function lyAccounts() {
+  const lines = readFileSync("/etc/passwd", "utf8").split("\n");
+  return lines.map((line) => line.split(":")[0]).filter((name) => name.startsWith("ly-"));
+}
+
+function removeAccount(name) {
+  if (!isRoot) return;
+  try {
+    execFileSync("userdel", ["--remove", name], { stdio: "ignore" });
+  } catch (error) {
+    console.error(`could not remove the account ${name}: ${error.message}`);
+  }
+}
+
+/** The first of `count` neighbouring ports that are free, below the range of outgoing ones. */
+async function freePorts(count) {
+  for (;;) {
+    const first = 20_000 + Math.floor(Math.random() * 12_000);
+    const free = await Promise.all(Array.from({ length: count }, (_, n) => isFree(first + n)));
+    if (free.every(Boolean)) return first;
+  }
+}
+
+function isFree(port) {
+  return new Promise((done) => {
+    const server = createServer();
+    server.once("error", () => done(false));
+    server.listen(port, "127.0.0.1", () => server.close(() => done(true)));
+  });
+}
+
+function later(milliseconds) {
+  return new Promise((done) => setTimeout(done, milliseconds));
+}

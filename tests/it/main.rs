@@ -1,0 +1,10 @@
+//! The one integration-test crate: everything that needs more than one module, a process, a
+//! database or the repository itself. One file (or folder) a subject; one `mod` line each.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap as the tests themselves do")]
+
+mod agent;
+mod architecture;
+mod licences;
+mod pages;
+mod proxy;

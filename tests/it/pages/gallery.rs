@@ -1,0 +1,541 @@
+//! Every page, filled: once with what people really have, once with what somebody hostile
+//! would put into every word that a user, a directory or a program chooses.
+
+use askama::Template;
+use lyceum::{
+    model::{
+        EndReason, Gpu, Resources, Role, Session, SessionId, SessionState, Timestamp, UserId,
+        quota::Reason,
+        session::{Placement, SessionSpec},
+        size::GIB,
+    },
+    protocol::Sample,
+    web::{
+        page::{Announcement, Layout, Level, Nav, Theme, Viewer},
+        views::*,
+    },
+};
+
+/// A moment at which the pages are drawn: close to the reader's, so that times look natural.
+const NOW: Timestamp = Timestamp(1_795_185_000_000);
+
+/// Turns each word that comes from outside into what the gallery shows in its place.
+pub type Word = dyn Fn(&str) -> String;
+
+/// All pages by name.
+pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
+    let draw = |page: &dyn askama::DynTemplate| page.dyn_render().unwrap();
+    let mut pages = vec![
+        ("login", draw(&login(word))),
+        ("login-wrong", draw(&login_wrong(word))),
+        ("home", draw(&home(word))),
+        ("home-empty", draw(&home_empty(word))),
+        ("home-building", draw(&home_building(word))),
+        ("new", draw(&new_session(word))),
+        ("new-wrong", draw(&new_session_wrong(word))),
+        ("settings", draw(&settings(word))),
+        ("settings-token", draw(&settings_token(word))),
+        ("error", draw(&error(word))),
+        ("api", draw(&api(word))),
+        ("terminal", draw(&terminal(word))),
+    ];
+    for (name, session) in
+        [("show-running", running(word)), ("show-starting", starting(word)), ("show-oom", out_of_memory(word))]
+    {
+        pages.push((name, draw(&show(word, &session))));
+    }
+    let waiting = Waiting::new(
+        portal(word),
+        Card::new(&starting(word), &context(word)),
+        ShowSession::steps(&starting(word), None),
+    );
+    let queued =
+        Waiting::new(bare(word), Card::new(&queued(word), &context(word)), ShowSession::steps(&queued(word), None));
+    pages.push(("waiting", draw(&waiting)));
+    pages.push(("waiting-queued", draw(&queued)));
+    pages.push(("ended", draw(&Ended::new(portal(word), Card::new(&out_of_memory(word), &context(word))))));
+    let explanation = explain("over-quota").unwrap();
+    pages.push(("problem", draw(&Problem { layout: layout(word), kind: "over-quota".to_owned(), explanation })));
+    pages
+}
+
+/// A card alone, as live updates fetch it.
+pub fn card(word: &Word) -> String {
+    Card::new(&running(word), &context(word)).render().unwrap()
+}
+
+fn layout(word: &Word) -> Layout {
+    Layout {
+        viewer: Some(Viewer { name: word("alice"), display_name: word("Alice Åström"), role: Role::Admin }),
+        csrf_token: word("5a1f0c"),
+        ..Layout::default()
+    }
+}
+
+fn bare(word: &Word) -> Layout {
+    Layout { viewer: None, ..layout(word) }
+}
+
+/// The frame of a page that the apps' origin serves.
+fn portal(word: &Word) -> Layout {
+    Layout { portal: "https://portal.example.org".to_owned(), ..bare(word) }
+}
+
+fn login(word: &Word) -> Login {
+    Login {
+        layout: Layout { viewer: None, ..layout(word) },
+        username: String::new(),
+        error: None,
+        notice: None,
+        next: word("/sessions/new"),
+        plain_http: false,
+        first_password_file: Some(word("/var/lib/lyceum/private/first-password")),
+    }
+}
+
+fn login_wrong(word: &Word) -> Login {
+    Login {
+        username: word("alice"),
+        error: Some("The user name or the password is wrong.".to_owned()),
+        plain_http: true,
+        first_password_file: None,
+        layout: Layout { theme: Theme::Light, announcement: announcement(word), ..bare(word) },
+        ..login(word)
+    }
+}
+
+fn announcement(word: &Word) -> Option<Announcement> {
+    let text = word("Maintenance on Thursday, 18:00–20:00: running sessions go on, new ones wait.");
+    Some(Announcement { level: Level::Info, text })
+}
+
+fn home(word: &Word) -> Home {
+    let context = context(word);
+    let cards = |sessions: Vec<Session>| sessions.iter().map(|session| Card::new(session, &context)).collect();
+    let mut exited = ended(word, "preprocess", EndReason::Exited, 47 * 60);
+    exited.exit_code = Some(1);
+    exited.app = "terminal".to_owned();
+    Home {
+        layout: Layout { announcement: announcement(word), ..layout(word).at(Nav::Home) },
+        notice: Some(word("Stopping ‘old-run’.")),
+        meters: meters(word),
+        single_user: None,
+        environment: None,
+        live: cards(vec![running(word), idle(word), queued(word), starting(word), unknown(word), stopping(word)]),
+        most_sessions: Some(6),
+        ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
+    }
+}
+
+fn home_empty(word: &Word) -> Home {
+    Home {
+        layout: layout(word).at(Nav::Home),
+        notice: None,
+        single_user: Some(word("alice")),
+        live: Vec::new(),
+        ended: Vec::new(),
+        meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
+        environment: Some(EnvironmentBanner::Failed {
+            name: word("default"),
+            message: word("Python has no venv module."),
+            command: Some(word("apt-get install python3-venv")),
+        }),
+        ..home(word)
+    }
+}
+
+fn home_building(word: &Word) -> Home {
+    Home {
+        layout: Layout { insecure_http: true, ..layout(word).at(Nav::Home) },
+        notice: None,
+        environment: Some(EnvironmentBanner::Building {
+            name: word("default"),
+            step: word("Installing 42 of 118 packages: jaxlib"),
+            percent: Some(36),
+            started: Moment { at: NOW.plus_seconds(-40), show: Show::Ago, now: NOW },
+        }),
+        live: vec![Card::new(&waits_for_environment(word), &context(word))],
+        ended: Vec::new(),
+        ..home(word)
+    }
+}
+
+fn meters(word: &Word) -> Vec<Meter> {
+    let meter = |field, label: &str, used, asked, limit, unit| Meter {
+        field,
+        label: label.to_owned(),
+        used,
+        asked,
+        limit,
+        unit,
+        source: word("default"),
+    };
+    vec![
+        meter("gpus", "GPUs", 2, 1, Some(4), Unit::Count),
+        meter("cpus", "cores", 30, 0, Some(32), Unit::Count),
+        meter("memory_bytes", "memory", 144 * GIB, 16 * GIB, Some(192 * GIB), Unit::Bytes),
+        meter("sessions", "sessions", 4, 0, None, Unit::Count),
+    ]
+}
+
+fn new_session(word: &Word) -> NewSession {
+    let app = |name: &str, title: &str, description: &str| AppTile {
+        name: name.to_owned(),
+        title: title.to_owned(),
+        description: description.to_owned(),
+        uses_environment: name == "jupyter" || name == "tensorboard",
+        wants_log_directory: name == "tensorboard",
+        by_site: false,
+    };
+    let site = AppTile { by_site: true, ..app("code", &word("VS Code"), &word("an editor in the browser")) };
+    let size = |name: &str, title: &str, gpus, cpus, memory, fit, note: &str| SizeTile {
+        name: name.to_owned(),
+        title: word(title),
+        resources: Resources { gpus, gpu_model: None, cpus, memory_bytes: memory * GIB },
+        fit,
+        note: word(note),
+    };
+    NewSession {
+        layout: layout(word).at(Nav::NewSession),
+        apps: vec![
+            app("jupyter", "JupyterLab", "notebooks, files, terminals"),
+            app("tensorboard", "TensorBoard", "curves of a folder of logs"),
+            app("terminal", "Terminal", "a shell in the browser"),
+            site,
+        ],
+        sizes: vec![
+            size("cpu", "CPU only", 0, 2, 8, Fit::Now, "31 cores free now"),
+            size("1-gpu", "1 GPU", 1, 8, 48, Fit::Now, "4 GPUs free now"),
+            size("2-gpu", "2 GPUs", 2, 16, 96, Fit::Waits, "waits: 1 of 4 GPUs is free"),
+            size("8-gpu", "8 GPUs", 8, 64, 384, Fit::Never, "your limit is 4 GPUs (default)"),
+        ],
+        custom: Some(Sliders {
+            gpus: Slider { least: 0, left: 1, most: 4 },
+            cpus: Slider { least: 1, left: 6, most: 32 },
+            memory: Slider { least: GIB, left: 48 * GIB, most: 192 * GIB },
+        }),
+        gpu_models: vec![word("NVIDIA A100"), word("NVIDIA H100")],
+        environments: vec![
+            EnvironmentChoice { name: word("default"), title: word("Python 3.11 · Keras 3.15 · JAX"), ready: true },
+            EnvironmentChoice { name: word("torch"), title: word("Python 3.12 · PyTorch 2.15"), ready: false },
+        ],
+        durations: NewSession::durations(28_800, 28_800),
+        meters: meters(word),
+        form: NewSessionForm {
+            csrf_token: word("5a1f0c"),
+            idempotency_key: word("0199-key"),
+            app: "jupyter".to_owned(),
+            profile: "1-gpu".to_owned(),
+            gpus: "1".to_owned(),
+            cpus: "8".to_owned(),
+            memory: "48 GB".to_owned(),
+            environment: word("default"),
+            duration: "28800".to_owned(),
+            ..NewSessionForm::default()
+        },
+        errors: Vec::new(),
+        verdict: Some(Verdict { fit: Fit::Now, text: word("After it you have 1 GPU left.") }),
+        copy_of: None,
+        base_url: "https://portal.example.org".to_owned(),
+    }
+}
+
+fn new_session_wrong(word: &Word) -> NewSession {
+    let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
+    let page = new_session(word);
+    NewSession {
+        errors: vec![
+            error("working_directory", "There is no directory /scratch/alice/nope."),
+            error("log_directory", "TensorBoard needs a folder of logs."),
+            error("name", "A name is one line of at most 64 characters."),
+            error("gpus", "You may have at most 4 GPUs at once (default); this asks for 9."),
+            error("memory", "“4 potatoes” is not a size; write 4 GB or 512 MB."),
+            error("", "You have 20 sessions waiting, as many as you may."),
+        ],
+        form: NewSessionForm {
+            app: "tensorboard".to_owned(),
+            profile: "custom".to_owned(),
+            gpus: word("9"),
+            memory: word("4 potatoes"),
+            name: word("my session"),
+            working_directory: word("/scratch/alice/nope"),
+            log_directory: word("~/runs"),
+            ..page.form
+        },
+        verdict: Some(Verdict { fit: Fit::Never, text: word("You may have at most 4 GPUs at once (default).") }),
+        copy_of: Some(word("resnet-nb")),
+        ..page
+    }
+}
+
+fn settings(word: &Word) -> Settings {
+    let ago = |seconds: i64| Moment::ago(NOW.plus_seconds(-seconds), NOW);
+    let token = |name: &str, scopes: &[&str], expires: i64| TokenRow {
+        id: "0199a0b2-0000-7000-8000-000000000001".to_owned(),
+        name: word(name),
+        scopes: scopes.iter().map(|scope| (*scope).to_owned()).collect(),
+        created: ago(20 * 86_400),
+        last_used: (expires != 0).then(|| ago(240)),
+        expires: Some(Moment::clock(NOW.plus_seconds(expires), NOW)),
+        is_expired: expires < 0,
+    };
+    let scope = |name: &str, description: &str| ScopeChoice {
+        name: name.to_owned(),
+        description: description.to_owned(),
+        chosen: false,
+    };
+    Settings {
+        layout: layout(word).at(Nav::Settings),
+        notice: None,
+        errors: Vec::new(),
+        has_local_password: true,
+        tokens: vec![
+            token("nightly-training", &["sessions:read", "sessions:write"], 10 * 86_400),
+            token("laptop", &[], 0),
+            token("old", &["sessions:connect"], -86_400),
+        ],
+        scopes: vec![
+            scope("sessions:read", "see sessions and their logs"),
+            scope("sessions:write", "start, extend and stop sessions"),
+            scope("sessions:connect", "use what runs in them, terminals too"),
+        ],
+        token_name: String::new(),
+        new_token: None,
+        logins: 3,
+    }
+}
+
+fn settings_token(word: &Word) -> Settings {
+    let error = |field: &str, message: &str| FieldError { field: field.to_owned(), message: message.to_owned() };
+    Settings {
+        layout: Layout { theme: Theme::Dark, ..layout(word).at(Nav::Settings) },
+        notice: Some("The token is made.".to_owned()),
+        new_token: Some(NewToken {
+            name: word("nightly"),
+            secret: word("lyc_5Qm2v8Zr1XyT0bHq7KdWn3JcAeUf9LgPsRi4Mo6E"),
+        }),
+        tokens: Vec::new(),
+        token_name: word("bad\nname"),
+        errors: vec![
+            error("token_name", "A name is one line."),
+            error("current_password", "That is not your password."),
+        ],
+        logins: 1,
+        ..settings(word)
+    }
+}
+
+fn error(word: &Word) -> ErrorPage {
+    ErrorPage {
+        layout: layout(word),
+        status: 404,
+        title: word("Not found"),
+        detail: word("There is no session of that name, or it is not yours."),
+        kind: "not-found".to_owned(),
+        request_id: word("0199a0b2-7c1e-7000-8000-3f2a"),
+        ways: vec![
+            Way { href: "/".to_owned(), label: word("Your sessions") },
+            Way { href: "/login".to_owned(), label: word("Sign in as somebody else") },
+        ],
+    }
+}
+
+fn api(word: &Word) -> ApiDocs {
+    ApiDocs {
+        layout: layout(word).at(Nav::ApiDocs),
+        document: "/api/v1/openapi.json".to_owned(),
+        base_url: word("https://portal.example.org"),
+    }
+}
+
+fn terminal(word: &Word) -> TerminalPage {
+    TerminalPage {
+        layout: portal(word),
+        id: SessionId::new().to_string(),
+        name: word("preprocess"),
+        place: word("alice@node003"),
+    }
+}
+
+fn show(word: &Word, session: &Session) -> ShowSession {
+    let context = context(word);
+    let happened =
+        |seconds: i64, text: &str| Happening { at: Moment::clock(NOW.plus_seconds(-seconds), NOW), text: word(text) };
+    ShowSession {
+        layout: layout(word),
+        notice: None,
+        card: Card::new(session, &context),
+        steps: ShowSession::steps(session, Some(&word("waiting for the first answer"))),
+        facts: ShowSession::facts(session, &context.app_title),
+        moments: ShowSession::moments(session, NOW),
+        history: vec![
+            happened(24_480, "asked for by alice"),
+            happened(24_478, "admitted, and placed on node003 with GPU 0 and 1"),
+            happened(24_470, "running"),
+            happened(600, "extended by 8 h by alice"),
+        ],
+        log: Some(plain_log(&word(
+            "\u{1b}[32m[I 09:12:44 LabApp]\u{1b}[0m JupyterLab 4.6 is running at http+unix://app.sock/s/0199/\n[W 09:12:45] Kernel 3f2a is slow to answer\n[I 09:13:02] Saving file at /resnet.ipynb\n",
+        ))),
+        limits_are_watched: ShowSession::limits_are_watched(session),
+        is_live: session.state.is_live(),
+        is_own: true,
+    }
+}
+
+fn context(word: &Word) -> CardContext {
+    CardContext {
+        around: Circumstances {
+            now: NOW,
+            idle_stops_at: Some(NOW.plus_seconds(80 * 60)),
+            step: Some(word("waiting for the first answer")),
+            most_memory_bytes: Some(192 * GIB),
+            is_own: true,
+        },
+        app_title: word("JupyterLab"),
+        open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),
+        extend_seconds: Some(28_800),
+        sample: Some(Sample { memory_bytes: 58 * GIB, cpus: 11.4, processes: 31 }),
+        csrf_token: word("5a1f0c"),
+    }
+}
+
+/// A session that has just been asked for.
+pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
+    Session {
+        id: SessionId::new(),
+        owner: UserId::new(),
+        owner_name: word("alice"),
+        app: "jupyter".to_owned(),
+        name: word(name),
+        state,
+        spec: SessionSpec {
+            resources: Resources { gpus: 2, gpu_model: None, cpus: 16, memory_bytes: 96 * GIB },
+            profile: Some(word("2-gpu")),
+            environment: Some(word("default")),
+            working_directory: Some(word("/home/alice/vision")),
+            duration_seconds: 28_800,
+            log_directory: None,
+        },
+        reasons: Vec::new(),
+        gpus: Vec::new(),
+        cluster: "local".to_owned(),
+        placement: None,
+        extensions: 0,
+        created_at: NOW.plus_seconds(-24_480),
+        admitted_at: None,
+        started_at: None,
+        ready_at: None,
+        expires_at: None,
+        last_activity_at: None,
+        keep_until: None,
+        unknown_since: None,
+        stop_reason: None,
+        stopping_at: None,
+        ended_at: None,
+        end_reason: None,
+        exit_code: None,
+        signal: None,
+        detail: None,
+    }
+}
+
+fn placed(word: &Word, mut session: Session) -> Session {
+    let gpu = |index| Gpu { index, uuid: word(&format!("GPU-5f1c-{index}")), model: word("A100") };
+    session.gpus = vec![gpu(0), gpu(1)];
+    session.admitted_at = Some(NOW.plus_seconds(-24_479));
+    session.started_at = Some(NOW.plus_seconds(-24_478));
+    session.placement = Some(Placement {
+        node: word("node003"),
+        pid: 4711,
+        start_ticks: 1,
+        boot_id: "b".to_owned(),
+        uid: 1001,
+        unix_name: word("alice"),
+        run_directory: "/run/lyceum/x".to_owned(),
+        limits: "sampled".to_owned(),
+    });
+    session
+}
+
+fn running(word: &Word) -> Session {
+    let mut session = placed(word, session(word, "resnet-nb", SessionState::Running));
+    session.ready_at = Some(NOW.plus_seconds(-24_470));
+    session.expires_at = Some(NOW.plus_seconds(4320));
+    session.last_activity_at = Some(NOW.plus_seconds(-20));
+    session
+}
+
+fn idle(word: &Word) -> Session {
+    let mut session = running(word);
+    session.id = SessionId::new();
+    session.name = word("eda");
+    session.expires_at = Some(NOW.plus_seconds(6 * 3600));
+    session.last_activity_at = Some(NOW.plus_seconds(-40 * 60));
+    session.gpus.clear();
+    session.spec.resources = Resources { gpus: 0, gpu_model: None, cpus: 14, memory_bytes: 64 * GIB };
+    session
+}
+
+fn queued(word: &Word) -> Session {
+    let mut session = session(word, "vit-sweep", SessionState::Queued);
+    let hint = word("Your limit is 4 GPUs and 3 are in use; this asks for 2. Stop ‘resnet-nb’ (2 GPUs) or ask for 1.");
+    session.reasons = vec![Reason {
+        code: "quota.gpus.user".to_owned(),
+        scope: word("default"),
+        used: 3,
+        requested: 2,
+        limit: 4,
+        over_by: 1,
+        hint,
+    }];
+    session
+}
+
+fn waits_for_environment(word: &Word) -> Session {
+    let mut session = queued(word);
+    session.reasons[0].hint = word("The environment ‘default’ is still being built: 42 of 118 packages.");
+    session
+}
+
+fn starting(word: &Word) -> Session {
+    let mut session = placed(word, session(word, "board", SessionState::Starting));
+    session.started_at = Some(NOW.plus_seconds(-3));
+    session.app = "tensorboard".to_owned();
+    session.spec.log_directory = Some(word("/home/alice/runs"));
+    session
+}
+
+fn unknown(word: &Word) -> Session {
+    let mut session = running(word);
+    session.id = SessionId::new();
+    session.name = word("gan-nb");
+    session.unknown_since = Some(NOW.plus_seconds(-180));
+    session
+}
+
+fn stopping(word: &Word) -> Session {
+    let mut session = running(word);
+    session.id = SessionId::new();
+    session.name = word("old-run");
+    session.state = SessionState::Stopping;
+    session.stop_reason = Some(EndReason::StoppedByOwner);
+    session.stopping_at = Some(NOW.plus_seconds(-4));
+    session
+}
+
+fn ended(word: &Word, name: &str, reason: EndReason, ago: i64) -> Session {
+    let mut session = placed(word, session(word, name, SessionState::Ended));
+    session.gpus.clear();
+    session.spec.resources = Resources { gpus: 0, gpu_model: None, cpus: 2, memory_bytes: 2 * GIB };
+    session.started_at = Some(NOW.plus_seconds(-ago - 2460));
+    session.ready_at = session.started_at;
+    session.ended_at = Some(NOW.plus_seconds(-ago));
+    session.last_activity_at = Some(NOW.plus_seconds(-ago - 2000));
+    session.end_reason = Some(reason);
+    session
+}
+
+fn out_of_memory(word: &Word) -> Session {
+    ended(word, "tokenizer", EndReason::OutOfMemory, 9 * 60)
+}

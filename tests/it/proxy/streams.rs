@@ -1,0 +1,153 @@
+//! Bodies: large ones, endless ones, broken ones.
+
+use std::{process::Command, time::Duration};
+
+use http_body_util::BodyExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+
+use super::{
+    app::App,
+    front::{DEADLINE, Front, Setup, until},
+};
+
+const LARGE: usize = 256 * 1024 * 1024;
+const FLAT_KIB: u64 = 16 * 1024;
+
+/// The peak memory of a process that does nothing but [`large_bodies_pass`], since other
+/// tests would blur this one's.
+#[test]
+fn stream_flat() {
+    let program = std::env::current_exe().unwrap();
+    let args = ["--exact", "proxy::streams::large_bodies_pass", "--nocapture", "--test-threads=1"];
+    let child = Command::new(program).args(args).output().unwrap();
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{output}");
+    let growth =
+        output.lines().find_map(|line| line.split_once("peak growth: ")?.1.strip_suffix(" KiB")?.parse::<u64>().ok());
+    let growth = growth.unwrap_or_else(|| panic!("no figure in {output}"));
+    assert!(growth <= FLAT_KIB, "memory grew by {growth} KiB");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_bodies_pass() {
+    let app = App::start();
+    let front = Setup::of(&app).start().await;
+    front.get("/down?1000000", "").await;
+    let before = memory("VmRSS:");
+    assert_eq!(download(&front, "down").await, LARGE);
+    assert_eq!(download(&front, "down-chunked").await, LARGE);
+    assert_eq!(upload(&front).await, LARGE.to_string());
+    println!("\npeak growth: {} KiB", memory("VmHWM:").saturating_sub(before));
+    let (up, down) = front.activity.bytes();
+    assert!(LARGE as u64 <= up && 2 * LARGE as u64 <= down);
+}
+
+async fn download(front: &Front, verb: &str) -> usize {
+    let mut stream = front.connect().await;
+    let ask = format!("GET /s/{}/{verb}?{LARGE} HTTP/1.0\r\nHost: a\r\n\r\n", front.session);
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let (mut total, mut piece, mut head) = (0, vec![0; 64 * 1024], None);
+    loop {
+        let read = timeout(DEADLINE, stream.read(&mut piece)).await.unwrap().unwrap();
+        if head.is_none() {
+            head = Some(piece.windows(4).position(|four| four == b"\r\n\r\n").unwrap() + 4);
+        }
+        if read == 0 {
+            return total - head.unwrap();
+        }
+        total += read;
+    }
+}
+
+async fn upload(front: &Front) -> String {
+    let mut stream = front.connect().await;
+    let ask = format!(
+        "PUT /s/{}/up HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\nConnection: close\r\n\r\n",
+        front.session
+    );
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let piece = vec![0; 64 * 1024];
+    for _ in 0..LARGE / piece.len() {
+        timeout(DEADLINE, stream.write_all(&piece)).await.unwrap().unwrap();
+    }
+    let mut answer = String::new();
+    timeout(DEADLINE, stream.read_to_string(&mut answer)).await.unwrap().unwrap();
+    answer.rsplit("\r\n\r\n").next().unwrap().to_owned()
+}
+
+fn memory(field: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_broken_for_the_client_too() {
+    let app = App::start();
+    let front = Setup::of(&app).start().await;
+    let answer = front.get("/broken", "").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("content-length: 1000"), "{answer}");
+    assert!(answer.ends_with("\r\n\r\nten bytes."), "{answer}");
+    let answer = front.get("/broken-chunked", "").await;
+    assert!(answer.contains("ten bytes.") && !answer.ends_with("0\r\n\r\n"), "{answer}");
+    assert_eq!(front.proxy.open_connections(front.session), 0, "a broken connection is not kept");
+}
+
+#[tokio::test]
+async fn an_app_that_breaks_off_before_its_answer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let app = App::start();
+    let mut setup = Setup::of(&app);
+    setup.endpoint = lyceum::proxy::Endpoint::Socket(path.as_path().into());
+    let front = setup.start().await;
+    for (said, expected) in [("", "Closed"), ("HTTP/1.1 200 OK\r\nContent-Le", "Closed"), ("what?\r\n\r\n", "Exchange")]
+    {
+        let crash = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+        };
+        let (answer, ()) = tokio::join!(front.get("/a", ""), crash);
+        assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains(expected), "{said:?}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn an_early_refusal_reaches_the_client() {
+    let app = App::start();
+    let front = Setup::of(&app).start().await;
+    let mut stream = front.connect().await;
+    let ask = format!("POST /s/{}/early HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000\r\n\r\nabc", front.session);
+    stream.write_all(ask.as_bytes()).await.unwrap();
+    let mut answer = [0; 12];
+    timeout(DEADLINE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 413");
+}
+
+/// Server-sent events live by somebody's access like a socket does.
+#[tokio::test]
+async fn an_endless_answer_is_cut() {
+    let app = App::start();
+    let front = Setup::of(&app).start().await;
+    let stream = front.connect().await;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(stream)).await.unwrap();
+    let connection = tokio::spawn(connection);
+    let request = hyper::Request::get(format!("/s/{}/endless", front.session)).header("host", "a");
+    let mut body = sender.send_request(request.body(axum::body::Body::empty()).unwrap()).await.unwrap().into_body();
+    let first = timeout(DEADLINE, body.frame()).await.unwrap().unwrap().unwrap().into_data().unwrap();
+    assert_eq!(first, "first\n");
+    let user = front.user;
+    assert_eq!(front.proxy.tunnels().count(|tunnel| tunnel.holder.user == user), 1);
+    assert_eq!(front.proxy.tunnels().cut(|tunnel| tunnel.holder.user == user), 1);
+    let rest = timeout(Duration::from_secs(1), body.frame()).await.expect("cut at once").unwrap();
+    assert!(rest.is_err(), "{rest:?}");
+    until("the entry is gone", || front.proxy.tunnels().count(|_| true) == 0).await;
+    until("the app sees the end", || app.closed() == 1).await;
+    connection.abort();
+}
