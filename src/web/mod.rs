@@ -132,10 +132,6 @@ impl WebConfig {
         if self.is_https() { "__Host-lyceum_login" } else { "lyceum_login" }
     }
 
-    fn form_cookie_name(&self) -> &'static str {
-        identity::FORM_COOKIE
-    }
-
     /// Our own address as the asking browser knows it: `https://portal.example.org`.
     pub fn origin(&self, headers: &HeaderMap) -> String {
         guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
@@ -147,12 +143,10 @@ impl WebConfig {
             AppsOrigin::Path => None,
             AppsOrigin::Port(port) => {
                 let host = match &self.public_url {
-                    Some(url) => url.host_str()?.to_owned(),
-                    None => {
-                        let host = headers.get(header::HOST)?.to_str().ok()?;
-                        Url::parse(&format!("http://{host}/")).ok()?.host_str()?.to_owned()
-                    }
+                    Some(url) => url.clone(),
+                    None => Url::parse(&format!("http://{}/", headers.get(header::HOST)?.to_str().ok()?)).ok()?,
                 };
+                let host = host.host_str()?;
                 Some(format!("{}://{host}:{port}", self.scheme()))
             }
             AppsOrigin::Subdomain(domain) => Some(format!("{}://*.{domain}", self.scheme())),

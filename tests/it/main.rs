@@ -5,6 +5,8 @@
 
 mod agent;
 mod architecture;
+mod identity;
 mod licences;
 mod pages;
+mod portal;
 mod proxy;
