@@ -106,11 +106,17 @@ pub struct Settings {
     /// Whom `serve` runs as when root starts it; made when missing.
     pub service_user: String,
     pub account_uids: RangeInclusive<u32>,
+    /// This very program: by default in a way that holds also after its file was replaced.
+    pub own_binary: PathBuf,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { service_user: "lyceum".to_owned(), account_uids: helper::ACCOUNT_UIDS }
+        Self {
+            service_user: "lyceum".to_owned(),
+            account_uids: helper::ACCOUNT_UIDS,
+            own_binary: "/proc/self/exe".into(),
+        }
     }
 }
 
@@ -132,10 +138,11 @@ pub struct Started {
 pub fn prepare(paths: &Paths, settings: &Settings) -> Result<Started> {
     // Whatever we were started with: files are readable unless something says otherwise.
     rustix::process::umask(rustix::fs::Mode::WGRP | rustix::fs::Mode::WOTH);
-    if rustix::process::geteuid().is_root() { prepare_root(paths, settings) } else { prepare_user(paths) }
+    if rustix::process::geteuid().is_root() { prepare_root(paths, settings) } else { prepare_user(paths, settings) }
 }
 
 fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
+    check_ancestors(&paths.data)?;
     let service = service_user(&settings.service_user, &paths.data)?;
     let root = Owner { uid: 0, gid: 0 };
     let owner = Owner { uid: service.uid, gid: service.gid };
@@ -150,7 +157,7 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
     parent_directory(&paths.run, root, 0o755)?;
     directory(&paths.run, root, 0o711)?;
     check_secrets(&paths.private)?;
-    let binary = copy_binary(&paths.bin)?;
+    let binary = copy_binary(&settings.own_binary, &paths.bin)?;
     let hierarchy = Hierarchy::detect(&paths.instance);
     let config = helper_config(paths, settings, &hierarchy, &binary, owner);
     let (socket, child) = start_helper(&config)?;
@@ -165,7 +172,7 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
     })
 }
 
-fn prepare_user(paths: &Paths) -> Result<Started> {
+fn prepare_user(paths: &Paths, settings: &Settings) -> Result<Started> {
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("making the data directory"))?;
     for path in [&paths.data, &paths.private, &paths.shared, &paths.bin, &paths.placements] {
@@ -177,9 +184,9 @@ fn prepare_user(paths: &Paths) -> Result<Started> {
     parent_directory(&paths.run, owner, 0o700)?;
     directory(&paths.run, owner, 0o700)?;
     check_secrets(&paths.private)?;
-    let binary = copy_binary(&paths.bin)?;
+    let binary = copy_binary(&settings.own_binary, &paths.bin)?;
     let hierarchy = Hierarchy::detect(&paths.instance);
-    let config = helper_config(paths, &Settings::default(), &hierarchy, &binary, owner);
+    let config = helper_config(paths, settings, &hierarchy, &binary, owner);
     Ok(Started {
         paths: paths.clone(),
         launcher: Launcher::direct(config)?,
@@ -204,22 +211,19 @@ fn helper_config(
         service_uid: service.uid,
         service_gid: service.gid,
         agent_command: vec![binary.into(), OsString::from("agent")],
-        own_binary: OWN_BINARY.into(),
+        own_binary: settings.own_binary.clone(),
         account_uids: settings.account_uids.clone(),
     }
 }
-
-/// This very program, also after its file was replaced.
-const OWN_BINARY: &str = "/proc/self/exe";
 
 /// Starts the helper with one end of a socket pair as its standard input. It has a process
 /// group of its own: Ctrl-C on a terminal is for the portal, which then closes the socket.
 fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair().map_err(doing("making the helper's socket"))?;
-    let config = serde_json::to_string(config)
+    let argument = serde_json::to_string(config)
         .map_err(|err| Error::Refused(format!("the paths are not fit for the helper: {err}")))?;
-    let child = Command::new(OWN_BINARY)
-        .args(["helper", &config])
+    let child = Command::new(&config.own_binary)
+        .args(["helper", &argument])
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .current_dir("/")
@@ -268,8 +272,8 @@ struct Owner {
     gid: u32,
 }
 
-/// Makes a directory, or takes one that is there if it is what it must be. Only what we
-/// made ourselves is handed over; somebody else's is never chowned.
+/// Makes a directory, or takes one that is there if it is what it must be. What is root's
+/// and empty was left by an interruption and is handed over; nothing else ever is.
 fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
     let facts = match fs::symlink_metadata(path) {
         Ok(facts) => facts,
@@ -288,7 +292,11 @@ fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
     if !facts.is_dir() {
         return Err(Error::Refused(format!("{shown} is not a directory (a link is not followed)")));
     }
-    if facts.uid() != owner.uid {
+    let is_unfinished = facts.uid() == 0 && rustix::process::geteuid().is_root() && is_empty(path)?;
+    if facts.uid() != owner.uid && is_unfinished {
+        std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))
+            .map_err(doing(format!("handing over {shown}")))?;
+    } else if facts.uid() != owner.uid {
         return Err(Error::Refused(format!(
             "{shown} belongs to uid {}, not to uid {}: if it is yours, run `chown {}:{} {shown}`",
             facts.uid(),
@@ -308,6 +316,29 @@ fn directory(path: &Path, owner: Owner, mode: u32) -> Result<()> {
         // An interruption between two steps above, or somebody was stricter than needed.
         fs::set_permissions(path, fs::Permissions::from_mode(mode))
             .map_err(doing(format!("setting the permissions of {shown}")))?;
+    }
+    Ok(())
+}
+
+fn is_empty(path: &Path) -> Result<bool> {
+    let mut entries = fs::read_dir(path).map_err(doing(format!("looking into {}", path.display())))?;
+    Ok(entries.next().is_none())
+}
+
+/// Refuses a place for root's files where somebody else could exchange a directory.
+fn check_ancestors(path: &Path) -> Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    let parent = fs::canonicalize(parent).map_err(doing(format!("looking for {}", parent.display())))?;
+    for ancestor in parent.ancestors() {
+        let facts = fs::metadata(ancestor).map_err(doing(format!("looking at {}", ancestor.display())))?;
+        let is_sticky = facts.mode() & 0o1000 != 0;
+        if facts.uid() != 0 || (facts.mode() & 0o022 != 0 && !is_sticky) {
+            return Err(Error::Refused(format!(
+                "{} can be changed by others than root, and {} is inside: choose another data directory",
+                ancestor.display(),
+                path.display()
+            )));
+        }
     }
     Ok(())
 }
@@ -349,11 +380,10 @@ fn names_secret(path: &Path) -> bool {
 
 /// Copies our own program to `bin/VERSION-HASH/lyceum`, unless it is there; those of other
 /// versions stay, because agents run them.
-fn copy_binary(bin: &Path) -> Result<PathBuf> {
-    let failed = || doing(format!("copying our program to {}", bin.display()));
+fn copy_binary(own_binary: &Path, bin: &Path) -> Result<PathBuf> {
     let copy = || -> io::Result<PathBuf> {
         let mut program = Vec::new();
-        fs::File::open(OWN_BINARY)?.read_to_end(&mut program)?;
+        fs::File::open(own_binary)?.read_to_end(&mut program)?;
         let hash = hex(&Sha256::digest(&program)[..4]);
         let directory = bin.join(format!("{}-{hash}", env!("CARGO_PKG_VERSION")));
         let target = directory.join("lyceum");
@@ -372,9 +402,97 @@ fn copy_binary(bin: &Path) -> Result<PathBuf> {
         fs::rename(&draft, &target)?;
         Ok(target)
     };
-    copy().map_err(|err| failed()(err))
+    copy().map_err(doing(format!("copying our program to {}", bin.display())))
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("a string takes everything");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user() -> Surroundings {
+        Surroundings { uid: 1000, home: Some("/home/ada".into()), ..Surroundings::default() }
+    }
+
+    #[test]
+    fn root_has_fixed_places() {
+        let paths = layout(&Surroundings { xdg_data_home: Some("/x".into()), ..Surroundings::default() }).unwrap();
+        assert_eq!(paths.private, Path::new("/var/lib/lyceum/private"));
+        assert_eq!(paths.bin, Path::new("/var/lib/lyceum/shared/bin"));
+        assert_eq!(paths.run, Path::new("/run/lyceum").join(&paths.instance));
+        assert_eq!(paths.instance.len(), 8);
+        let other = layout(&Surroundings { data: Some("/srv/second".into()), ..Surroundings::default() }).unwrap();
+        assert_ne!(other.instance, paths.instance, "two portals keep apart");
+    }
+
+    #[test]
+    fn users_have_the_xdg_places() {
+        assert_eq!(layout(&user()).unwrap().data, Path::new("/home/ada/.local/share/lyceum"));
+        let xdg = Surroundings { xdg_data_home: Some("/data/ada".into()), ..user() };
+        assert_eq!(layout(&xdg).unwrap().data, Path::new("/data/ada/lyceum"));
+        let relative = Surroundings { xdg_data_home: Some("data".into()), ..user() };
+        assert_eq!(layout(&relative).unwrap().data, Path::new("/home/ada/.local/share/lyceum"), "as XDG demands");
+        assert!(layout(&Surroundings { home: None, ..user() }).is_err());
+        assert!(layout(&Surroundings { data: Some("here".into()), ..user() }).is_err());
+    }
+
+    #[test]
+    fn run_directories_are_short() {
+        let run = |runtime: Option<&str>, uid| {
+            let surroundings = Surroundings { uid, xdg_runtime_dir: runtime.map(PathBuf::from), ..user() };
+            let paths = layout(&surroundings).unwrap();
+            paths.run.to_str().unwrap().replace(&paths.instance, "I")
+        };
+        assert_eq!(run(Some("/run/user/1000"), 1000), "/run/user/1000/lyceum/I");
+        assert_eq!(run(None, 1000), "/tmp/lyceum-1000/I");
+        assert_eq!(run(Some("/a/runtime/directory/that/is/too/long"), 1000), "/tmp/lyceum-1000/I");
+        assert!(run(None, u32::MAX).len() + 7 <= MAX_RUN);
+    }
+
+    #[test]
+    fn secrets_that_others_may_read_are_refused() {
+        let private = tempfile::tempdir().unwrap();
+        let private = private.path();
+        fs::create_dir(private.join("keys")).unwrap();
+        let write = |name: &str, mode| {
+            fs::write(private.join(name), "x").unwrap();
+            fs::set_permissions(private.join(name), fs::Permissions::from_mode(mode)).unwrap();
+        };
+        write("lyceum.db", 0o644);
+        write("cookie.key", 0o600);
+        write("keys/any", 0o600);
+        check_secrets(private).unwrap();
+        for name in ["cookie.key", "keys/any"] {
+            write(name, 0o640);
+            let err = check_secrets(private).unwrap_err().to_string();
+            assert!(err.contains("chmod 600") && err.contains(name), "{err}");
+            write(name, 0o600);
+        }
+    }
+
+    #[test]
+    fn directories_of_others_are_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let facts = fs::metadata(base.path()).unwrap();
+        let owner = Owner { uid: facts.uid(), gid: facts.gid() };
+        let path = base.path().join("private");
+        directory(&path, owner, 0o700).unwrap();
+        directory(&path, owner, 0o700).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+        let err = directory(&path, owner, 0o700).unwrap_err().to_string();
+        assert!(err.contains(&format!("chmod 700 {}", path.display())), "{err}");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(path.join("file"), "").unwrap();
+        assert!(directory(&path, Owner { uid: owner.uid + 1, ..owner }, 0o700).is_err());
+        let link = base.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert!(directory(&link, owner, 0o700).is_err());
+    }
 }

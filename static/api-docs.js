@@ -106,6 +106,7 @@ function typeName(api, schema) {
   const options = schema.oneOf ?? schema.anyOf ?? schema.allOf;
   if (options) return options.map((option) => typeName(api, option)).filter((name) => name && name !== "null").join(" or ");
   if (schema.enum) return schema.enum.map((word) => JSON.stringify(word)).join(" | ");
+  if (schema.type === "null") return "null";
   const type = [schema.type].flat().filter((name) => name && name !== "null").join(" or ");
   if (type === "array") return `${typeName(api, schema.items) || "any"}[]`;
   return schema.format ? `${type} (${schema.format})` : type || "any";

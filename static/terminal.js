@@ -6,11 +6,20 @@ import { Terminal } from "./vendor/xterm.mjs";
 import { FitAddon } from "./vendor/addon-fit.mjs";
 import { $, ask, backOff, element, seen } from "./dom.js";
 
-const THEME = {
+const DARK = {
   background: "#11151b", foreground: "#d7dde6", cursor: "#93a5ff", cursorAccent: "#11151b", selectionBackground: "#3b4a86",
   black: "#2a313c", red: "#ff8f86", green: "#5fd3a6", yellow: "#f0b657", blue: "#93a5ff", magenta: "#e08ad0", cyan: "#6cc3f0", white: "#d7dde6",
   brightBlack: "#7f8a99", brightRed: "#ffb3ad", brightGreen: "#8ee6c3", brightYellow: "#ffd28a", brightBlue: "#b8c3ff", brightMagenta: "#f0b5e4", brightCyan: "#a0dbfa", brightWhite: "#ffffff",
 };
+const LIGHT = {
+  background: "#ffffff", foreground: "#1b2028", cursor: "#3651d4", cursorAccent: "#ffffff", selectionBackground: "#cdd6fb",
+  black: "#1b2028", red: "#b3261e", green: "#116a50", yellow: "#855300", blue: "#3651d4", magenta: "#96327f", cyan: "#09618f", white: "#566070",
+  brightBlack: "#6b7585", brightRed: "#c8382f", brightGreen: "#13795b", brightYellow: "#8f5a00", brightBlue: "#4a63dd", brightMagenta: "#a13b8f", brightCyan: "#0b6a9c", brightWhite: "#1b2028",
+};
+const light = matchMedia("(prefers-color-scheme: light)");
+const theme = () => ({ light: LIGHT, dark: DARK })[document.documentElement.dataset.theme] ?? (light.matches ? LIGHT : DARK);
+light.addEventListener("change", () => { for (const tab of open.values()) tab.terminal.options.theme = theme(); });
+
 // The close code of a terminal whose shell is gone; any other is a broken line.
 const ENDED = 1000;
 // As many as the agent opens.
@@ -29,7 +38,7 @@ class Tab {
     this.button.addEventListener("click", () => show(number));
     tabs.append(this.button);
     screens.append(this.screen);
-    this.terminal = new Terminal({ theme: THEME, fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace', fontSize: 13.5, scrollback: 10_000, cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches, screenReaderMode: false });
+    this.terminal = new Terminal({ theme: theme(), fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace', fontSize: 13.5, scrollback: 10_000, cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches, screenReaderMode: false });
     this.fit = new FitAddon();
     this.terminal.loadAddon(this.fit);
     this.terminal.open(this.screen);

@@ -2,7 +2,12 @@
 //! answers, watch it, and, whatever ends it, leave no process behind. What comes out is the
 //! exit record; nothing in here fails in any other way.
 
-use std::{io, path::Path, time::Duration};
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    path::Path,
+    time::Duration,
+};
 
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
@@ -100,6 +105,9 @@ async fn work(
     if let Err(sentence) = prepare(launch, status, log).await {
         return End::LaunchFailed(sentence, None);
     }
+    if let Err(sentence) = enterable(&launch.app.working_directory) {
+        return End::LaunchFailed(sentence, None);
+    }
     match &launch.app.program {
         Program::Terminal { .. } => {
             status.enter(Phase::Ready, "");
@@ -137,7 +145,6 @@ fn start(
     log: &Log,
 ) -> Result<(Child, oneshot::Receiver<()>), String> {
     let program = argv.first().ok_or("the app has no command: ask your administrator")?;
-    enterable(&launch.app.working_directory)?;
     let spawned = io::pipe().and_then(|(reader, writer)| {
         Ok((reaper.spawn(&launch.app, argv, None, Streams::Pipe(writer.into()))?, reader))
     });
@@ -170,15 +177,33 @@ async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status) -> End {
             biased;
             exit = &mut app.exit => {
                 let exit = known(exit);
-                return End::LaunchFailed(format!("the app ended before it answered ({})", tell(exit)), Some(exit));
+                return End::LaunchFailed(ended_early(exit), Some(exit));
             }
             ready = probe::until_ready(probe, &socket) => if !ready {
                 return End::LaunchFailed(unanswered(probe), None);
             }
         }
+        open_to_portal(&socket);
     }
     status.enter(Phase::Ready, "");
     End::App(known(app.exit.await))
+}
+
+/// The portal connects as the group of the run directory, and most programs leave what they
+/// bind to the umask. It is the user's own socket in a directory that others cannot enter.
+fn open_to_portal(socket: &Path) {
+    if fs::symlink_metadata(socket).is_ok_and(|found| found.file_type().is_socket()) {
+        // Where this fails the proxy says that it may not connect.
+        let _ = fs::set_permissions(socket, fs::Permissions::from_mode(0o660));
+    }
+}
+
+fn ended_early(exit: Exit) -> String {
+    let sentence = format!("the app ended before it answered ({})", tell(exit));
+    match exit.code {
+        Some(0) => format!("{sentence}; a program that goes to the background must be told to stay in the foreground"),
+        _ => sentence,
+    }
 }
 
 fn unanswered(probe: &ReadyProbe) -> String {

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::{Read, Seek, SeekFrom, Write},
-    os::{fd::OwnedFd, unix::fs::OpenOptionsExt},
+    os::{fd::OwnedFd, unix::fs::PermissionsExt},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -98,7 +98,10 @@ impl Bounded {
 }
 
 fn open(path: &Path) -> std::io::Result<fs::File> {
-    fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(path)
+    let file = fs::File::create(path)?;
+    // Whatever the umask: the portal reads it as the group of the run directory.
+    file.set_permissions(fs::Permissions::from_mode(0o640))?;
+    Ok(file)
 }
 
 fn tell(tail: &str, count: usize) -> String {

@@ -45,7 +45,12 @@ pub fn run() -> ExitCode {
         }
     };
     let record = match detach() {
-        Ok(runtime) => runtime.block_on(life::live(&launch)),
+        Ok(runtime) => {
+            let record = runtime.block_on(life::live(&launch));
+            // A thread may hang on a home directory for ever: nobody waits for it.
+            runtime.shutdown_background();
+            record
+        }
         Err(source) => record::now(ExitCause::LaunchFailed, format!("the agent could not detach itself: {source}")),
     };
     finish(&launch.run_directory, &record)

@@ -1,7 +1,7 @@
 //! The exit record: why a workload ended, written so that it is whole or absent whatever
 //! happens to the machine meanwhile.
 
-use std::{fs, io::Write, path::Path};
+use std::{fs, io::Write, os::unix::fs::PermissionsExt, path::Path};
 
 use crate::{
     model::Clock,
@@ -16,6 +16,8 @@ pub(super) fn now(cause: ExitCause, detail: String) -> ExitRecord {
 pub(super) fn write(run_directory: &Path, record: &ExitRecord) -> std::io::Result<()> {
     let part = run_directory.join(format!("{}.part", files::EXIT));
     let mut file = fs::File::create(&part)?;
+    // Whatever the umask: the portal reads it as the group of the run directory.
+    file.set_permissions(fs::Permissions::from_mode(0o640))?;
     file.write_all(&serde_json::to_vec(record)?)?;
     file.sync_all()?;
     fs::rename(&part, run_directory.join(files::EXIT))?;

@@ -129,7 +129,7 @@ async fn view(
         Err(error) => {
             let status = match error {
                 terminals::Error::Number => StatusCode::NOT_FOUND,
-                terminals::Error::Open(_) => StatusCode::SERVICE_UNAVAILABLE,
+                terminals::Error::NotNow | terminals::Error::Open(_) => StatusCode::SERVICE_UNAVAILABLE,
             };
             (status, error.to_string()).into_response()
         }

@@ -50,6 +50,8 @@ pub(super) enum Input {
 pub(super) enum Over {
     Ended(String),
     TooSlow,
+    /// It sent a text frame that says nothing in this protocol.
+    Nonsense,
 }
 
 impl Over {
@@ -58,6 +60,7 @@ impl Over {
         match self {
             Self::Ended(_) => 1000,
             Self::TooSlow => 1013,
+            Self::Nonsense => 1003,
         }
     }
 
@@ -65,6 +68,7 @@ impl Over {
         match self {
             Self::Ended(sentence) => sentence.clone(),
             Self::TooSlow => "this viewer was too slow: connect again".to_owned(),
+            Self::Nonsense => "a text frame changes the size, nothing else".to_owned(),
         }
     }
 }

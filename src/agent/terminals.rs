@@ -13,9 +13,9 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::{
     child::{Reaper, Streams},
     status::Status,
-    terminal::{self, Input, Terminal, Viewer},
+    terminal::{self, Input, Over, Terminal, Viewer},
 };
-use crate::protocol::AppLaunch;
+use crate::protocol::{AppLaunch, Phase};
 
 /// The most terminals open at a time; they are numbered from 1 to this.
 const MOST: u32 = 8;
@@ -30,6 +30,8 @@ const PING: Duration = Duration::from_secs(30);
 pub(super) enum Error {
     #[error("terminals are numbered from 1 to {MOST}")]
     Number,
+    #[error("the workload is not ready, or is ending")]
+    NotNow,
     #[error("the terminal could not be opened: {0}")]
     Open(#[source] io::Error),
 }
@@ -73,6 +75,10 @@ impl Terminals {
     pub fn join(&self, number: u32) -> Result<Viewer, Error> {
         if !(1..=MOST).contains(&number) {
             return Err(Error::Number);
+        }
+        // Not in a home that is half prepared, and no new shell where all are being ended.
+        if self.0.status.snapshot().phase != Phase::Ready {
+            return Err(Error::NotNow);
         }
         let mut open = self.0.open.lock();
         if let Some(viewer) = open.get(&number).and_then(Terminal::join) {
@@ -134,10 +140,11 @@ pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
         let message = tokio::select! {
             biased;
             received = socket.recv() => {
-                match received.and_then(Result::ok).as_ref().and_then(input) {
-                    Some(Received::Input(input)) => viewer.enter(input).await,
-                    Some(Received::Nothing) => {}
-                    None => return,
+                match received.and_then(Result::ok).as_ref().map_or(Received::Leave, understand) {
+                    Received::Input(input) => viewer.enter(input).await,
+                    Received::Nothing => {}
+                    Received::Leave => return,
+                    Received::Nonsense => break Over::Nonsense,
                 }
                 continue;
             }
@@ -159,18 +166,20 @@ pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
 enum Received {
     Input(Input),
     Nothing,
+    Leave,
+    Nonsense,
 }
 
-/// What a message asks for; `None` ends the connection: a close frame, or words that are
-/// not of this protocol.
-fn input(message: &Message) -> Option<Received> {
+fn understand(message: &Message) -> Received {
     match message {
-        Message::Binary(bytes) => Some(Received::Input(Input::Bytes(bytes.clone()))),
-        Message::Text(text) => {
-            let Command::Resize { cols, rows } = serde_json::from_str(text.as_str()).ok()?;
-            Some(Received::Input(Input::Resize { cols: cols.clamp(1, 1000), rows: rows.clamp(1, 1000) }))
-        }
-        Message::Ping(_) | Message::Pong(_) => Some(Received::Nothing),
-        Message::Close(_) => None,
+        Message::Binary(bytes) => Received::Input(Input::Bytes(bytes.clone())),
+        Message::Text(text) => match serde_json::from_str(text.as_str()) {
+            Ok(Command::Resize { cols, rows }) => {
+                Received::Input(Input::Resize { cols: cols.clamp(1, 1000), rows: rows.clamp(1, 1000) })
+            }
+            Err(_) => Received::Nonsense,
+        },
+        Message::Ping(_) | Message::Pong(_) => Received::Nothing,
+        Message::Close(_) => Received::Leave,
     }
 }

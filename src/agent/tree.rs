@@ -47,7 +47,7 @@ pub(super) async fn end(session: SessionId, grace: Duration, reaper: &Reaper) ->
     loop {
         reaper.reap();
         let members = members(session);
-        if members.is_empty() {
+        if members.is_empty() && children().is_empty() {
             return Ended::default();
         }
         if deadline <= Instant::now() {
@@ -71,19 +71,47 @@ async fn kill(session: SessionId, reaper: &Reaper) -> Ended {
     let mut killed = HashSet::new();
     let mut pause = Duration::from_millis(5);
     loop {
-        reaper.reap();
+        kill_children(reaper, &mut killed);
         let members = members(session);
-        if members.is_empty() {
+        if members.is_empty() && children().is_empty() {
             return Ended { killed: killed.len() };
         }
         for process in &members {
             signal(process, Signal::KILL);
-            killed.insert((process.pid, process.started));
+            killed.insert(process.pid);
         }
         // What hangs in the kernel (a dead file server) may take its time.
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
+}
+
+/// Kills orphans as fast as they come to us. A program that forks and exits without end is
+/// never in a list of all processes for long enough, but its latest always becomes our child
+/// and keeps its number until we reap it.
+fn kill_children(reaper: &Reaper, killed: &mut HashSet<i32>) {
+    for _ in 0..1000 {
+        reaper.reap();
+        let children = children();
+        if children.is_empty() {
+            break;
+        }
+        for child in children {
+            // It may be a zombie by now.
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+            killed.insert(child.as_raw_nonzero().get());
+        }
+    }
+}
+
+/// Our own children, the zombies among them too. Read in one go, unlike the list of all
+/// processes, so that none can hide by being new.
+fn children() -> Vec<Pid> {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>())
+        .collect()
 }
 
 fn members(session: SessionId) -> Vec<Process> {

@@ -9,9 +9,9 @@ use std::{
 
 use super::{App, AppKind, Listen, SiteApp, site::fill};
 use crate::{
+    model::user::Person,
     model::{Gpu, Resources, SessionId},
     protocol::{AppLaunch, Program, ReadyProbe, files},
-    scheduler::Person,
 };
 
 /// What an app is started with.
@@ -28,7 +28,8 @@ pub struct Context<'a> {
     pub working_directory: &'a Path,
     /// `TensorBoard`: the folder of logs; absent means the working directory.
     pub log_directory: Option<&'a Path>,
-    /// Where the portal has put [`super::TENSORBOARD_WRAPPER`].
+    /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
+    /// as `jupyter/labconfig/page_config.json`. Everybody may read them.
     pub tensorboard_wrapper: &'a Path,
     pub resources: &'a Resources,
     pub gpus: &'a [Gpu],
@@ -71,6 +72,9 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             environment.insert("JUPYTER_TOKEN".to_owned(), context.token.to_owned());
             // The directory itself, not one below: a kernel's socket adds 50 bytes to it.
             environment.insert("JUPYTER_RUNTIME_DIR".to_owned(), text(context.run_directory));
+            // Searched before the user's own and the environment's, which stay.
+            let config = context.tensorboard_wrapper.with_file_name("jupyter");
+            environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&config));
             (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
         }
         AppKind::TensorBoard => {
@@ -180,7 +184,7 @@ fn jupyter(python: &Python, context: &Context<'_>) -> Program {
     argv.push(format!("--ServerApp.sock={}", text(&context.run_directory.join(files::APP_SOCKET))));
     argv.push(format!("--ServerApp.base_url={}", context.base_url));
     argv.push(format!("--ServerApp.root_dir={}", root.display()));
-    argv.push(format!("--ServerApp.preferred_dir={}", context.working_directory.display()));
+    argv.push(format!("--FileContentsManager.preferred_dir={}", context.working_directory.display()));
     Program::Exec { argv }
 }
 
@@ -307,7 +311,7 @@ mod tests {
             "--ServerApp.sock_mode=0660",
             &format!("--ServerApp.base_url={}", given.base),
             "--ServerApp.root_dir=/home/ada",
-            "--ServerApp.preferred_dir=/home/ada/work",
+            "--FileContentsManager.preferred_dir=/home/ada/work",
             "--ServerApp.allow_unauthenticated_access=False",
             "--KernelManager.transport=ipc",
         ] {
@@ -315,6 +319,7 @@ mod tests {
         }
         assert!(!argv.iter().any(|word| word.contains("s3cret")));
         assert_eq!(started.environment["JUPYTER_TOKEN"], "s3cret");
+        assert_eq!(started.environment["JUPYTER_CONFIG_PATH"], "/lib/jupyter");
         let ready = started.ready.expect("Jupyter is asked");
         assert_eq!(ready.authorization.as_deref(), Some("token s3cret"));
         assert!(ready.path.starts_with(&given.base));

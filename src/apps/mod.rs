@@ -13,10 +13,6 @@ use crate::{
     protocol::files,
 };
 
-/// The program that serves `TensorBoard` on a Unix socket; the portal writes it to a file
-/// and hands the path over in [`Context::tensorboard_wrapper`].
-pub const TENSORBOARD_WRAPPER: &str = include_str!("tensorboard.py");
-
 /// Everything that can be started here, in the order of the form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalogue {

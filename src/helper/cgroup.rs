@@ -41,8 +41,14 @@ const PERIOD: i64 = 100_000;
 const V2_CONTROLLERS: [&str; 3] = ["memory", "cpu", "pids"];
 
 impl Hierarchy {
-    /// Looks for what this process may use, by trying.
+    /// Looks for what this process may use, by trying. Leaves nothing behind.
     pub fn detect(instance: &str) -> Self {
+        let found = Self::try_all(instance);
+        remove_unused_parents(&found.groups("probe"));
+        found
+    }
+
+    fn try_all(instance: &str) -> Self {
         let Ok(mountinfo) = fs::read_to_string("/proc/self/mountinfo") else { return Self::Sampled };
         let mounts = Mounts::parse(&mountinfo);
         let parent = format!("lyceum-{instance}");
@@ -208,12 +214,16 @@ pub(super) fn remove(groups: &[PathBuf]) -> io::Result<()> {
                 Err(err) => return Err(err),
             }
         }
-        if let Some(parent) = group.parent() {
-            // It holds others' groups, most often.
-            let _ = fs::remove_dir(parent);
-        }
     }
+    remove_unused_parents(groups);
     Ok(())
+}
+
+fn remove_unused_parents(groups: &[PathBuf]) {
+    for parent in groups.iter().filter_map(|group| group.parent()) {
+        // It holds others' groups, most often.
+        let _ = fs::remove_dir(parent);
+    }
 }
 
 /// Where which controllers are mounted.

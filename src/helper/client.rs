@@ -19,11 +19,11 @@ pub enum Launcher {
     /// The root helper; `None` once it has gone, which only a restart of the portal mends.
     Helper(Mutex<Option<UnixStream>>),
     /// This process, as the user it is.
-    Direct(Mutex<Verbs>),
+    Direct(Box<Mutex<Verbs>>),
 }
 
 /// Longer than any verb takes; a helper that is silent for so long is stuck.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
 impl Launcher {
     /// Speaks to the helper at the other end of `socket`.
@@ -36,7 +36,7 @@ impl Launcher {
 
     /// Does everything itself; refused for root, as whom nothing is ever started.
     pub fn direct(config: Config) -> Result<Self> {
-        Verbs::own_user(config).map(|verbs| Self::Direct(Mutex::new(verbs)))
+        Verbs::own_user(config).map(|verbs| Self::Direct(Box::new(Mutex::new(verbs))))
     }
 
     /// Whether workloads can run as other users than the portal.

@@ -93,6 +93,6 @@ mod tests {
         assert_eq!(read(&mut [0, 0, 0, 9, b'{'].as_slice()).unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         let long = "x".repeat(MAX_MESSAGE);
         assert!(write(&mut Vec::new(), &long).is_err(), "two quotes too many");
-        assert!(write(&mut Vec::new(), &long[2..]).is_ok());
+        assert!(write(&mut Vec::new(), &&long[2..]).is_ok());
     }
 }

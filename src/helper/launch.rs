@@ -42,12 +42,12 @@ const TRAMPOLINE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) fn launch(
     config: &Config,
     request: &LaunchRequest,
-    identity: Identity,
+    identity: &Identity,
     changes_user: bool,
 ) -> Result<Launched> {
     let session = request.session;
     let short = session.short();
-    if let Some(placement) = existing(config, request, &identity)? {
+    if let Some(placement) = existing(config, request, identity)? {
         return Ok(Launched { placement, child: None });
     }
     check_limits(&request.limits)?;
@@ -82,7 +82,7 @@ pub(super) fn launch(
     };
     let (mut child, message) = run_trampoline(config, &spec, &request.agent)?;
     let child_pid = i32::try_from(child.id()).expect("process ids fit 31 bits");
-    match (message.as_str(), existing(config, request, &identity)?) {
+    match (message.as_str(), existing(config, request, identity)?) {
         ("", Some(placement)) if placement.pid == child_pid => Ok(Launched { placement, child: Some(child) }),
         (EXISTS, Some(placement)) => {
             let _ = child.wait();

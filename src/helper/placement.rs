@@ -40,9 +40,10 @@ pub fn list(directory: &Path) -> io::Result<Vec<SessionId>> {
     let mut sessions = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
-        let name = entry.file_name();
-        if name.to_str().is_some_and(|name| !name.starts_with('.') && name.ends_with(".json")) {
-            match read_file(&entry.path()) {
+        let path = entry.path();
+        let is_draft = entry.file_name().as_encoded_bytes().starts_with(b".");
+        if !is_draft && path.extension().is_some_and(|extension| extension == "json") {
+            match read_file(&path) {
                 Ok(record) => sessions.push(record.session),
                 // Cleaned while we were reading.
                 Err(err) if err.kind() == io::ErrorKind::NotFound => {}

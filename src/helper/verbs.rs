@@ -77,7 +77,7 @@ impl Verbs {
         if self.own.is_none() && identity.uid == self.config.service_uid {
             return Err(Error::Refused(format!("`{}` is the portal's own account", identity.name)));
         }
-        let launched = launch::launch(&self.config, request, identity, self.own.is_none())?;
+        let launched = launch::launch(&self.config, request, &identity, self.own.is_none())?;
         self.children.extend(launched.child);
         Ok(launched.placement)
     }

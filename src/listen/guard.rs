@@ -6,30 +6,27 @@
 use std::{
     io::{self, BufRead},
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context, Poll, ready},
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::caps::Place;
+use super::{caps::Place, watch::Watch};
 
 /// A connection whose request heads are scanned as they are read. It also holds the
 /// connection's place under the caps, so that an upgraded socket goes on being counted.
 pub struct Guarded<T> {
     inner: T,
     scanner: Scanner,
-    refused: Arc<AtomicBool>,
+    watch: Arc<Watch>,
     _place: Place,
 }
 
 impl<T> Guarded<T> {
-    /// `refused` becomes true, for good, at the first ambiguous request.
-    pub fn new(inner: T, refused: Arc<AtomicBool>, place: Place) -> Self {
-        Self { inner, scanner: Scanner::default(), refused, _place: place }
+    /// Tells `watch` when a head begins, and of the first ambiguous request.
+    pub fn new(inner: T, watch: Arc<Watch>, place: Place) -> Self {
+        Self { inner, scanner: Scanner::default(), watch, _place: place }
     }
 }
 
@@ -38,8 +35,11 @@ impl<T: AsyncRead + Unpin> AsyncRead for Guarded<T> {
         let this = &mut *self;
         let before = buf.filled().len();
         ready!(Pin::new(&mut this.inner).poll_read(cx, buf))?;
+        if this.scanner.is_between_requests() {
+            this.watch.head_began();
+        }
         if !this.scanner.accepts(&buf.filled()[before..]) {
-            this.refused.store(true, Ordering::Relaxed);
+            this.watch.refused.store(true, Ordering::Relaxed);
         }
         Poll::Ready(Ok(()))
     }
@@ -93,6 +93,10 @@ impl Default for Scanner {
 }
 
 impl Scanner {
+    fn is_between_requests(&self) -> bool {
+        matches!(self, Self::Head(head) if !head.seen_request_line && head.kept == 0)
+    }
+
     fn accepts(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             match self {

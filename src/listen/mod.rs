@@ -6,6 +6,7 @@
 mod caps;
 mod check;
 mod guard;
+mod watch;
 
 use std::{
     convert::Infallible,
@@ -13,10 +14,7 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -28,7 +26,7 @@ use hyper::{
     server::conn::http1,
     service::service_fn,
 };
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
@@ -42,6 +40,7 @@ use tower::{Service, ServiceExt};
 use self::{
     caps::{Caps, Place},
     guard::Guarded,
+    watch::{Watch, Watched},
 };
 
 /// The largest request head, in bytes; a larger one is answered 431.
@@ -60,8 +59,11 @@ pub struct PeerAddr(pub SocketAddr);
 pub struct Options {
     /// HTTPS with this certificate; see [`tls`].
     pub tls: Option<Arc<rustls::ServerConfig>>,
-    /// From the first wait for a request to its head's last byte; also ends idle connections.
+    /// From a request head's first byte (the first one's: from the connection) to its last.
+    /// A slow head may live up to twice as long.
     pub head_timeout: Duration,
+    /// From the end of an answer to the next request.
+    pub idle_timeout: Duration,
     pub handshake_timeout: Duration,
     /// How many connections may be open, tunnels included.
     pub connections: usize,
@@ -77,6 +79,7 @@ impl Default for Options {
         Self {
             tls: None,
             head_timeout: Duration::from_secs(15),
+            idle_timeout: Duration::from_secs(75),
             handshake_timeout: Duration::from_secs(10),
             connections: 16_384,
             connections_per_address: 1024,
@@ -94,7 +97,6 @@ where
     S::Future: Send,
 {
     let connections = TaskTracker::new();
-    let abort = CancellationToken::new();
     let caps = Caps::new(options.connections, options.connections_per_address, options.exempt);
     let acceptor = options.tls.clone().map(TlsAcceptor::from);
     loop {
@@ -119,7 +121,12 @@ where
             turn_away(&stream, acceptor.is_some());
             continue;
         };
-        let serving = Serving { service: service.clone(), peer, head_timeout: options.head_timeout };
+        let serving = Serving {
+            service: service.clone(),
+            peer,
+            watch: Watch::new(options.head_timeout, options.idle_timeout),
+            grace: options.grace,
+        };
         let (acceptor, handshake, shutdown) = (acceptor.clone(), options.handshake_timeout, shutdown.clone());
         let connection = async move {
             prepare(&stream);
@@ -132,22 +139,18 @@ where
                 },
             }
         };
-        let abort = abort.clone();
-        connections.spawn(async move { abort.run_until_cancelled(connection).await });
+        connections.spawn(connection);
     }
     drop(listener);
     connections.close();
-    if timeout(options.grace, connections.wait()).await.is_err() {
-        tracing::info!(open = connections.len(), "closing connections that did not end in time");
-        abort.cancel();
-        connections.wait().await;
-    }
+    connections.wait().await;
 }
 
 struct Serving<S> {
     service: S,
     peer: SocketAddr,
-    head_timeout: Duration,
+    watch: Arc<Watch>,
+    grace: Duration,
 }
 
 impl<S> Serving<S>
@@ -159,12 +162,13 @@ where
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let Self { service, peer, head_timeout } = self;
-        let refused = Arc::new(AtomicBool::new(false));
-        let stream = Guarded::new(stream, refused.clone(), place);
+        let Self { service, peer, watch, grace } = self;
+        let stream = Guarded::new(stream, watch.clone(), place);
+        let watched = watch.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let last = check::ends_the_connection(request.headers());
-            let ambiguous = refused.load(Ordering::Relaxed);
+            let serving = watched.serve();
+            let ambiguous = watched.refused.load(Ordering::Relaxed);
             let admitted = if ambiguous { Err(StatusCode::BAD_REQUEST) } else { check::admit(&mut request) };
             let answer = admitted.map(|()| {
                 request.extensions_mut().insert(PeerAddr(peer));
@@ -173,31 +177,36 @@ where
             async move {
                 let mut response = match answer {
                     Ok(answer) => answer.await?,
-                    Err(status) => return Ok(refusal(status)),
+                    Err(status) => refusal(status),
                 };
                 if last && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                Ok::<_, Infallible>(response)
+                Ok::<_, Infallible>(response.map(|body| Watched::new(body, serving)))
             }
         });
         let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(head_timeout)
             .max_header_size(MAX_HEAD)
             .max_buf_size(READ_BUFFER)
             .serve_connection(TokioIo::new(stream), service)
             .with_upgrades();
         let mut connection = pin!(connection);
         let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
+            biased;
+            ended = connection.as_mut() => Ok(ended),
             () = shutdown.cancelled() => {
                 connection.as_mut().graceful_shutdown();
-                connection.await
+                timeout(grace, connection).await
+            }
+            () = watch.expired() => {
+                tracing::debug!(%peer, "closed a connection that sent no request in time");
+                return;
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(%peer, %error, "connection ended early");
+        match ended {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%peer, %error, "connection ended early"),
+            Err(_) => tracing::info!(%peer, "closed a connection that did not end in time"),
         }
     }
 }

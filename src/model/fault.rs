@@ -14,7 +14,7 @@ pub struct FieldError {
 
 impl FieldError {
     #[must_use]
-    pub fn new(field: &str, code: &str, message: &str) -> Self {
-        Self { field: field.to_owned(), code: code.to_owned(), message: message.to_owned() }
+    pub fn new(field: impl Into<String>, code: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { field: field.into(), code: code.into(), message: message.into() }
     }
 }

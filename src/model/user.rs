@@ -2,7 +2,7 @@
 //! directory may change. Names that could be taken for options, paths or system accounts
 //! never become a [`Username`].
 
-use std::{fmt, str::FromStr};
+use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
@@ -41,6 +41,16 @@ impl FromStr for Role {
 #[derive(Debug, thiserror::Error)]
 #[error("a role is one of user, operator, admin")]
 pub struct UnknownRole;
+
+/// A Unix account, as the host's name service tells it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Person {
+    pub unix_name: String,
+    pub uid: u32,
+    pub gid: u32,
+    pub home: PathBuf,
+    pub shell: String,
+}
 
 /// A sign-in name: `[a-z_][a-z0-9_.-]{0,31}`, never one that systems reserve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

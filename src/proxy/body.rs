@@ -67,14 +67,11 @@ impl hyper::body::Body for Answer {
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        let mut polled = Pin::new(&mut this.incoming).poll_frame(cx);
-        if polled.is_pending() {
-            // Asking told the connection that there is room; now it may read.
-            if let Some(lease) = &mut this.lease {
-                lease.drive(cx);
-            }
-            polled = Pin::new(&mut this.incoming).poll_frame(cx);
-        }
+        let incoming = &mut this.incoming;
+        let polled = match &mut this.lease {
+            Some(lease) => lease.poll_with(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
+            None => Pin::new(incoming).poll_frame(cx),
+        };
         let frame = match polled {
             Poll::Pending => return Poll::Pending,
             Poll::Ready(Some(Err(error))) => {
@@ -93,7 +90,7 @@ impl hyper::body::Body for Answer {
         }
         if frame.is_none() || this.incoming.is_end_stream() {
             if let Some(mut lease) = this.lease.take() {
-                lease.drive(cx);
+                lease.settle(cx);
             }
             this.cut = None;
         }

@@ -9,6 +9,7 @@ mod cookies;
 mod headers;
 mod paths;
 mod pool;
+mod quiet;
 mod tunnel;
 
 use std::{net::IpAddr, sync::Arc};
@@ -105,7 +106,8 @@ impl Proxy {
         request.extensions_mut().clear();
         if let Some(client) = client {
             *request.body_mut() = Body::empty();
-            return self.upgrade(request, client, upstream, rules, host.as_ref()).await;
+            // Boxed, so that the future of every plain request stays small.
+            return Box::pin(self.upgrade(request, client, upstream, rules, host.as_ref())).await;
         }
         if !request.body().is_end_stream() {
             let clock = rules.active.then(|| self.clock.clone());

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Error, Upstream};
+use super::{Error, Upstream, quiet::Quiet};
 use crate::{
     dial::{Endpoint, Stream, dial},
     model::SessionId,
@@ -81,7 +81,7 @@ impl Pool {
                 (Err(Failed { error, .. }), None) => return Err(error),
             }
         }
-        let mut lease = self.connect(upstream).await?;
+        let mut lease = Box::pin(self.connect(upstream)).await?;
         let response = lease.exchange(request).await.map_err(|failed| failed.error)?;
         Ok((response, lease))
     }
@@ -90,12 +90,13 @@ impl Pool {
     pub(super) async fn connect(self: &Arc<Self>, upstream: &Upstream) -> Result<Lease, Error> {
         let mut lease = self.reserve(upstream)?;
         let stream = dial(&upstream.endpoint, upstream.uid).await?;
-        let (sender, driver) = http1::Builder::new()
+        let (sender, http) = http1::Builder::new()
             .max_buf_size(READ_BUFFER)
             .handshake(TokioIo::new(stream))
             .await
             .map_err(Error::Exchange)?;
-        lease.connection = Some(Box::new(Connection { sender, driver, done: false }));
+        lease.connection =
+            Some(Box::new(Connection { sender, driver: Driver { http, done: false }, quiet: Quiet::new() }));
         Ok(lease)
     }
 
@@ -200,13 +201,16 @@ impl Lease {
     /// Sends a request and drives the connection until the answer's head is there.
     pub(super) async fn exchange(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Failed> {
         let Some(connection) = &mut self.connection else { return Err(Failed { error: Error::Closed, unsent: None }) };
-        let mut answer = pin!(connection.sender.try_send_request(request));
+        let Connection { sender, driver, quiet } = &mut **connection;
+        let mut answer = pin!(quiet.hush(|| sender.try_send_request(request)));
         let answer = poll_fn(|cx| {
-            connection.drive(cx);
-            match answer.as_mut().poll(cx) {
-                Poll::Pending if connection.done => Poll::Ready(None),
-                answer => answer.map(Some),
-            }
+            quiet.poll(cx, |cx| {
+                driver.drive(cx);
+                match answer.as_mut().poll(cx) {
+                    Poll::Pending if driver.done => Poll::Ready(None),
+                    answer => answer.map(Some),
+                }
+            })
         });
         let failed = match answer.await {
             Some(Ok(response)) => return Ok(response),
@@ -220,10 +224,33 @@ impl Lease {
         Err(failed)
     }
 
-    /// Lets the connection read and write as far as it can; `cx` is woken for more.
-    pub(super) fn drive(&mut self, cx: &mut Context<'_>) {
+    /// Polls something that depends on this connection, such as an answer's body, and lets
+    /// the connection read and write for it.
+    pub(super) fn poll_with<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
+        let Some(connection) = &mut self.connection else { return poll(cx) };
+        let Connection { driver, quiet, .. } = &mut **connection;
+        quiet.poll(cx, |cx| {
+            let polled = poll(cx);
+            if polled.is_ready() {
+                return polled;
+            }
+            driver.drive(cx);
+            poll(cx)
+        })
+    }
+
+    /// Lets the connection notice that its answer is over, which makes it ready for another.
+    pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
         if let Some(connection) = &mut self.connection {
-            connection.drive(cx);
+            let Connection { driver, quiet, .. } = &mut **connection;
+            let _ = quiet.poll(cx, |cx| {
+                driver.drive(cx);
+                Poll::<()>::Pending
+            });
         }
     }
 
@@ -236,18 +263,18 @@ impl Lease {
     pub(super) async fn into_tunnel(mut self) -> Option<(Stream, Bytes, Self)> {
         let mut connection = self.connection.take()?;
         poll_fn(|cx| {
-            connection.drive(cx);
-            if connection.done { Poll::Ready(()) } else { Poll::Pending }
+            connection.driver.drive(cx);
+            if connection.driver.done { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        let parts = connection.driver.into_parts();
+        let parts = connection.driver.http.into_parts();
         Some((parts.io.into_inner(), parts.read_buf, self))
     }
 
     /// Looks whether the app has closed the connection, or spoken out of turn, meanwhile.
     async fn is_usable(&mut self) -> bool {
         poll_fn(|cx| {
-            self.drive(cx);
+            self.settle(cx);
             Poll::Ready(self.connection.as_ref().is_some_and(|connection| connection.is_ready()))
         })
         .await
@@ -263,19 +290,26 @@ impl Drop for Lease {
 
 struct Connection {
     sender: http1::SendRequest<Body>,
-    driver: http1::Connection<TokioIo<Stream>, Body>,
-    done: bool,
+    driver: Driver,
+    quiet: Quiet,
 }
 
 impl Connection {
+    fn is_ready(&self) -> bool {
+        !self.driver.done && self.sender.is_ready()
+    }
+}
+
+struct Driver {
+    http: http1::Connection<TokioIo<Stream>, Body>,
+    done: bool,
+}
+
+impl Driver {
     fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.done && Pin::new(&mut self.driver).poll(cx).is_ready() {
+        if !self.done && Pin::new(&mut self.http).poll(cx).is_ready() {
             self.done = true;
         }
-    }
-
-    fn is_ready(&self) -> bool {
-        !self.done && self.sender.is_ready()
     }
 }
 

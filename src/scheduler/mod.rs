@@ -12,6 +12,8 @@ use crate::{
     protocol::{AgentStatus, AppLaunch, HomeSetup, Sample},
 };
 
+pub use crate::model::user::Person;
+
 /// Starts, watches and ends workloads. Every call is safe to repeat.
 #[async_trait]
 pub trait Scheduler: Send + Sync {
@@ -80,16 +82,6 @@ pub struct PortalUser {
     pub name: String,
     /// Named by an administrator; else an account is made where this machine allows it.
     pub unix_name: Option<String>,
-}
-
-/// A Unix account, as the host's name service tells it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Person {
-    pub unix_name: String,
-    pub uid: u32,
-    pub gid: u32,
-    pub home: std::path::PathBuf,
-    pub shell: String,
 }
 
 /// A workload to start.

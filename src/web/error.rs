@@ -32,22 +32,7 @@ pub(super) struct Fault {
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What is wrong with one field of a request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct FieldError {
-    /// Where: `name`, `resources.gpus`, a query parameter or a header.
-    pub field: String,
-    /// Stable, for programs: `unknown_field`, `missing_field`, `invalid_type`, `out_of_range` …
-    pub code: String,
-    /// For people.
-    pub message: String,
-}
-
-impl FieldError {
-    pub fn new(field: impl Into<String>, code: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { field: field.into(), code: code.into(), message: message.into() }
-    }
-}
+pub use crate::model::FieldError;
 
 /// What may go wrong. `/problems/{slug}` explains each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -252,6 +237,14 @@ impl Error {
             status if status.is_server_error() => Self::internal(format!("an answer of status {status}")),
             _ => return None,
         })
+    }
+
+    /// This error as a page of its own, with everything else that belongs to the answer.
+    pub fn with_page(&self, page: impl IntoResponse) -> Response {
+        let mut response = page.into_response();
+        *response.status_mut() = self.status();
+        self.decorate(&mut response);
+        response
     }
 
     pub fn kind(&self) -> Kind {

@@ -70,6 +70,15 @@ pub fn came_from_us(headers: &HeaderMap, config: &WebConfig) -> bool {
     }
 }
 
+/// Whether the client wants to speak another protocol on this connection.
+pub fn is_upgrade(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::UPGRADE)
+}
+
+/// The terminal's page alone: xterm.js writes its colours as a style sheet.
+pub const TERMINAL_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; object-src 'none'; \
+     base-uri 'none'; frame-ancestors 'none'; form-action 'none'";
+
 /// Whether there is exactly one `Origin` and it is ours; upgrades with a cookie need it.
 pub fn origin_is_ours(headers: &HeaderMap, config: &WebConfig) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();

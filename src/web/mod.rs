@@ -3,18 +3,27 @@
 //! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
 
 mod assets;
+mod catalogue;
 pub mod error;
 pub mod extract;
 mod finish;
+pub mod gateway;
 pub mod guard;
 mod health;
+mod home;
 pub mod identity;
+mod live;
 mod login;
 mod me;
 mod metrics;
 pub mod page;
+mod quotas;
 mod routes;
+mod sessions;
 mod settings;
+mod show;
+mod start_form;
+mod ticket;
 mod tokens;
 pub mod views;
 
@@ -31,6 +40,7 @@ use axum::{
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
 };
+use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
 use url::Url;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -45,7 +55,9 @@ use crate::{
     auth::{Access, Principal},
     db::Db,
     model::Clock,
+    sessions::Sessions,
 };
+use gateway::Gateway;
 use page::{Layout, Nav, Theme, Viewer};
 
 /// What all handlers share.
@@ -55,13 +67,41 @@ pub struct Portal {
     pub access: Arc<Access>,
     pub config: WebConfig,
     pub metrics: Metrics,
+    pub sessions: Arc<Sessions>,
+    pub gateway: Gateway,
+    /// The Unix account that everything runs as, where the portal is not root.
+    pub single_user: Option<String>,
+    /// The portal is ending: streams close.
+    pub stopping: CancellationToken,
     /// The OpenAPI document, made from the routes.
     document: OnceLock<String>,
 }
 
+/// What a portal is made of.
+pub struct Parts {
+    pub access: Arc<Access>,
+    pub config: WebConfig,
+    pub sessions: Arc<Sessions>,
+    pub gateway: Gateway,
+    pub single_user: Option<String>,
+    pub stopping: CancellationToken,
+}
+
 impl Portal {
-    pub fn new(db: Db, clock: Clock, access: Arc<Access>, config: WebConfig) -> Self {
-        Self { db, clock, access, config, metrics: Metrics::default(), document: OnceLock::new() }
+    pub fn new(parts: Parts) -> Self {
+        let Parts { access, config, sessions, gateway, single_user, stopping } = parts;
+        Self {
+            db: sessions.db.clone(),
+            clock: sessions.clock.clone(),
+            access,
+            config,
+            metrics: Metrics::default(),
+            sessions,
+            gateway,
+            single_user,
+            stopping,
+            document: OnceLock::new(),
+        }
     }
 
     /// The frame of a page for somebody.
@@ -95,6 +135,8 @@ pub struct WebConfig {
     pub public_url: Option<Url>,
     /// The listener itself speaks HTTPS.
     pub tls: bool,
+    /// The main listener's port.
+    pub port: u16,
     /// Names of this host that may stand in `Host` where there is no `public_url`.
     pub host_names: Vec<String>,
     /// Whose `X-Forwarded-For` is believed.
@@ -114,6 +156,8 @@ pub enum AppsOrigin {
     Path,
     /// On another port of the same host.
     Port(u16),
+    /// At an address of their own, behind a reverse proxy.
+    Url(String),
     /// On names below this domain.
     Subdomain(String),
 }
@@ -149,6 +193,7 @@ impl WebConfig {
                 let host = host.host_str()?;
                 Some(format!("{}://{host}:{port}", self.scheme()))
             }
+            AppsOrigin::Url(url) => Some(url.clone()),
             AppsOrigin::Subdomain(domain) => Some(format!("{}://*.{domain}", self.scheme())),
         }
     }
@@ -165,12 +210,34 @@ fn api() -> Api {
         .routes(routes!(me::change_password))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
+        .routes(routes!(catalogue::profiles))
+        .routes(routes!(catalogue::environments))
+        .routes(routes!(sessions::admission))
+        .routes(routes!(sessions::list, sessions::start))
+        .routes(routes!(sessions::find, sessions::rename, sessions::stop))
+        .routes(routes!(sessions::extend))
+        .routes(routes!(sessions::keep))
+        .routes(routes!(sessions::log))
+        .routes(routes!(sessions::events))
+        .routes(routes!(quotas::defaults, quotas::change_defaults))
+        .routes(routes!(quotas::of_user, quotas::change_user))
         .routes(routes!(health::document))
 }
 
 /// Everything else.
 fn pages() -> Pages {
     Pages::default()
+        .get("/", home::page)
+        .get("/events", live::stream)
+        .get("/sessions/new", start_form::page)
+        .post("/sessions", start_form::start)
+        .get("/sessions/{id}", show::page)
+        .get("/sessions/{id}/card", show::fragment)
+        .post("/sessions/{id}/stop", show::stop)
+        .post("/sessions/{id}/extend", show::extend)
+        .post("/sessions/{id}/keep", show::keep)
+        .post("/sessions/{id}/start-again", show::start_again)
+        .any("/s/{*rest}", gateway::on_portal)
         .get("/login", login::page)
         .post("/login", login::log_in)
         .post("/logout", login::log_out)
@@ -194,6 +261,17 @@ pub fn router(portal: Arc<Portal>) -> Router {
     routes::describe(&mut document);
     let _ = portal.document.set(document.to_json().expect("the document is plain data"));
     finished(api.merge(pages().into_router()), portal)
+}
+
+/// The apps' own listener: the way into apps, and the files that its few pages need.
+pub fn apps_router(portal: Arc<Portal>) -> Router {
+    let routes = Pages::default().any("/s/{*rest}", gateway::on_apps).add("GET", "/static/{*path}", assets::files());
+    routes
+        .into_router()
+        .fallback(async || Error::not_found())
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(portal.clone(), finish::finish))
+        .with_state(portal)
 }
 
 /// Puts around routes what must stand around all of ours: identity, proof of origin, the

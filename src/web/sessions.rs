@@ -22,9 +22,7 @@ use super::{
 };
 use crate::{
     db::{admit::Verdict, sessions::Filter},
-    model::{
-        EndReason, Gpu, Resources, Role, Session, SessionId, SessionState, Timestamp, quota::Reason,
-    },
+    model::{EndReason, Gpu, Resources, Role, Session, SessionId, SessionState, Timestamp, quota::Reason},
     sessions::{Actor, Error as SessionError, StartRequest},
 };
 
@@ -443,7 +441,8 @@ fn follow_events(portal: Arc<Portal>, user: CurrentUser, id: SessionId, last: i6
                 if let Some(happened) = ready.next() {
                     let happened: crate::db::sessions::Event = happened;
                     last = happened.number;
-                    let event = Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
+                    let event =
+                        Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
                     return Some((event.unwrap_or_default(), (changes, last, ready, over)));
                 }
                 if over || !matches!(portal.access.still(&user).await, Ok(Some(_))) {

@@ -36,11 +36,9 @@ export async function startPortal({ configuration = "", environment = "kept" } =
   portal.stop = async () => {
     await stopSessions(portal);
     child.kill("SIGTERM");
-    await Promise.race([ended, later(20_000)]);
-    if (child.exitCode === null && child.signalCode === null) {
-      child.kill("SIGKILL");
-      await ended;
-    }
+    const patience = setTimeout(() => child.kill("SIGKILL"), 20_000);
+    await ended;
+    clearTimeout(patience);
     for (const name of lyAccounts()) {
       if (!accountsBefore.includes(name)) removeAccount(name);
     }

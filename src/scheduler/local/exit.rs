@@ -52,8 +52,8 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn record(cause: ExitCause, exit_code: Option<i32>, signal: Option<i32>) -> Option<ExitRecord> {
-        Some(ExitRecord { cause, exit_code, signal, ended_at_ms: i64::MIN, detail: "a\u{1b}[31m\nb".to_owned() })
+    fn record(cause: ExitCause, exit_code: Option<i32>, signal: Option<i32>) -> ExitRecord {
+        ExitRecord { cause, exit_code, signal, ended_at_ms: i64::MIN, detail: "a\u{1b}[31m\nb".to_owned() }
     }
 
     #[test]
@@ -63,15 +63,15 @@ mod tests {
         for (oom, record, reason) in [
             (true, None, Some(OutOfMemory)),
             (false, None, Some(Signal)),
-            (true, record(ExitCause::App, None, Some(9)), Some(OutOfMemory)),
-            (true, record(ExitCause::App, Some(137), None), Some(OutOfMemory)),
-            (true, record(ExitCause::App, Some(0), None), Some(Exited)),
-            (true, record(ExitCause::Asked, None, Some(15)), None),
-            (false, record(ExitCause::Asked, Some(0), None), None),
-            (false, record(ExitCause::App, Some(1), None), Some(Exited)),
-            (false, record(ExitCause::App, None, Some(11)), Some(Signal)),
-            (false, record(ExitCause::OutOfMemory, None, None), Some(OutOfMemory)),
-            (false, record(ExitCause::LaunchFailed, None, None), Some(LaunchFailed)),
+            (true, Some(record(ExitCause::App, None, Some(9))), Some(OutOfMemory)),
+            (true, Some(record(ExitCause::App, Some(137), None)), Some(OutOfMemory)),
+            (true, Some(record(ExitCause::App, Some(0), None)), Some(Exited)),
+            (true, Some(record(ExitCause::Asked, None, Some(15))), None),
+            (false, Some(record(ExitCause::Asked, Some(0), None)), None),
+            (false, Some(record(ExitCause::App, Some(1), None)), Some(Exited)),
+            (false, Some(record(ExitCause::App, None, Some(11))), Some(Signal)),
+            (false, Some(record(ExitCause::OutOfMemory, None, None)), Some(OutOfMemory)),
+            (false, Some(record(ExitCause::LaunchFailed, None, None)), Some(LaunchFailed)),
         ] {
             let exit = judge(oom, record.clone(), now);
             assert_eq!(exit.reason, reason, "{oom} {record:?}");
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_is_shown_is_one_plain_line() {
-        let exit = judge(false, record(ExitCause::App, Some(1), Some(4000)), Timestamp(0));
+        let exit = judge(false, Some(record(ExitCause::App, Some(1), Some(4000))), Timestamp(0));
         assert_eq!((exit.detail.as_str(), exit.signal), ("a [31m b", None));
         assert_eq!(one_line(&"é".repeat(9999)).chars().count(), MAX_DETAIL);
     }

@@ -43,7 +43,7 @@ use crate::{
 /// What the local scheduler works with.
 #[derive(Debug)]
 pub struct Config {
-    pub launcher: Launcher,
+    pub launcher: Arc<Launcher>,
     pub capacity: Capacity,
     pub inventory: GpuInventory,
     /// As handed to the helper: `start` knows all four.
@@ -332,7 +332,7 @@ fn busy_cpus(before: Option<(Instant, u64)>, now: (Instant, u64)) -> f64 {
 }
 
 /// Longer than the launcher's own patience, so that its sentence is the one that is seen.
-const BLOCKING_TIMEOUT: Duration = Duration::from_secs(120);
+const BLOCKING_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Runs what may block on a thread of its own. What hangs (a user's mount, a name service)
 /// keeps that thread, but never the caller.

@@ -141,7 +141,9 @@ pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
         (n, None) => Some(format!("{n} GPUs")),
     };
     let cores = if resources.cpus == 1 { "1 core".to_owned() } else { format!("{} cores", resources.cpus) };
-    gpu.into_iter().chain([cores, human_size(resources.memory_bytes)]).collect::<Vec<_>>().join(" · ")
+    // A number stays with its unit where a line is broken.
+    let parts = gpu.into_iter().chain([cores, human_size(resources.memory_bytes)]);
+    parts.map(|part| part.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(" · ")
 }
 
 fn badge(session: &Session) -> (&'static str, &'static str) {
@@ -266,7 +268,6 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
             let stop = stop("Stop", "Stop this session? What is not saved is lost.");
             own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
         }
-        SessionState::Stopping => vec![log],
         SessionState::Ended if own => {
             let again = match again_with_memory(session, context.around.most_memory_bytes) {
                 Some(bytes) => post(
@@ -280,7 +281,7 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
             };
             vec![again, log]
         }
-        SessionState::Ended => vec![log],
+        SessionState::Stopping | SessionState::Ended => vec![log],
     }
 }
 

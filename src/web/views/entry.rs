@@ -23,7 +23,7 @@ pub struct Login {
     pub first_password_file: Option<String>,
 }
 
-/// `/docs/api`: a frame that `api-docs.js` fills from the OpenAPI document.
+/// `/docs/api`: a frame that `api-docs.js` fills from the API's own description.
 #[derive(Debug, Template)]
 #[template(path = "docs/api.html")]
 pub struct ApiDocs {

@@ -71,7 +71,7 @@ pub struct AppTile {
     pub description: String,
     /// Whether it runs in an environment, so that one can be chosen.
     pub uses_environment: bool,
-    /// Whether it wants a folder of logs (TensorBoard).
+    /// Whether it wants a folder of logs, as `tensorboard` does.
     pub wants_log_directory: bool,
     /// Whether the site added it by configuration.
     pub by_site: bool,
@@ -96,9 +96,13 @@ pub struct SizeTile {
 }
 
 impl SizeTile {
-    /// `8 cores · 48 GB`, with the GPUs where the title does not say them.
+    /// `8 cores · 48 GB`, with the GPUs where the title does not begin with them.
     pub fn detail(&self) -> String {
-        super::resources_line(&self.resources, &[])
+        let mut rest = self.resources.clone();
+        if self.title.starts_with(&format!("{} GPU", rest.gpus)) {
+            rest.gpus = 0;
+        }
+        super::resources_line(&rest, &[])
     }
 }
 
@@ -204,10 +208,6 @@ impl NewSession {
         all.sort_unstable();
         all.dedup();
         all
-    }
-
-    fn is_chosen_duration(&self, seconds: &i64) -> bool {
-        self.form.duration == seconds.to_string()
     }
 
     /// A label for an error of the summary: the words that stand beside the field.

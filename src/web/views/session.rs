@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, Moment, resources_line};
+use super::{Card, Moment, resources_line, sentence::capitalised};
 use crate::{
     model::{Session, SessionState, Timestamp, time::human_duration},
     web::page::{Layout, filters},
@@ -86,8 +86,8 @@ impl ShowSession {
             SessionState::Starting => 3,
             SessionState::Running | SessionState::Stopping | SessionState::Ended => return Vec::new(),
         };
-        let doing = doing.filter(|doing| !doing.trim().is_empty() && at == 3);
-        let labels = ["Asked for", "Within your quota", "Program started", doing.unwrap_or("First answer")];
+        let doing = doing.filter(|doing| !doing.trim().is_empty() && at == 3).map(capitalised);
+        let labels = ["Asked for", "Within your quota", "Program started", doing.as_deref().unwrap_or("First answer")];
         let step = |(index, label): (usize, &str)| Step {
             label: label.to_owned(),
             progress: match index.cmp(&at) {

@@ -39,6 +39,39 @@ async fn a_tree_that_ignores_sigterm_and_a_daemon_are_ended() {
     assert_eq!(carriers(agent.given.launch.session), []);
 }
 
+/// Never there for long: each generation forks the next and exits. It gives up in the end,
+/// lest a test that fails leaves it on the machine.
+const COMET: &str = r#"
+import os, signal, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+open("started", "w")
+end = time.monotonic() + 15
+while time.monotonic() < end:
+    if os.fork():
+        os._exit(0)
+"#;
+
+#[tokio::test]
+async fn a_process_that_forks_away_is_caught() {
+    // In the environment that `ps` shows, it looks like nobody's.
+    let mut given = Given::script("exec env -i /usr/bin/python3 comet.py & exec sleep 1000");
+    given.launch.grace_seconds = 1;
+    fs::write(given.home.path().join("comet.py"), COMET).unwrap();
+    let mut agent = given.start();
+    eventually("the comet", async || agent.home("started").exists().then_some(())).await;
+    let home = agent.given.home.path().to_owned();
+    agent.terminate();
+    assert_eq!(agent.exited().await.cause, ExitCause::Asked);
+    // Several looks, because one can miss what changes all the time.
+    for _ in 0..20 {
+        let there = fs::read_dir("/proc")
+            .unwrap()
+            .flatten()
+            .filter_map(|process| fs::read_link(process.path().join("cwd")).ok());
+        assert!(!there.into_iter().any(|directory| directory == home), "it flies on");
+    }
+}
+
 #[tokio::test]
 async fn what_the_app_leaves_behind_ends_with_it() {
     let mut agent = Given::script("sleep 1000 & echo $! > pids; exit 4").start();

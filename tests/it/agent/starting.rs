@@ -27,12 +27,16 @@ async fn the_environment_is_what_was_asked_for_and_nothing_leaks_in() {
     let mut expected = given.launch.app.environment.clone();
     // Whoever starts the agent has a descriptor and variables that nobody should see.
     let mut leaky = Command::new("/bin/sh");
-    leaky.args(["-c", "exec 7</etc/passwd 9>/dev/null; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lyceum")]);
+    leaky.args(["-c", "umask 077; exec 7</etc/passwd 9>/dev/null; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_lyceum")]);
     leaky.env("SECRET", "s3cret");
     let mut agent = given.start_as(leaky);
     let record = agent.exited().await;
     assert_eq!((record.cause, record.exit_code), (ExitCause::App, Some(0)), "{}", record.detail);
     assert_eq!(agent.log(), "/dev/null\n");
+    for name in [files::LOG, files::EXIT] {
+        let mode = fs::metadata(agent.file(name)).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o640, "the portal's group reads {name} whatever the umask");
+    }
     let environment = fs::read_to_string(agent.home("env")).unwrap();
     let mut seen: Vec<&str> = environment.split_terminator('\0').collect();
     seen.sort_unstable();
@@ -55,10 +59,22 @@ async fn ready_when_the_app_answers_below_500() {
     assert_eq!((status.phase, status.step.as_str()), (Phase::Starting, "waiting for the first answer"));
     fs::write(agent.home("ok"), "").unwrap();
     eventually("ready", async || (agent.status().await.phase == Phase::Ready).then_some(())).await;
+    let mode = |name| fs::metadata(agent.file(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(files::APP_SOCKET), mode(files::AGENT_SOCKET), mode(files::LOG)), (0o660, 0o660, 0o640));
     assert_eq!(fs::read_to_string(asked).unwrap(), format!("{} token s3cret", agent.base()));
-    assert_eq!(fs::metadata(agent.file(files::AGENT_SOCKET)).unwrap().permissions().mode() & 0o777, 0o660);
     agent.terminate();
     assert_eq!(agent.exited().await.cause, ExitCause::Asked);
+}
+
+#[tokio::test]
+async fn an_app_on_a_port_is_asked_there() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut given =
+        Given::new(&site_app(&["/usr/bin/python3", "-m", "http.server", "-b", "127.0.0.1", &port.to_string()]));
+    given.launch.app.ready.as_mut().unwrap().port = Some(port);
+    let agent = given.start();
+    eventually("ready", async || (agent.status().await.phase == Phase::Ready).then_some(())).await;
+    assert!(agent.log().contains(&format!("\"GET {} HTTP/1.1\" 404", agent.base())), "{}", agent.log());
 }
 
 #[tokio::test]

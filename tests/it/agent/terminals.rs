@@ -16,6 +16,7 @@ struct Viewer {
 
 impl Agent {
     async fn view(&self, terminal: u32) -> Viewer {
+        eventually("ready", async || (self.status().await.phase == Phase::Ready).then_some(())).await;
         let url = format!("ws://localhost{}pty?terminal={terminal}", self.base());
         let (socket, _) = tokio_tungstenite::client_async(url, self.connect().await).await.unwrap();
         Viewer { socket, seen: String::new() }
@@ -159,6 +160,11 @@ async fn terminals_open_and_close_by_number() {
     assert_eq!(agent.ask("DELETE", &path).await.0, StatusCode::NOT_FOUND);
     assert_eq!(agent.status().await.phase, Phase::Ready, "the session goes on");
 
+    for nonsense in ["{}", "ls", r#"{"resize":{"cols":-1,"rows":1}}"#] {
+        let mut viewer = agent.view(1).await;
+        viewer.send(Message::text(nonsense)).await;
+        assert_eq!(viewer.closed().await.0, 1003, "{nonsense}");
+    }
     let mut anew = agent.view(1).await;
     anew.enter("echo anew$A.\r").await;
     anew.sees("anew.").await;

@@ -20,13 +20,15 @@ const ANY: &[&str] = &["*"];
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
+    ("dial", &[]),
     ("db", &["model"]),
     ("curves", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
-    ("scheduler", &["model", "gpu", "protocol"]),
+    // Where there is no root helper, the local scheduler does the helper's work in its own process.
+    ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
     ("admission", &["model", "db"]),
@@ -34,7 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "sessions",
         &["model", "db", "admission", "scheduler", "apps", "environments", "gpu", "curves", "protocol", "lifecycle"],
     ),
-    ("proxy", &["model", "protocol", "lifecycle"]),
+    ("proxy", &["model", "protocol", "dial", "lifecycle"]),
     (
         "web",
         &[
@@ -67,7 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
 /// Modules that nobody but these may use.
 const ROOTS: &[(&str, &[&str])] = &[
     ("app", &["main", "start"]),
-    ("start", &["main"]),
+    ("start", &["main", "app", "config"]),
     ("client", &["main"]),
     ("check", &["main"]),
     ("config", &["main", "app", "start", "check"]),
@@ -75,7 +77,7 @@ const ROOTS: &[(&str, &[&str])] = &[
 
 /// The beginning of a path, the modules where it may stand, and why.
 const CONFINED: &[(&[&str], &[&str], &str)] = &[
-    (&["axum"], &["web", "proxy", "agent"], "HTTP ends in web, proxy and agent"),
+    (&["axum"], &["web", "proxy", "agent", "listen"], "HTTP ends in listen, web, proxy and agent"),
     (&["askama"], &["web"], "pages are drawn in web"),
     (&["utoipa_axum"], &["web"], "routes are declared in web"),
     (&["sqlx"], &["db"], "the database is spoken to in db"),
@@ -95,7 +97,8 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
 ];
 
 /// Where status codes of errors may be written. The codes of success may stand in all of web.
-const STATUS_CODES: &[&str] = &["src/web/error.rs", "src/proxy", "src/agent"];
+/// `listen` refuses what is no proper HTTP before any router sees it.
+const STATUS_CODES: &[&str] = &["src/web/error.rs", "src/proxy", "src/agent", "src/listen"];
 const SUCCESS: &[&str] = &["OK", "CREATED", "ACCEPTED", "NO_CONTENT"];
 
 const MOST_LINES: usize = 600;

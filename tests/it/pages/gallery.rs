@@ -99,14 +99,14 @@ fn login_wrong(word: &Word) -> Login {
         error: Some("The user name or the password is wrong.".to_owned()),
         plain_http: true,
         first_password_file: None,
-        layout: Layout { theme: Theme::Light, announcement: announcement(word), ..bare(word) },
+        layout: Layout { theme: Theme::Light, announcement: Some(announcement(word)), ..bare(word) },
         ..login(word)
     }
 }
 
-fn announcement(word: &Word) -> Option<Announcement> {
+fn announcement(word: &Word) -> Announcement {
     let text = word("Maintenance on Thursday, 18:00–20:00: running sessions go on, new ones wait.");
-    Some(Announcement { level: Level::Info, text })
+    Announcement { level: Level::Info, text }
 }
 
 fn home(word: &Word) -> Home {
@@ -114,9 +114,9 @@ fn home(word: &Word) -> Home {
     let cards = |sessions: Vec<Session>| sessions.iter().map(|session| Card::new(session, &context)).collect();
     let mut exited = ended(word, "preprocess", EndReason::Exited, 47 * 60);
     exited.exit_code = Some(1);
-    exited.app = "terminal".to_owned();
+    exited.app = String::from("terminal");
     Home {
-        layout: Layout { announcement: announcement(word), ..layout(word).at(Nav::Home) },
+        layout: Layout { announcement: Some(announcement(word)), ..layout(word).at(Nav::Home) },
         notice: Some(word("Stopping ‘old-run’.")),
         meters: meters(word),
         single_user: None,
@@ -187,7 +187,7 @@ fn new_session(word: &Word) -> NewSession {
         wants_log_directory: name == "tensorboard",
         by_site: false,
     };
-    let site = AppTile { by_site: true, ..app("code", &word("VS Code"), &word("an editor in the browser")) };
+    let by_site = AppTile { by_site: true, ..app("code", &word("VS Code"), &word("an editor in the browser")) };
     let size = |name: &str, title: &str, gpus, cpus, memory, fit, note: &str| SizeTile {
         name: name.to_owned(),
         title: word(title),
@@ -201,7 +201,7 @@ fn new_session(word: &Word) -> NewSession {
             app("jupyter", "JupyterLab", "notebooks, files, terminals"),
             app("tensorboard", "TensorBoard", "curves of a folder of logs"),
             app("terminal", "Terminal", "a shell in the browser"),
-            site,
+            by_site,
         ],
         sizes: vec![
             size("cpu", "CPU only", 0, 2, 8, Fit::Now, "31 cores free now"),
@@ -501,7 +501,7 @@ fn waits_for_environment(word: &Word) -> Session {
 fn starting(word: &Word) -> Session {
     let mut session = placed(word, session(word, "board", SessionState::Starting));
     session.started_at = Some(NOW.plus_seconds(-3));
-    session.app = "tensorboard".to_owned();
+    session.app = String::from("tensorboard");
     session.spec.log_directory = Some(word("/home/alice/runs"));
     session
 }

@@ -89,6 +89,17 @@ fn static_files_have_types_and_lasting_addresses() {
     }
 }
 
+#[test]
+fn vendored_files_are_what_their_list_says() {
+    let list = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("static/vendor/README.md")).unwrap();
+    for name in ["xterm.mjs", "xterm.css", "addon-fit.mjs"] {
+        // The hash of an address is the beginning of the whole one.
+        let hash = lyceum::web::page::static_file(&format!("vendor/{name}")).unwrap().hash;
+        let row = list.lines().find(|line| line.starts_with(&format!("| `{name}`"))).unwrap();
+        assert!(row.contains(&format!("`{hash}")), "{name} has the hash {hash}…");
+    }
+}
+
 fn write_out(kind: &str, pages: &[(&str, String)]) {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gallery").join(kind);
     fs::create_dir_all(&folder).unwrap();

@@ -56,6 +56,17 @@ async fn only_the_sessions_user_may_answer() {
     assert!(answer.contains("WrongPeer"), "{answer}");
 }
 
+const NOBODY: u32 = 65534;
+
+/// A process that ends with its test.
+struct Reaped(Child);
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
 /// A real process of another user, on a port that the session had before.
 #[tokio::test]
 async fn a_port_that_another_user_took_over() {
@@ -63,14 +74,6 @@ async fn a_port_that_another_user_took_over() {
         eprintln!("left out: only root can start a process as another user");
         return;
     }
-    struct Reaped(Child);
-    impl Drop for Reaped {
-        fn drop(&mut self) {
-            self.0.kill().ok();
-            self.0.wait().ok();
-        }
-    }
-    const NOBODY: u32 = 65534;
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let mut server = Command::new("/usr/bin/python3");
     server.args(["-m", "http.server", "--bind", "127.0.0.1", &free.to_string()]).current_dir("/");

@@ -2,6 +2,9 @@
 //! why it ended and what would help. A pure function of the session, what surrounds it and
 //! the time; pages draw its pieces, the API and the command line read it as plain text.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use super::moment::{Moment, Show};
@@ -50,9 +53,9 @@ pub fn sentence(session: &Session, around: &Circumstances) -> Sentence {
         && let Some(since) = session.unknown_since
     {
         return Sentence::default()
-            .text("Nobody could be asked about it since ")
+            .text("No word of it since ")
             .at(since, Show::Clock, around)
-            .text(". It keeps its place, and is neither ended nor counted as gone.");
+            .text(". It keeps its place until somebody can be asked.");
     }
     match session.state {
         SessionState::Queued => queued(session),
@@ -144,12 +147,13 @@ fn stopping(session: &Session, around: &Circumstances) -> Sentence {
         Some(EndReason::OutOfMemory) => "Stopping, because its memory is used up",
         _ => "Stopping",
     };
-    let sentence = Sentence::default().text(why);
     match session.stopping_at {
-        Some(since) => {
-            sentence.text("; it has 30 s to finish what it does, ").at(since, Show::Since, around).text(" gone.")
-        }
-        None => sentence.text("; it has 30 s to finish what it does."),
+        Some(since) => Sentence::default()
+            .text(why)
+            .text(", for ")
+            .at(since, Show::Since, around)
+            .text(". After 30 s it is ended by force."),
+        None => Sentence::default().text(why).text("."),
     }
 }
 
@@ -269,7 +273,10 @@ fn hints(reasons: &[Reason]) -> Option<String> {
 
 /// The words with a capital first and a full stop last.
 fn as_sentence(words: &str) -> String {
-    let words = closed(words);
+    capitalised(&closed(words))
+}
+
+pub(super) fn capitalised(words: &str) -> String {
     let mut characters = words.chars();
     characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }

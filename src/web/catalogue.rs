@@ -1,0 +1,89 @@
+//! What can be chosen when something is started: profiles with what is free now, and
+//! environments with how far they are.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    Portal,
+    error::Result,
+    extract::{CurrentUser, Listed},
+};
+use crate::{environments::State as Building, model::Resources};
+
+/// A named size.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Profile)]
+pub struct ProfileView {
+    pub name: String,
+    pub title: String,
+    pub resources: Resources,
+    pub duration_seconds: i64,
+    /// How many of this size fit into what is free now.
+    pub free: i64,
+}
+
+/// Software that a workload can run in.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Environment)]
+pub struct EnvironmentView {
+    pub name: String,
+    pub title: String,
+    pub python_version: Option<String>,
+    /// `building`, `ready`, `failed` or `missing`.
+    pub state: &'static str,
+    /// While it is being built.
+    pub percent: Option<u8>,
+    /// What is being done, or what went wrong and the command that mends it.
+    pub detail: Option<String>,
+}
+
+#[utoipa::path(get, path = "/profiles", tag = "catalogue", responses((status = 200, body = Listed<ProfileView>)))]
+pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<ProfileView>>> {
+    let standing = portal.sessions.standing(user.id()).await?;
+    let (all, used) = (standing.capacity, standing.in_use);
+    let left = |there: i64, held: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - held).max(0) / asked };
+    let view = |profile: &crate::sessions::Profile| {
+        let asked = &profile.resources;
+        let free = left(all.gpus, used.gpus, asked.gpus).min(left(all.cpus, used.cpus, asked.cpus)).min(left(
+            all.memory_bytes,
+            used.memory_bytes,
+            asked.memory_bytes,
+        ));
+        ProfileView {
+            name: profile.name.clone(),
+            title: profile.title.clone(),
+            resources: asked.clone(),
+            duration_seconds: profile.duration_seconds,
+            free,
+        }
+    };
+    let items = portal.sessions.config.profiles.iter().map(view).collect();
+    Ok(axum::Json(Listed { items, next_cursor: None }))
+}
+
+#[utoipa::path(get, path = "/environments", tag = "catalogue",
+    responses((status = 200, body = Listed<EnvironmentView>)))]
+pub async fn environments(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<EnvironmentView>> {
+    let view = |environment: crate::environments::Environment| {
+        let (state, percent, detail) = match environment.state {
+            Building::Building { percent, step, .. } => ("building", Some(percent), Some(step)),
+            Building::Ready { .. } => ("ready", None, None),
+            Building::Failed { what, command, .. } => ("failed", None, Some(format!("{what} To mend it: {command}"))),
+            Building::Missing => ("missing", None, None),
+        };
+        EnvironmentView {
+            name: environment.name,
+            title: environment.title,
+            python_version: environment.python_version,
+            state,
+            percent,
+            detail,
+        }
+    };
+    let items = portal.sessions.environments.list().into_iter().map(view).collect();
+    axum::Json(Listed { items, next_cursor: None })
+}

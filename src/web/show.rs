@@ -1,0 +1,178 @@
+//! One session as a page and as a card, and the buttons of both: stop, extend, keep, start
+//! again. Buttons post forms and lead back to where they were pressed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Redirect, Response},
+};
+
+use super::{
+    Portal,
+    error::{Error, Result},
+    extract::{CurrentUser, Form, Id},
+    page::{Nav, Page},
+    views::{self, Card, CardContext, Circumstances, Happening, Moment, ShowSession},
+};
+use crate::{
+    auth::Principal,
+    model::{
+        Role, Session, SessionId, SessionState,
+        quota::{Field, Limit},
+        size::parse_size,
+    },
+    sessions::Actor,
+};
+
+/// How much of the log the page shows (bytes).
+const LOG_WINDOW: u64 = 32 * 1024;
+
+/// A session's card for this reader.
+pub(super) fn card(portal: &Portal, principal: &Principal, headers: &HeaderMap, session: &Session) -> Card {
+    let live = portal.sessions.live(session.id);
+    let capacity = portal.sessions.admission.capacity;
+    // The button is offered while the row says nothing against it; the service decides.
+    let extendable = session.state == SessionState::Running && session.extensions < 3;
+    let context = CardContext {
+        around: Circumstances {
+            now: portal.clock.now(),
+            idle_stops_at: live.idle_stops_at,
+            step: live.status.map(|status| status.step),
+            most_memory_bytes: Some(capacity.memory_bytes),
+            is_own: session.owner == principal.id(),
+        },
+        app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
+        open_url: portal.open_url(headers, session.id),
+        extend_seconds: extendable.then_some(8 * 3600),
+        sample: live.sample,
+        csrf_token: principal.csrf_token().to_owned(),
+    };
+    Card::new(session, &context)
+}
+
+/// `/sessions/{id}`
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+) -> Result<Response> {
+    let actor = Actor { user: &user.user };
+    let session = portal.sessions.find(actor, id).await?;
+    let now = portal.clock.now();
+    let history = portal.sessions.events(actor, id, 0).await?;
+    let log = portal.sessions.log_tail(actor, id, LOG_WINDOW).await?;
+    let doing = portal.sessions.live(id).status.map(|status| status.step);
+    let title = portal.sessions.apps.find(&session.app).map_or(session.app.as_str(), |app| app.title.as_str());
+    let view = ShowSession {
+        layout: portal.layout_of(&user.0, Nav::Home),
+        notice: None,
+        card: card(&portal, &user, &headers, &session),
+        steps: ShowSession::steps(&session, doing.as_deref()),
+        facts: ShowSession::facts(&session, title),
+        moments: ShowSession::moments(&session, now),
+        history: history
+            .into_iter()
+            .map(|event| Happening { at: Moment::clock(event.at, now), text: event.message })
+            .collect(),
+        log: (!log.is_empty()).then(|| views::plain_log(&String::from_utf8_lossy(&log))),
+        limits_are_watched: ShowSession::limits_are_watched(&session),
+        is_live: session.state.is_live(),
+        is_own: session.owner == user.id(),
+    };
+    Ok(Page(view).into_response())
+}
+
+/// `/sessions/{id}/card`: the card alone, for a page that keeps itself fresh.
+pub async fn fragment(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+) -> Result<Response> {
+    let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
+    Ok(Page(card(&portal, &user, &headers, &session)).into_response())
+}
+
+pub async fn stop(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+) -> Result<Redirect> {
+    portal.sessions.stop(Actor { user: &user.user }, id).await?;
+    Ok(back(&headers, id))
+}
+
+pub async fn extend(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+    form: Form,
+) -> Result<Redirect> {
+    let seconds = match form.get("seconds") {
+        "" => None,
+        text => Some(text.parse().map_err(|_| Error::field("seconds", "invalid_value", "A whole number."))?),
+    };
+    portal.sessions.extend(Actor { user: &user.user }, id, seconds).await?;
+    Ok(back(&headers, id))
+}
+
+pub async fn keep(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+) -> Result<Redirect> {
+    portal.sessions.keep(Actor { user: &user.user }, id, None).await?;
+    Ok(back(&headers, id))
+}
+
+/// Starts the same again, with more memory where the form says so.
+pub async fn start_again(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<SessionId>,
+    form: Form,
+) -> Result<Redirect> {
+    let actor = Actor { user: &user.user };
+    let session = portal.sessions.find(actor, id).await?;
+    if session.owner != user.id() {
+        return Err(Error::not_found());
+    }
+    let mut request = super::start_form::same_again(&session);
+    if let Some(memory) = Some(form.get("memory")).filter(|memory| !memory.is_empty()) {
+        let bytes = parse_size(memory).ok_or_else(|| Error::field("memory", "invalid_value", "A size like 4 GB."))?;
+        let resources = request.resources.get_or_insert_default();
+        resources.memory_bytes = bytes;
+    }
+    // One of these per ended session: a double click starts one.
+    let key = format!("again-{id}-{}", form.get("memory"));
+    let earlier = portal.db.find_idempotent(user.id(), &key).await?;
+    let key = earlier.is_none().then_some(key);
+    portal.sessions.start(actor, request, key.as_deref()).await?;
+    Ok(Redirect::to("/"))
+}
+
+/// To the page that the button was on: the session's own, else home.
+fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
+    let page = format!("/sessions/{id}");
+    let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if referer.ends_with(&page) { Redirect::to(&page) } else { Redirect::to("/") }
+}
+
+/// How many sessions may run at once, for the heading.
+pub(super) fn most_sessions(standing: &crate::admission::Standing) -> Option<i64> {
+    match standing.limits.of(Field::Sessions).limit {
+        Limit::Unlimited => None,
+        Limit::AtMost(most) => Some(most),
+    }
+}
+
+/// Whether this reader sees other people's things.
+pub(super) fn is_operator(principal: &Principal) -> bool {
+    Role::Operator <= principal.user.role
+}

@@ -1,0 +1,398 @@
+//! The form that starts a session: what can be chosen, what is left, and the way from the
+//! form's fields to the request that the API would get. A fault comes back beside its field
+//! with everything that was typed.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    Portal,
+    error::{Error, Kind, Result},
+    extract::{CurrentUser, Form, Query},
+    home,
+    page::{Nav, Page},
+    views::{
+        AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
+    },
+};
+use crate::{
+    admission::Standing,
+    apps::AppKind,
+    db::admit,
+    environments::State as Building,
+    model::{
+        Resources, Session, SessionId,
+        quota::{Decision, Field, Limit, Request, Situation, decide},
+        size::{GIB, human_size, parse_size},
+    },
+    sessions::{Actor, Options, StartRequest},
+};
+
+/// `?from=` an earlier session, `?memory=` another size, `?app=` a program.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prefill {
+    from: Option<String>,
+    memory: Option<String>,
+    app: Option<String>,
+}
+
+/// `/sessions/new`
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Query(prefill): Query<Prefill>,
+) -> Result<Response> {
+    let standing = portal.sessions.standing(user.id()).await?;
+    let mut form = defaults(&portal, &standing);
+    let mut copy_of = None;
+    if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<SessionId>().ok()) {
+        let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
+        fill(&mut form, &portal, &session);
+        copy_of = Some(session.name);
+    }
+    if let Some(app) = prefill.app.filter(|app| portal.sessions.apps.find(app).is_some()) {
+        form.app = app;
+    }
+    if let Some(memory) = prefill.memory.filter(|memory| parse_size(memory).is_some()) {
+        "custom".clone_into(&mut form.profile);
+        form.memory = memory;
+    }
+    let mut view = view(&portal, &user, &headers, &standing, form, Vec::new());
+    view.copy_of = copy_of;
+    if let Ok(request) = request(&view.form) {
+        view.verdict = verdict(&portal, &user, request).await;
+    }
+    Ok(Page(view).into_response())
+}
+
+/// `POST /sessions`
+pub async fn start(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    fields: Form,
+) -> Result<Response> {
+    let form = read(&fields);
+    let started = match request(&form) {
+        Ok(request) => {
+            let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
+            portal.sessions.start(Actor { user: &user.user }, request, key).await.map_err(Error::from)
+        }
+        Err(faults) => Err(Error::invalid(faults)),
+    };
+    let error = match started {
+        Ok(session) => return Ok(Redirect::to(&format!("/sessions/{}", session.id)).into_response()),
+        Err(error) if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict) => error,
+        Err(error) => return Err(error),
+    };
+    let mut errors: Vec<FieldError> = error
+        .field_errors()
+        .iter()
+        .map(|error| FieldError { field: form_field(&error.field).to_owned(), message: error.message.clone() })
+        .collect();
+    errors.extend(error.reasons().iter().map(|reason| FieldError {
+        field: field_of_reason(&reason.code, &form.profile).to_owned(),
+        message: reason.hint.clone(),
+    }));
+    if errors.is_empty() {
+        errors.push(FieldError { field: String::new(), message: error.detail().to_owned() });
+    }
+    let standing = portal.sessions.standing(user.id()).await?;
+    let form = NewSessionForm { idempotency_key: new_key(), ..form };
+    Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors))).into_response())
+}
+
+/// The request that would start this session again.
+pub(super) fn same_again(session: &Session) -> StartRequest {
+    StartRequest {
+        app: session.app.clone(),
+        name: Some(session.name.clone()),
+        profile: None,
+        resources: Some(session.spec.resources.clone()),
+        environment: session.spec.environment.clone(),
+        working_directory: session.spec.working_directory.clone(),
+        duration_seconds: Some(session.spec.duration_seconds),
+        options: Options { log_directory: session.spec.log_directory.clone() },
+        ..StartRequest::default()
+    }
+}
+
+fn defaults(portal: &Portal, standing: &Standing) -> NewSessionForm {
+    let profiles = &portal.sessions.config.profiles;
+    // The smallest GPU size that starts now, else the first size that does.
+    let fits = |resources: &Resources| fit(standing, resources).0 == Fit::Now;
+    let chosen = profiles
+        .iter()
+        .find(|profile| 0 < profile.resources.gpus && fits(&profile.resources))
+        .or_else(|| profiles.iter().find(|profile| fits(&profile.resources)))
+        .or(profiles.first());
+    let resources = chosen.map(|profile| profile.resources.clone()).unwrap_or_default();
+    let longest = longest(standing);
+    NewSessionForm {
+        csrf_token: String::new(),
+        idempotency_key: new_key(),
+        app: "jupyter".to_owned(),
+        profile: chosen.map_or_else(|| "custom".to_owned(), |profile| profile.name.clone()),
+        gpus: resources.gpus.to_string(),
+        cpus: resources.cpus.to_string(),
+        memory: human_size(resources.memory_bytes),
+        duration: chosen.map_or(longest, |profile| profile.duration_seconds.min(longest)).to_string(),
+        environment: crate::environments::DEFAULT.to_owned(),
+        ..NewSessionForm::default()
+    }
+}
+
+fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
+    let spec = &session.spec;
+    let known = |name: &String| portal.sessions.config.profiles.iter().any(|profile| profile.name == *name);
+    form.app = session.app.clone();
+    form.name = session.name.clone();
+    form.profile = spec.profile.clone().filter(known).unwrap_or_else(|| "custom".to_owned());
+    form.gpus = spec.resources.gpus.to_string();
+    form.gpu_model = spec.resources.gpu_model.clone().unwrap_or_default();
+    form.cpus = spec.resources.cpus.to_string();
+    form.memory = human_size(spec.resources.memory_bytes);
+    form.duration = spec.duration_seconds.to_string();
+    form.working_directory = spec.working_directory.clone().unwrap_or_default();
+    form.log_directory = spec.log_directory.clone().unwrap_or_default();
+    if let Some(environment) = &spec.environment {
+        form.environment.clone_from(environment);
+    }
+}
+
+fn read(fields: &Form) -> NewSessionForm {
+    let text = |name: &str| fields.get(name).trim().to_owned();
+    NewSessionForm {
+        csrf_token: String::new(),
+        idempotency_key: text("idempotency_key"),
+        app: text("app"),
+        profile: text("profile"),
+        gpus: text("gpus"),
+        gpu_model: text("gpu_model"),
+        cpus: text("cpus"),
+        memory: text("memory"),
+        name: fields.get("name").to_owned(),
+        environment: text("environment"),
+        duration: text("duration"),
+        working_directory: text("working_directory"),
+        log_directory: text("log_directory"),
+    }
+}
+
+/// The form as the API's request; what cannot be read is a fault of its field.
+fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::FieldError>> {
+    let mut faults = Vec::new();
+    let mut number = |field: &str, text: &str| {
+        text.parse::<i64>().unwrap_or_else(|_| {
+            faults.push(super::error::FieldError::new(field, "invalid_value", "must be a whole number"));
+            0
+        })
+    };
+    let custom = form.profile.is_empty() || form.profile == "custom";
+    let mut resources = None;
+    if custom {
+        let gpus = if form.gpus.is_empty() { 0 } else { number("resources.gpus", &form.gpus) };
+        let cpus = number("resources.cpus", &form.cpus);
+        resources = Some(Resources {
+            gpus,
+            cpus,
+            gpu_model: Some(form.gpu_model.clone()).filter(|model| !model.is_empty() && 0 < gpus),
+            memory_bytes: 0,
+        });
+    }
+    let duration = if form.duration.is_empty() { None } else { Some(number("duration_seconds", &form.duration)) };
+    if let Some(resources) = &mut resources {
+        match parse_size(&form.memory) {
+            Some(bytes) => resources.memory_bytes = bytes,
+            None => faults.push(super::error::FieldError::new(
+                "resources.memory_bytes",
+                "invalid_value",
+                "must be a size like 4 GB",
+            )),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let some = |text: &String| Some(text.clone()).filter(|text| !text.is_empty());
+    Ok(StartRequest {
+        app: form.app.clone(),
+        name: some(&form.name),
+        profile: some(&form.profile).filter(|_| !custom),
+        resources,
+        environment: some(&form.environment),
+        working_directory: some(&form.working_directory),
+        duration_seconds: duration,
+        // A folder that was typed before another program was chosen is no fault.
+        options: Options { log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard") },
+        ..StartRequest::default()
+    })
+}
+
+async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> Option<Verdict> {
+    let rehearsed = portal.sessions.rehearse(Actor { user: &user.user }, request).await.ok()?;
+    let text = |reasons: &[crate::model::quota::Reason]| {
+        reasons.iter().map(|reason| reason.hint.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    Some(match rehearsed {
+        admit::Verdict::Admit { .. } => Verdict { fit: Fit::Now, text: String::new() },
+        admit::Verdict::Wait(reasons) => Verdict { fit: Fit::Waits, text: text(&reasons) },
+        admit::Verdict::Refuse(reasons) => Verdict { fit: Fit::Never, text: text(&reasons) },
+    })
+}
+
+fn view(
+    portal: &Portal,
+    user: &CurrentUser,
+    headers: &HeaderMap,
+    standing: &Standing,
+    form: NewSessionForm,
+    errors: Vec<FieldError>,
+) -> NewSession {
+    let layout = portal.layout_of(&user.0, Nav::NewSession);
+    let csrf_token = layout.csrf_token.clone();
+    let chosen = form.duration.parse().unwrap_or(0);
+    let mut gpu_models: Vec<String> =
+        portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
+    gpu_models.sort();
+    gpu_models.dedup();
+    NewSession {
+        layout,
+        apps: apps(portal),
+        sizes: sizes(portal, standing),
+        custom: Some(sliders(standing)),
+        gpu_models,
+        environments: environments(portal),
+        durations: NewSession::durations(longest(standing), chosen),
+        meters: home::meters(standing),
+        form: NewSessionForm { csrf_token, ..form },
+        errors,
+        verdict: None,
+        copy_of: None,
+        base_url: portal.portal_origin(headers),
+    }
+}
+
+fn apps(portal: &Portal) -> Vec<AppTile> {
+    let tile = |app: &crate::apps::App| AppTile {
+        name: app.name.clone(),
+        title: app.title.clone(),
+        description: app.description.clone(),
+        uses_environment: app.uses_environment,
+        wants_log_directory: app.kind == AppKind::TensorBoard,
+        by_site: matches!(app.kind, AppKind::Site(_)),
+    };
+    portal.sessions.apps.iter().map(tile).collect()
+}
+
+fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
+    let profiles = portal.sessions.config.profiles.iter();
+    profiles
+        .map(|profile| {
+            let (fit, note) = fit(standing, &profile.resources);
+            SizeTile {
+                name: profile.name.clone(),
+                title: profile.title.clone(),
+                resources: profile.resources.clone(),
+                fit,
+                note,
+            }
+        })
+        .collect()
+}
+
+/// Whether a size would start, by the same rule that decides, and a few words about it.
+fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
+    let request = Request { resources: resources.clone(), duration_seconds: 60, light: resources.is_light() };
+    let situation = Situation {
+        limits: &standing.limits,
+        usage: standing.usage,
+        in_use: standing.in_use,
+        capacity: standing.capacity,
+        own: &[],
+        already_waiting: false,
+    };
+    let first = |reasons: Vec<crate::model::quota::Reason>| reasons.into_iter().next().map(|reason| reason.hint);
+    match decide(&request, &situation) {
+        Decision::Admit if 0 < resources.gpus => {
+            let free = standing.capacity.gpus - standing.in_use.gpus;
+            (Fit::Now, format!("{free} {} free now", if free == 1 { "GPU" } else { "GPUs" }))
+        }
+        Decision::Admit => {
+            let free = standing.capacity.cpus - standing.in_use.cpus;
+            (Fit::Now, format!("{free} {} free now", if free == 1 { "core" } else { "cores" }))
+        }
+        Decision::Wait(reasons) => (Fit::Waits, first(reasons).unwrap_or_default()),
+        Decision::Refuse(reasons) => (Fit::Never, first(reasons).unwrap_or_default()),
+    }
+}
+
+fn sliders(standing: &Standing) -> Sliders {
+    let slider = |field, least: i64, machine: i64, used: i64, machine_used: i64| {
+        let limit = standing.limits.of(field).limit;
+        let most = limit.cap(machine).max(least);
+        let left = match limit {
+            Limit::Unlimited => machine - machine_used,
+            Limit::AtMost(limit) => (limit - used).min(machine - machine_used),
+        };
+        Slider { least, left: left.clamp(0, most), most }
+    };
+    let (usage, in_use, capacity) = (&standing.usage, &standing.in_use, &standing.capacity);
+    Sliders {
+        gpus: slider(Field::Gpus, 0, capacity.gpus, usage.gpus, in_use.gpus),
+        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, in_use.cpus),
+        memory: slider(Field::MemoryBytes, GIB / 4, capacity.memory_bytes, usage.memory_bytes, in_use.memory_bytes),
+    }
+}
+
+fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
+    let choice = |environment: crate::environments::Environment| EnvironmentChoice {
+        title: match environment.python_version {
+            Some(version) => format!("{} · Python {version}", environment.title),
+            None => environment.title,
+        },
+        name: environment.name,
+        ready: matches!(environment.state, Building::Ready { .. }),
+    };
+    portal.sessions.environments.list().into_iter().map(choice).collect()
+}
+
+fn longest(standing: &Standing) -> i64 {
+    // A month is longer than anybody picks from a list.
+    standing.limits.of(Field::MaxSessionSeconds).limit.cap(30 * 86_400)
+}
+
+fn new_key() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// The form's name of an API field.
+fn form_field(field: &str) -> &str {
+    match field {
+        "duration_seconds" => "duration",
+        "options.log_directory" => "log_directory",
+        "resources.memory_bytes" => "memory",
+        other => other.strip_prefix("resources.").unwrap_or(other),
+    }
+}
+
+/// Beside which field a reason belongs: the size tiles unless sliders were used.
+fn field_of_reason<'a>(code: &str, profile: &str) -> &'a str {
+    let custom = profile.is_empty() || profile == "custom";
+    match code.split('.').nth(1) {
+        Some("duration") => "duration",
+        Some("gpus") if custom => "gpus",
+        Some("cpus") if custom => "cpus",
+        Some("memory") if custom => "memory",
+        Some("gpus" | "cpus" | "memory") => "profile",
+        _ => "",
+    }
+}

@@ -1,0 +1,247 @@
+//! What the card says, as a table: every state, every way to end, every bound of the offer.
+
+use super::*;
+use crate::model::{
+    Resources, SessionId, UserId,
+    session::{Placement, SessionSpec},
+    size::GIB,
+};
+
+const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+fn session(state: SessionState) -> Session {
+    Session {
+        id: SessionId::new(),
+        owner: UserId::new(),
+        owner_name: "alice".to_owned(),
+        app: "jupyter".to_owned(),
+        name: "nb".to_owned(),
+        state,
+        spec: SessionSpec {
+            resources: Resources { memory_bytes: 2 * GIB, ..Resources::default() },
+            profile: None,
+            environment: None,
+            working_directory: None,
+            duration_seconds: 28_800,
+            log_directory: None,
+        },
+        reasons: Vec::new(),
+        gpus: Vec::new(),
+        cluster: "local".to_owned(),
+        placement: None,
+        extensions: 0,
+        created_at: NOW.plus_seconds(-7200),
+        admitted_at: None,
+        started_at: None,
+        ready_at: None,
+        expires_at: None,
+        last_activity_at: None,
+        keep_until: None,
+        unknown_since: None,
+        stop_reason: None,
+        stopping_at: None,
+        ended_at: None,
+        end_reason: None,
+        exit_code: None,
+        signal: None,
+        detail: None,
+    }
+}
+
+fn reason(hint: &str) -> Reason {
+    let (code, scope) = ("quota.gpus.user".to_owned(), "default".to_owned());
+    Reason { code, scope, used: 2, requested: 1, limit: 2, over_by: 1, hint: hint.to_owned() }
+}
+
+fn placement() -> Placement {
+    Placement {
+        node: "node003".to_owned(),
+        pid: 1,
+        start_ticks: 1,
+        boot_id: String::new(),
+        uid: 1000,
+        unix_name: "alice".to_owned(),
+        run_directory: String::new(),
+        limits: String::new(),
+    }
+}
+
+#[track_caller]
+fn says(state: SessionState, change: impl FnOnce(&mut Session, &mut Circumstances), expected: &str) {
+    let mut session = session(state);
+    let mut around = Circumstances { now: NOW, is_own: true, ..Circumstances::default() };
+    change(&mut session, &mut around);
+    assert_eq!(sentence(&session, &around).to_string(), expected);
+}
+
+#[test]
+fn waiting_says_why() {
+    use SessionState::Queued;
+    says(Queued, |_, _| {}, "Waiting for its turn.");
+    says(Queued, |s, _| s.admitted_at = Some(NOW), "Counted in your quota; it starts in a moment.");
+    says(Queued, |s, _| s.detail = Some("the software is being built".to_owned()), "The software is being built.");
+    says(
+        Queued,
+        |s, _| s.reasons = vec![reason("your limit is 2 GPUs"), reason(" "), reason("The machine is full!")],
+        "Your limit is 2 GPUs. The machine is full!",
+    );
+}
+
+#[test]
+fn starting_says_how_far() {
+    use SessionState::Starting;
+    says(Starting, |s, _| s.started_at = Some(NOW.plus_seconds(-2)), "Placed ✓ · starting its program, 2 s");
+    let placed = |s: &mut Session, seconds: i64| {
+        s.placement = Some(placement());
+        s.started_at = Some(NOW.plus_seconds(-seconds));
+    };
+    says(
+        Starting,
+        |s, a| {
+            placed(s, 3);
+            a.step = Some("copying templates".to_owned());
+        },
+        "Placed ✓ · program started ✓ · copying templates, 3 s",
+    );
+    says(
+        Starting,
+        |s, _| placed(s, 240),
+        "Placed ✓ · program started ✓ · waiting for its first answer, 4 min. Longer than usual: its log may say why.",
+    );
+}
+
+#[test]
+fn running_says_when_it_ends() {
+    use SessionState::Running;
+    let ends = |s: &mut Session, seconds| s.expires_at = Some(NOW.plus_seconds(seconds));
+    let idle = |s: &mut Session, a: &mut Circumstances| {
+        s.last_activity_at = Some(NOW.plus_seconds(-2400));
+        a.idle_stops_at = Some(NOW.plus_seconds(4800));
+    };
+    says(Running, |s, _| ends(s, 4320), "Ends 23:25 UTC, 1 h 12 min left.");
+    says(Running, |s, _| s.ready_at = Some(NOW.plus_seconds(-3600)), "Running for 1 h.");
+    says(
+        Running,
+        |s, a| {
+            ends(s, 28_800);
+            idle(s, a);
+        },
+        "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle 40 min, stops at 23:33 UTC unless it is used.",
+    );
+    says(
+        Running,
+        |s, a| {
+            ends(s, 1800);
+            idle(s, a);
+        },
+        "Ends 22:43 UTC, 30 min left.",
+    );
+    says(
+        Running,
+        |s, _| {
+            ends(s, 4320);
+            s.keep_until = Some(NOW.plus_seconds(3600));
+        },
+        "Ends 23:25 UTC, 1 h 12 min left. Kept, also when idle, until 23:13 UTC.",
+    );
+    says(
+        Running,
+        |s, _| s.unknown_since = Some(NOW.plus_seconds(-60)),
+        "No word of it since 22:12 UTC. It keeps its place until somebody can be asked.",
+    );
+}
+
+#[test]
+fn stopping_says_for_whom() {
+    use SessionState::Stopping;
+    says(Stopping, |_, _| {}, "Stopping.");
+    says(
+        Stopping,
+        |s, _| {
+            s.stop_reason = Some(EndReason::StoppedByOwner);
+            s.stopping_at = Some(NOW.plus_seconds(-4));
+        },
+        "Stopping, as you asked, for 4 s. After 30 s it is ended by force.",
+    );
+    says(Stopping, |s, _| s.stop_reason = Some(EndReason::TimeLimit), "Stopping, because its time is over.");
+}
+
+#[test]
+fn every_end_has_its_sentence() {
+    for &reason in EndReason::ALL {
+        let expected = match reason {
+            EndReason::StoppedByOwner => "You stopped it 4 min ago.",
+            EndReason::StoppedByAdmin => "An administrator stopped it 4 min ago.",
+            EndReason::Idle => "Stopped 4 min ago, after 2 h without use.",
+            EndReason::TimeLimit => "Its time of 8 h was over 4 min ago.",
+            EndReason::OutOfMemory => "Out of memory: it asked for 2 GB and used all of them. Start again with 4 GB.",
+            EndReason::Exited => "Its program ended 4 min ago with exit code 3; its log says more.",
+            EndReason::Signal => "Its program was ended 4 min ago by SIGSEGV, which did not come from the portal.",
+            EndReason::NodeFailure => {
+                "Its node node003 failed 4 min ago. What is saved in files is still there; start it again."
+            }
+            EndReason::HostRebooted => {
+                "Its node node003 was restarted 4 min ago. What is saved in files is still there; start it again."
+            }
+            EndReason::Preempted => "It gave way to more urgent work 4 min ago.",
+            EndReason::LaunchFailed => "It could not be started: its log may say why.",
+            EndReason::Refused => "Refused: it no longer fits within what you may use.",
+            EndReason::Lost => "Declared lost 4 min ago: nobody could find out what became of it.",
+        };
+        says(
+            SessionState::Ended,
+            |s, _| {
+                s.end_reason = Some(reason);
+                s.ended_at = Some(NOW.plus_seconds(-240));
+                s.last_activity_at = Some(NOW.plus_seconds(-7440));
+                s.placement = Some(placement());
+                s.exit_code = Some(3);
+                s.signal = Some(11);
+            },
+            expected,
+        );
+    }
+    let with_detail = |reason| {
+        move |s: &mut Session, a: &mut Circumstances| {
+            s.end_reason = Some(reason);
+            s.ended_at = Some(NOW);
+            s.detail = Some("no such directory: /nope".to_owned());
+            a.is_own = false;
+        }
+    };
+    says(
+        SessionState::Ended,
+        with_detail(EndReason::LaunchFailed),
+        "It could not be started: no such directory: /nope.",
+    );
+    says(
+        SessionState::Ended,
+        with_detail(EndReason::Exited),
+        "Its program ended by itself just now. No such directory: /nope.",
+    );
+    says(
+        SessionState::Ended,
+        with_detail(EndReason::StoppedByOwner),
+        "Its owner stopped it just now. No such directory: /nope.",
+    );
+}
+
+#[test]
+fn more_memory_is_offered_as_far_as_there_is_more() {
+    let mut session = session(SessionState::Ended);
+    assert_eq!(again_with_memory(&session, None), None, "it did not run out");
+    session.end_reason = Some(EndReason::OutOfMemory);
+    assert_eq!(again_with_memory(&session, None), Some(4 * GIB));
+    assert_eq!(again_with_memory(&session, Some(3 * GIB)), Some(3 * GIB));
+    assert_eq!(again_with_memory(&session, Some(2 * GIB)), None);
+    session.spec.resources.memory_bytes = i64::MAX;
+    assert_eq!(again_with_memory(&session, None), None, "no overflow");
+    says(
+        SessionState::Ended,
+        |s, a| {
+            s.end_reason = Some(EndReason::OutOfMemory);
+            a.most_memory_bytes = Some(2 * GIB);
+        },
+        "Out of memory: it asked for 2 GB and used all of them. That is the most you may have: load less at a time.",
+    );
+}
