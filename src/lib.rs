@@ -5,8 +5,10 @@
 //! `agent` (who starts what as whom), `proxy` (the way to the apps), `web` (pages and API).
 //! ARCHITECTURE.md draws the picture and says who may use whom.
 
+pub mod admin;
 pub mod admission;
 pub mod agent;
+pub mod app;
 pub mod apps;
 pub mod auth;
 pub mod check;

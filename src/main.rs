@@ -1,19 +1,150 @@
-//! The `lyceum` command: which subcommand was asked for, and nothing else.
+//! The `lyceum` command: which subcommand was asked for, and one call each.
 
-use std::process::ExitCode;
+use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use lyceum::{
+    admin,
+    app::App,
+    client,
+    config::{Config, Environment},
+    model::Clock,
+    start, telemetry,
+};
+
+/// The web portal of a deep-learning machine room.
+#[derive(Parser)]
+#[command(version, args_conflicts_with_subcommands = true)]
+struct Command {
+    #[command(subcommand)]
+    verb: Option<Verb>,
+    #[command(flatten)]
+    serve: Serve,
+    #[command(flatten)]
+    place: Place,
+}
+
+/// Where things are, for every subcommand.
+#[derive(clap::Args, Clone, Default)]
+struct Place {
+    /// The configuration file; else $LYCEUM_CONFIG, else /etc/lyceum/lyceum.toml if it exists.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory; else $LYCEUM_DATA, else /var/lib/lyceum (root) or the XDG data directory.
+    #[arg(long, global = true, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Default)]
+struct Serve {
+    /// Where to listen; else the configuration's, else 127.0.0.1:8000.
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Serve the portal (the default).
+    Serve(Serve),
+    /// Say what is wrong with this installation and how to mend it.
+    Check {
+        /// Rehearse a start as this user.
+        #[arg(long = "as", value_name = "USER")]
+        as_user: Option<String>,
+    },
+    /// Manage users, tokens, quotas and backups, on the database directly.
+    Admin {
+        #[command(subcommand)]
+        verb: admin::Verb,
+    },
+    /// Start, list and stop sessions over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    Session(client::SessionArguments),
+    /// The root helper; started by `serve`.
+    #[command(hide = true)]
+    Helper { config: String },
+    /// The trampoline of the helper.
+    #[command(hide = true)]
+    Become,
+    /// Inside a workload.
+    #[command(hide = true)]
+    Agent,
+    /// The last step before an app.
+    #[command(hide = true)]
+    Exec {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<std::ffi::OsString>,
+    },
+}
 
 fn main() -> ExitCode {
+    // Before anything else exists: these run as other users, or become one.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("agent") => lyceum::agent::run(),
-        Some("exec") => lyceum::agent::exec(arguments),
-        Some("become") => lyceum::helper::trampoline::run(),
-        Some("helper") => helper(&arguments.next().unwrap_or_default().to_string_lossy()),
-        _ => {
-            eprintln!("usage: lyceum (agent | helper CONFIG)");
-            ExitCode::from(2)
+        Some("agent") => return lyceum::agent::run(),
+        Some("exec") => return lyceum::agent::exec(arguments),
+        Some("become") => return lyceum::helper::trampoline::run(),
+        Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
+        _ => {}
+    }
+    match run(Command::parse()) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("lyceum: {error:#}");
+            ExitCode::FAILURE
         }
     }
+}
+
+fn run(command: Command) -> Result<ExitCode> {
+    let environment = Environment::of_process();
+    let place = command.place;
+    match command.verb.unwrap_or(Verb::Serve(command.serve)) {
+        Verb::Serve(options) => serve(&place, &options, &environment),
+        Verb::Check { as_user } => {
+            let _ = as_user;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::Admin { verb } => {
+            let config = Config::load(place.config.as_deref(), &environment)?;
+            let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
+            admin::run(verb, &config, &paths)
+        }
+        Verb::Session(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
+        }
+        Verb::Helper { .. } | Verb::Become | Verb::Agent | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
+    }
+}
+
+fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<ExitCode> {
+    telemetry::start(environment.find("LYCEUM_LOG"), environment.find("LYCEUM_LOG_FORMAT"));
+    let mut config = Config::load(place.config.as_deref(), environment)?;
+    if let Some(listen) = options.listen {
+        config.server.listen = listen;
+        let faults = config.validate();
+        anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    }
+    let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
+    let settings = start::Settings {
+        service_user: config.server.user.clone(),
+        account_uids: config.accounts.uids.map_or(lyceum::helper::ACCOUNT_UIDS, |(first, last)| first..=last),
+        ..start::Settings::default()
+    };
+    let started = start::prepare(&paths, &settings)?;
+    // No thread existed until here; from here on we are not root.
+    runtime()?.block_on(async {
+        let app = App::open(&config, environment, started, Clock::System).await?;
+        app.run().await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    // The first provider stays; a second call changes nothing.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().context("starting the runtime")
 }
 
 fn helper(config: &str) -> ExitCode {

@@ -167,6 +167,11 @@ impl Access {
         self.judge(Key::Login(id)).await
     }
 
+    /// The token of this id, for connections that were opened with it.
+    pub async fn by_token_id(&self, id: TokenId) -> Result<Option<Arc<Principal>>> {
+        self.judge(Key::Token(id)).await
+    }
+
     /// The same person with the same credential as they are now; `None` when it has ended.
     pub async fn still(&self, principal: &Principal) -> Result<Option<Arc<Principal>>> {
         match principal.credential {

@@ -5,7 +5,7 @@
 use super::{Access, Error, Principal, Result, scopes, secrets};
 use crate::{
     db::{self, idempotency::Earlier, tokens::Token},
-    model::TokenId,
+    model::{Timestamp, TokenId, UserId},
 };
 
 /// In seconds.
@@ -20,6 +20,17 @@ pub struct NewToken {
     /// None: everything that the owner may do.
     pub scopes: Vec<String>,
     pub expires_in_seconds: Option<i64>,
+}
+
+/// Makes a token for somebody, on whatever authority the caller has: the command line's.
+pub async fn make(db: &db::Db, user: UserId, new: NewToken, now: Timestamp) -> Result<(Token, String)> {
+    let expires_at = now.plus_seconds(check(&new)?);
+    let name = new.name.trim().to_owned();
+    let token =
+        Token { id: TokenId::new(), user, name, scopes: new.scopes, created_at: now, expires_at, last_used_at: None };
+    let secret = format!("lyc_{}", secrets::random());
+    db.add_token(&token, &secrets::hash(&secret), None).await?;
+    Ok((token, secret))
 }
 
 impl Access {

@@ -190,6 +190,14 @@ impl Db {
         Ok(())
     }
 
+    /// Writes a consistent copy of an SQLite database to a new file.
+    pub async fn copy_to(&self, file: &Path) -> Result<()> {
+        if let Self::Sqlite { write, .. } = self {
+            sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(write).await?;
+        }
+        Ok(())
+    }
+
     /// Waits for what is under way and closes all connections.
     pub async fn close(&self) {
         match self {

@@ -18,6 +18,8 @@ use sha2::{Digest, Sha256};
 struct Templates;
 
 const TENSORBOARD: &str = include_str!("../apps/tensorboard.py");
+/// JupyterLab's page configuration: no questions about news at the first start.
+const JUPYTERLAB: &str = include_str!("../apps/page_config.json");
 
 /// Where [`install`] put things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +41,10 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
         // Builds for development read the repository while they run.
         return Err(io::Error::other("the repository's notebooks/templates cannot be read by this user"));
     }
-    let apps = [("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes()))];
+    let apps = [
+        ("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes())),
+        ("jupyter/labconfig/page_config.json".to_owned(), Cow::Borrowed(JUPYTERLAB.as_bytes())),
+    ];
     Ok(Installed {
         templates: publish(&shared.join("templates"), &templates)?,
         tensorboard: publish(&shared.join("apps"), &apps)?.join("tensorboard.py"),

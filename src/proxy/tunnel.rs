@@ -3,7 +3,7 @@
 //! once when that access ends. Tunnels copy bytes and never look into them.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     future::poll_fn,
     io,
     mem::MaybeUninit,
@@ -36,7 +36,7 @@ pub enum Access {
 }
 
 /// Who a request comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     pub user: UserId,
     pub access: Access,
@@ -74,6 +74,13 @@ impl Tunnels {
         drop(live);
         tokens.iter().for_each(CancellationToken::cancel);
         tokens.len()
+    }
+
+    /// Everybody who holds a connection, each once.
+    pub fn holders(&self) -> Vec<Holder> {
+        let live = self.0.live.lock();
+        let holders: HashSet<Holder> = live.by_number.values().map(|(tunnel, _)| tunnel.holder).collect();
+        holders.into_iter().collect()
     }
 
     /// How many connections `wanted` is true of: all, a user's, a session's.

@@ -238,7 +238,13 @@ fn take_ticket(asked: &Parts) -> Option<(String, String)> {
 }
 
 /// Lets somebody in whose identity is settled: if it is theirs, and if it runs.
-async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, asked: Parts, body: Body) -> Result<Response> {
+async fn enter(
+    portal: &Arc<Portal>,
+    principal: &Arc<Principal>,
+    id: SessionId,
+    asked: Parts,
+    body: Body,
+) -> Result<Response> {
     let Some(route) = portal.sessions.routes.find(id).filter(|route| route.owner == principal.id()) else {
         return closed(portal, principal, id, &asked).await;
     };
@@ -249,11 +255,7 @@ async fn enter(portal: &Arc<Portal>, principal: &Arc<Principal>, id: SessionId, 
     if path.len() == "/s/".len() + 36 {
         return Ok(Redirect::to(&format!("{path}/")).into_response());
     }
-    if route.app == "terminal"
-        && path.ends_with('/')
-        && path.len() == "/s//".len() + 36
-        && wants_html(&asked.headers)
-    {
+    if route.app == "terminal" && path.ends_with('/') && path.len() == "/s//".len() + 36 && wants_html(&asked.headers) {
         return terminal(portal, principal, id, &asked.headers).await;
     }
     let Some(upstream) = portal.gateway.upstream(&route) else {

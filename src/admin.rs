@@ -1,0 +1,312 @@
+//! `lyceum admin …`: users, tokens, quotas and backups from the command line, on the
+//! database itself, also while the portal runs. Whoever may write the database may do this;
+//! root becomes the database's owner first, so that no file of root's is left in there.
+
+use std::{
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::Subcommand;
+
+use crate::{
+    auth::{passwords, tokens},
+    config::Config,
+    db::{Db, quotas::ChangeNote, users::NewUser},
+    helper::identity::Identity,
+    model::{Clock, Role, User, Username, quota::Field, size::parse_size, time::parse_duration},
+    start::Paths,
+};
+
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Local accounts.
+    #[command(subcommand)]
+    User(UserVerb),
+    /// API tokens.
+    #[command(subcommand)]
+    Token(TokenVerb),
+    /// Limits of everybody (default) or of one person (user NAME).
+    #[command(subcommand)]
+    Quota(QuotaVerb),
+    /// Write a copy of the database to a file that does not exist yet.
+    Backup { file: PathBuf },
+    /// Put a copy in the database's place; the portal must not run.
+    Restore { file: PathBuf },
+    /// Bring the database to this version's schema, as `serve` does when it starts.
+    Migrate,
+}
+
+#[derive(Subcommand)]
+pub enum UserVerb {
+    /// Make an account.
+    Add {
+        name: String,
+        /// An administrator.
+        #[arg(long)]
+        admin: bool,
+        /// The Unix account that their workloads run as; else one is made on first need.
+        #[arg(long, value_name = "U")]
+        unix_name: Option<String>,
+        #[arg(long, value_name = "NAME")]
+        display_name: Option<String>,
+        /// Read the password from standard input; else the account cannot sign in yet.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cut all access at once.
+    Disable {
+        name: String,
+    },
+    Enable {
+        name: String,
+    },
+    /// Set a password.
+    Password {
+        name: String,
+        #[arg(long, required = true)]
+        password_stdin: bool,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum TokenVerb {
+    /// Make a token and print its secret, alone, on standard output.
+    Create {
+        #[arg(long, value_name = "NAME")]
+        user: String,
+        /// What it may do, with commas; else all that its owner may.
+        #[arg(long, value_delimiter = ',')]
+        scopes: Vec<String>,
+        #[arg(long, default_value = "30d")]
+        expires: String,
+        #[arg(long, default_value = "made on the command line")]
+        name: String,
+    },
+}
+
+#[derive(Subcommand)]
+pub enum QuotaVerb {
+    /// Show what is set: `default`, or `user NAME`.
+    Get { who: Vec<String> },
+    /// Set fields: `default gpus=2`, `user alice memory_bytes=48GiB sessions=inherit`.
+    Set { words: Vec<String> },
+}
+
+/// Runs one command.
+pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
+    become_owner(&paths.private)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        if let Verb::Restore { file } = &verb {
+            return restore(file, config, paths);
+        }
+        let db = Db::open(&config.database, &paths.private).await?;
+        let done = match verb {
+            Verb::User(verb) => user(&db, verb).await,
+            Verb::Token(verb) => token(&db, verb).await,
+            Verb::Quota(verb) => quota(&db, verb).await,
+            Verb::Backup { file } => backup(&db, &file).await,
+            Verb::Restore { .. } | Verb::Migrate => Ok(()),
+        };
+        db.close().await;
+        done
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
+async fn user(db: &Db, verb: UserVerb) -> Result<()> {
+    let clock = Clock::System;
+    let (name, action) = match verb {
+        UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
+            let parsed = Username::parse(&name)?;
+            if let Some(unix_name) = &unix_name {
+                Identity::look_up(unix_name).map_err(|err| anyhow::anyhow!("--unix-name: {}", err.sentence()))?;
+            }
+            let hash = if password_stdin { Some(passwords::hash(&read_password()?).await?) } else { None };
+            let new = NewUser {
+                name: &parsed,
+                display_name: display_name.as_deref().unwrap_or(&name),
+                unix_name: unix_name.as_deref(),
+                role: if admin { Role::Admin } else { Role::User },
+                password_hash: hash.as_deref(),
+            };
+            match db.add_user(new, clock.now()).await {
+                Err(crate::db::Error::Unique) => bail!("there is a user `{name}` already"),
+                added => added?,
+            };
+            (name, "user.add")
+        }
+        UserVerb::List { json } => {
+            let users = db.list_users().await?;
+            if json {
+                println!("{}", serde_json::to_string_pretty(&users)?);
+            } else {
+                println!("{:<20} {:<10} {:<9} {:<16} SEEN", "NAME", "ROLE", "STATE", "UNIX");
+                for user in users {
+                    let state = if user.disabled { "disabled" } else { "enabled" };
+                    let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+                    let unix = user.unix_name.as_deref().unwrap_or("-");
+                    println!("{:<20} {:<10} {state:<9} {unix:<16} {seen}", user.name, user.role.as_str());
+                }
+            }
+            return Ok(());
+        }
+        UserVerb::Disable { name } => {
+            db.set_disabled(find(db, &name).await?.id, true).await?;
+            (name, "user.disable")
+        }
+        UserVerb::Enable { name } => {
+            db.set_disabled(find(db, &name).await?.id, false).await?;
+            (name, "user.enable")
+        }
+        UserVerb::Password { name, .. } => {
+            let user = find(db, &name).await?;
+            let hash = passwords::hash(&read_password()?).await?;
+            db.set_password(user.id, &hash, None).await?;
+            (name, "user.password")
+        }
+    };
+    db.add_audit(clock.now(), &actor(), action, &name, "").await?;
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "the secret alone goes to standard output")]
+async fn token(db: &Db, verb: TokenVerb) -> Result<()> {
+    let TokenVerb::Create { user, scopes, expires, name } = verb;
+    let user = find(db, &user).await?;
+    let seconds = parse_duration(&expires).context("--expires is a duration like 30d, 12h")?;
+    let new = tokens::NewToken { name, scopes, expires_in_seconds: Some(seconds) };
+    let (token, secret) = tokens::make(db, user.id, new, Clock::System.now()).await?;
+    db.add_audit(Clock::System.now(), &actor(), "token.make", &token.id.to_string(), user.name.as_str()).await?;
+    println!("{secret}");
+    Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
+async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
+    let (words, sets) = match verb {
+        QuotaVerb::Get { who } => (who, false),
+        QuotaVerb::Set { words } => (words, true),
+    };
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let (user, fields) = match words.as_slice() {
+        ["default", fields @ ..] => (None, fields),
+        ["user", name, fields @ ..] => (Some(find(db, name).await?), fields),
+        ["group" | "cluster", ..] => bail!("this portal has no groups and one machine: say `default` or `user NAME`"),
+        _ => bail!("say whose: `default` or `user NAME`"),
+    };
+    if sets {
+        ensure!(
+            !fields.is_empty(),
+            "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
+        );
+        let changes = fields.iter().map(|field| parse_change(field)).collect::<Result<Vec<_>>>()?;
+        let (now, by) = (Clock::System.now(), actor());
+        let about = ChangeNote { by: &by, at: now, expires_at: None, note: None };
+        db.set_limits(user.as_ref().map(|user| user.id), &changes, &about).await?;
+        let target = user.as_ref().map_or("default", |user| user.name.as_str());
+        db.add_audit(now, &by, "quota.change", target, &fields.join(" ")).await?;
+    }
+    let rows = match &user {
+        Some(user) => db.limits_of(user.id).await?,
+        None => db.default_limits().await?,
+    };
+    for row in rows {
+        let value = if row.value < 0 { "unlimited".to_owned() } else { row.value.to_string() };
+        let scope = if row.scope == crate::model::quota::Scope::User { "override" } else { "default" };
+        println!("{}={value}  ({scope})", row.field.as_str());
+    }
+    Ok(())
+}
+
+/// `gpus=2`, `memory_bytes=48GiB`, `max_session_seconds=8h`, `cpus=unlimited`, `sessions=inherit`.
+fn parse_change(text: &str) -> Result<crate::db::quotas::Change> {
+    let (name, value) = text.split_once('=').with_context(|| format!("`{text}`: say FIELD=VALUE"))?;
+    let field = Field::parse(name).with_context(|| {
+        let known: Vec<_> = Field::ALL.iter().map(|field| field.as_str()).collect();
+        format!("there is no field `{name}`; there are {}", known.join(", "))
+    })?;
+    let value = match value {
+        "inherit" => None,
+        "unlimited" | "-1" => Some(-1),
+        text => {
+            let read = match field {
+                Field::MemoryBytes => parse_size(text),
+                _ if name.ends_with("_seconds") => parse_duration(text),
+                _ => text.parse().ok().filter(|number| 0 <= *number),
+            };
+            Some(read.with_context(|| format!("{name}: `{text}` is no value; say a number, `unlimited` or `inherit`"))?)
+        }
+    };
+    Ok((field, value))
+}
+
+async fn backup(db: &Db, file: &Path) -> Result<()> {
+    ensure!(!file.exists(), "{} exists already; a backup never overwrites", file.display());
+    ensure!(
+        matches!(db, Db::Sqlite { .. }),
+        "the database is PostgreSQL: back it up with pg_dump, which knows it better"
+    );
+    db.copy_to(file).await.with_context(|| format!("writing {}", file.display()))
+}
+
+fn restore(file: &Path, config: &Config, paths: &Paths) -> Result<()> {
+    ensure!(!config.database.url.starts_with("postgres"), "the database is PostgreSQL: restore it with psql");
+    let lock =
+        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
+    if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("the portal is running; stop it first");
+    }
+    let target = paths.private.join("lyceum.db");
+    let draft = target.with_extension("restored");
+    std::fs::copy(file, &draft).with_context(|| format!("reading {}", file.display()))?;
+    for leftover in ["lyceum.db-wal", "lyceum.db-shm"] {
+        let _ = std::fs::remove_file(paths.private.join(leftover));
+    }
+    std::fs::rename(&draft, &target)?;
+    Ok(())
+}
+
+async fn find(db: &Db, name: &str) -> Result<User> {
+    Ok(db.find_user_by_name(name).await?.with_context(|| format!("there is no user `{name}`"))?.user)
+}
+
+fn read_password() -> Result<String> {
+    let mut text = String::new();
+    std::io::stdin().take(4096).read_to_string(&mut text).context("reading the password from standard input")?;
+    let password = text.trim_end_matches(['\n', '\r']);
+    passwords::check(password)?;
+    Ok(password.to_owned())
+}
+
+/// Who did it, for the audit log.
+fn actor() -> String {
+    let uid = nix::unistd::getuid();
+    let name = nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name);
+    format!("unix:{name}")
+}
+
+/// Root becomes whoever owns the private directory, if there is one yet.
+fn become_owner(private: &Path) -> Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let owner = std::fs::metadata(private)
+        .with_context(|| format!("{} is not there: start the portal once, or say --data DIR", private.display()))?
+        .uid();
+    if owner == 0 {
+        return Ok(());
+    }
+    let user = nix::unistd::User::from_uid(owner.into())?.with_context(|| format!("uid {owner} has no name"))?;
+    let identity = Identity::facts(&user.name).map_err(|err| anyhow::anyhow!(err.sentence()))?;
+    identity.become_for_good().map_err(|err| anyhow::anyhow!(err.sentence()))
+}

@@ -1,0 +1,387 @@
+//! The composition root: from a checked configuration to a portal that serves. It names the
+//! adapters, opens what must be open before the port is, starts the loops, and answers when
+//! everything has ended. What each part does is the part's own business.
+
+use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+
+use anyhow::{Context, Result, bail};
+use tokio::net::TcpListener;
+
+use crate::{
+    admission::Admission,
+    apps::Catalogue,
+    auth::{self, Access},
+    config::{AppsMode, Config, Environment},
+    db::Db,
+    environments::{self, Environments, Place, Recipe},
+    gpu,
+    lifecycle::Lifecycle,
+    listen,
+    model::Clock,
+    proxy::Proxy,
+    scheduler::{
+        Scheduler,
+        local::{self, Local},
+    },
+    sessions::{self, Sessions},
+    start::Started,
+    web::{self, AppsOrigin, Portal, WebConfig, gateway::Gateway},
+};
+
+/// A portal that is about to serve.
+pub struct App {
+    pub portal: Arc<Portal>,
+    pub life: Lifecycle,
+    listener: TcpListener,
+    apps_listener: Option<TcpListener>,
+    options: listen::Options,
+    /// Held as long as the process lives, so that a second one refuses to start.
+    _lock: std::fs::File,
+}
+
+/// How often traffic is told to those who judge idleness.
+const TELL_ACTIVITY: Duration = Duration::from_secs(5);
+
+/// How often what has expired is forgotten.
+const PURGE: Duration = Duration::from_secs(600);
+
+impl App {
+    /// Opens everything: keys, database, first account, environments, listeners. Nothing is
+    /// served and no loop runs yet.
+    pub async fn open(config: &Config, surroundings: &Environment, started: Started, clock: Clock) -> Result<Self> {
+        let paths = &started.paths;
+        let lock = lock(&paths.private)?;
+        let life = Lifecycle::default();
+        let key = load_key(&paths.private).context("the portal's key")?;
+        let db = Db::open(&config.database, &paths.private).await?;
+        let first_password = auth::first::ensure_first_admin(&db, &clock, &paths.private).await?;
+        if let Some(file) = &first_password {
+            tell_first_password(file);
+        }
+
+        let one_person = !started.launcher.is_root();
+        let inventory = gpu::inventory(&gpu::Config {
+            gpus: config.scheduler.local.gpus.clone(),
+            nvml: config.scheduler.local.nvml.clone(),
+        })?;
+        let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
+        let capacity = local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus);
+        let scheduler = Local::new(local::Config {
+            launcher: Arc::new(started.launcher),
+            capacity,
+            inventory: inventory.clone(),
+            run: paths.run.clone(),
+            placements: paths.placements.clone(),
+            hierarchy: started.hierarchy,
+            service_uid: started.service_uid,
+            grace_seconds: config.scheduler.local.grace.map_or(local::GRACE_SECONDS, i64::cast_unsigned),
+            clock: clock.clone(),
+        })?;
+        let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
+        let place = Place {
+            shared: paths.shared.clone(),
+            cache: paths.private.join("environments"),
+            everybody: !one_person,
+            variables: surroundings.for_tools(),
+        };
+        let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
+        let admission = Admission { db: db.clone(), clock: clock.clone(), capacity, inventory };
+        let logs = paths.private.join("logs");
+        std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
+        let single_user = if one_person { own_account(&scheduler).await } else { None };
+        let sessions = Sessions::new(
+            admission,
+            Arc::new(scheduler),
+            Catalogue::new(config.apps.clone()),
+            environments,
+            sessions::Config {
+                profiles: config.profiles(&capacity),
+                key: derive(&key, b"upstream"),
+                logs,
+                installed,
+                storage: config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect(),
+                start_timeout_seconds: config.sessions.start_timeout.unsigned_abs(),
+                portal_uid: started.service_uid,
+                shared_uid: config.accounts.shared_uid,
+                one_person,
+            },
+        );
+
+        let (listener, apps_listener) = bind(config).await?;
+        let authenticator = Box::new(auth::Local::new(db.clone()).await?);
+        let access = Arc::new(Access::new(db, clock.clone(), derive(&key, b"forms"), &paths.private, authenticator));
+        let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
+        let portal = Arc::new(Portal::new(web::Parts {
+            access,
+            config: web_config,
+            sessions,
+            gateway: Gateway::new(Proxy::new(clock), derive(&key, b"apps")),
+            single_user,
+            stopping: life.stopping.clone(),
+        }));
+        let tls = match config.server.tls_cert.as_str() {
+            "" => None,
+            certificate => Some(listen::tls(Path::new(certificate), Path::new(&config.server.tls_key))?),
+        };
+        let options = listen::Options { tls, ..listen::Options::default() };
+        Ok(Self { portal, life, listener, apps_listener, options, _lock: lock })
+    }
+
+    /// The address that the main listener really has.
+    pub fn address(&self) -> Result<SocketAddr> {
+        Ok(self.listener.local_addr()?)
+    }
+
+    /// Starts the loops and serves until the process is asked to end.
+    pub async fn run(self) -> Result<()> {
+        let address = self.listener.local_addr()?;
+        let Self { portal, life, listener, apps_listener, options, _lock } = self;
+        start_loops(&life, &portal);
+        let service = web::router(portal.clone());
+        life.tracker.spawn(listen::serve(listener, service, options.clone(), life.stopping.clone()));
+        if let Some(listener) = apps_listener {
+            let service = web::apps_router(portal.clone());
+            life.tracker.spawn(listen::serve(listener, service, options, life.stopping.clone()));
+        }
+        announce(&portal, address);
+        life.wait().await?;
+        portal.sessions.stopping.cancel();
+        portal.gateway.proxy.tunnels().shut_down().await;
+        portal.sessions.tracker.close();
+        // Launches under way are finished by whoever comes next, if they take too long.
+        let _ = tokio::time::timeout(Duration::from_secs(10), portal.sessions.tracker.wait()).await;
+        portal.db.close().await;
+        Ok(())
+    }
+}
+
+/// Every loop of the portal, in one place.
+fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
+    life.spawn("sessions", portal.sessions.clone().run());
+    let access = portal.access.clone();
+    life.spawn("access", async move { access.poll_for_ever().await });
+    life.spawn("tunnels", cut_what_lost_access(portal.clone()));
+    life.spawn("endpoints", forget_ended(portal.clone()));
+    let environments = portal.sessions.environments.clone();
+    life.spawn("environments", async move { environments.maintain().await });
+    life.spawn("environment progress", wake_on_progress(portal.clone()));
+    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let watched = portal.sessions.environments.subscribe();
+    life.tracker.spawn({
+        let stopping = life.stopping.clone();
+        async move {
+            let columns = terminal.then_some(80);
+            tokio::select! {
+                // Nobody reads a progress line that cannot be written.
+                _ = environments::show(watched, std::io::stderr(), columns) => {}
+                () = stopping.cancelled() => {}
+            }
+        }
+    });
+    let told = portal.clone();
+    life.periodic("activity", TELL_ACTIVITY, move || {
+        let portal = told.clone();
+        async move {
+            for (session, activity) in portal.gateway.activity() {
+                if let Some(at) = activity.last() {
+                    portal.sessions.touch(session, at);
+                }
+            }
+        }
+    });
+    let purged = portal.clone();
+    life.periodic("purge", PURGE, move || {
+        let portal = purged.clone();
+        async move {
+            portal.gateway.proxy.sweep();
+            let day_ago = portal.clock.now().plus_seconds(-86_400);
+            let outcomes = [
+                portal.access.purge().await.map_err(|err| err.to_string()),
+                portal.db.purge_idempotent(day_ago).await.map_err(|err| err.to_string()),
+            ];
+            for error in outcomes.into_iter().filter_map(std::result::Result::err) {
+                tracing::warn!(error, "what has expired could not be forgotten");
+            }
+        }
+    });
+}
+
+/// When somebody's access changes, every live connection is judged again.
+async fn cut_what_lost_access(portal: Arc<Portal>) {
+    use crate::proxy::Access as By;
+    let mut changes = portal.access.changes();
+    while changes.changed().await.is_ok() {
+        let tunnels = portal.gateway.proxy.tunnels().clone();
+        let holders = tunnels.holders();
+        for holder in holders {
+            let still = match holder.access {
+                By::Login(id) => portal.access.by_login(id).await,
+                By::Token(id) => portal.access.by_token_id(id).await,
+            };
+            // A database that does not answer proves nothing against anybody.
+            if let Ok(None) = still {
+                tunnels.cut(|tunnel| tunnel.holder == holder);
+            }
+        }
+    }
+}
+
+/// An ended session's endpoint is invalid from that moment on.
+async fn forget_ended(portal: Arc<Portal>) {
+    use tokio::sync::broadcast::error::RecvError;
+    let mut changes = portal.sessions.subscribe();
+    loop {
+        match changes.recv().await {
+            Ok(change) if change.ended => portal.gateway.forget(change.session),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => {
+                for (session, _) in portal.gateway.activity() {
+                    if portal.sessions.routes.find(session).is_none() {
+                        portal.gateway.forget(session);
+                    }
+                }
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Sessions that wait for an environment look again when it gets further.
+async fn wake_on_progress(portal: Arc<Portal>) {
+    let mut progress = portal.sessions.environments.subscribe();
+    while progress.changed().await.is_ok() {
+        portal.sessions.wake();
+    }
+}
+
+/// One line for people and supervisors: where it is, and how to come there from elsewhere.
+fn announce(portal: &Portal, address: SocketAddr) {
+    let url = match &portal.config.public_url {
+        Some(url) => url.to_string(),
+        None => format!("{}://{address}/", portal.config.scheme()),
+    };
+    if address.ip().is_loopback() {
+        let apps = match portal.config.apps {
+            AppsOrigin::Port(port) => format!(" -L {port}:{}:{port}", address.ip()),
+            _ => String::new(),
+        };
+        let port = address.port();
+        let ssh = format!("ssh -L {port}:{}:{port}{apps} THIS-MACHINE", address.ip());
+        tracing::info!(address = %url, from_elsewhere = %ssh, "ready");
+    } else {
+        tracing::info!(address = %url, "ready");
+    }
+}
+
+async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)> {
+    let taken = |address: SocketAddr, setting: &str| {
+        format!("listening on {address}: is another portal running? Choose another one with {setting}")
+    };
+    let address = config.server.listen;
+    let listener = TcpListener::bind(address).await.with_context(|| taken(address, "--listen or server.listen"))?;
+    if config.server.apps == AppsMode::Path {
+        return Ok((listener, None));
+    }
+    let address = config.server.apps_address();
+    let apps = TcpListener::bind(address)
+        .await
+        .with_context(|| taken(address, "server.apps_listen, or set server.apps = \"path\" to do with one port"))?;
+    Ok((listener, Some(apps)))
+}
+
+fn web_config(
+    config: &Config,
+    private: &Path,
+    listener: &TcpListener,
+    apps: Option<&TcpListener>,
+) -> Result<WebConfig> {
+    let server = &config.server;
+    let public_url = match server.public_url.as_str() {
+        "" => None,
+        url => Some(url.parse().context("server.public_url")?),
+    };
+    let apps = match apps {
+        None => AppsOrigin::Path,
+        Some(_) if !server.apps_url.is_empty() => AppsOrigin::Url(server.apps_url.trim_end_matches('/').to_owned()),
+        Some(apps) => AppsOrigin::Port(apps.local_addr()?.port()),
+    };
+    let trusted_proxies = server.trusted_proxies.iter().map(|proxy| proxy.parse()).collect::<Result<_, _>>();
+    Ok(WebConfig {
+        public_url,
+        tls: !server.tls_cert.is_empty(),
+        port: listener.local_addr()?.port(),
+        host_names: vec![rustix::system::uname().nodename().to_string_lossy().into_owned()],
+        trusted_proxies: trusted_proxies.context("server.trusted_proxies")?,
+        insecure_http: server.insecure_http,
+        apps,
+        private: private.to_owned(),
+    })
+}
+
+/// The Unix account that everything runs as, in a portal that is not root.
+async fn own_account(scheduler: &Local) -> Option<String> {
+    let nobody = crate::scheduler::PortalUser { name: String::new(), unix_name: None };
+    scheduler.person(&nobody).await.ok().map(|person| person.unix_name)
+}
+
+/// Refuses a second portal on the same data directory.
+fn lock(private: &Path) -> Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let path = private.join("serve.lock");
+    let file = std::fs::OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&path)
+        .with_context(|| format!("opening {}", path.display()))?;
+    if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
+        bail!("another `lyceum serve` uses this data directory; stop it, or choose another one with --data");
+    }
+    Ok(file)
+}
+
+/// The installation's secret, made at the first start. Everything else is derived from it.
+fn load_key(private: &Path) -> Result<[u8; 32]> {
+    use std::{io::Write, os::unix::fs::OpenOptionsExt};
+    let directory = private.join("keys");
+    std::fs::create_dir_all(&directory)?;
+    let path = directory.join("portal");
+    if let Ok(bytes) = std::fs::read(&path) {
+        let key = bytes.try_into().ok().filter(|key: &[u8; 32]| key.iter().any(|byte| *byte != 0));
+        return key.with_context(|| {
+            format!(
+                "{} does not hold a key of 32 bytes; remove it to make a new one (everybody signs in again)",
+                path.display()
+            )
+        });
+    }
+    let key: [u8; 32] = rand::random();
+    let draft = path.with_extension("new");
+    let _ = std::fs::remove_file(&draft);
+    let mut file = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
+    file.write_all(&key)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, &path)?;
+    Ok(key)
+}
+
+/// A key of its own for each purpose.
+fn derive(key: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
+    use hmac::{Hmac, KeyInit, Mac};
+    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("a key of any length will do");
+    mac.update(purpose);
+    mac.finalize().into_bytes().into()
+}
+
+/// On a terminal the first password is shown; a log must not hold it.
+#[expect(clippy::print_stdout, reason = "it is for the person at the terminal alone")]
+fn tell_first_password(file: &Path) {
+    if std::io::IsTerminal::is_terminal(&std::io::stdout())
+        && let Ok(password) = std::fs::read_to_string(file)
+    {
+        println!("\n  Sign in as  admin  with  {}\n  (it is also in {} until then)\n", password.trim(), file.display());
+    } else {
+        tracing::info!(file = %file.display(), "an account `admin` was made; its password is in this file until its first sign-in");
+    }
+}
