@@ -311,13 +311,13 @@ impl Access {
         user: UserId,
         credential: Credential,
         expires_at: Timestamp,
-        used: Timestamp,
+        used_at: Timestamp,
     ) -> Result<Option<Remembered>> {
         let account = self.db.find_user(user).await?.filter(|account| !account.user.disabled);
         Ok(account.map(|account| Remembered {
             principal: Arc::new(Principal { user: account.user, theme: account.theme, credential }),
             expires_at,
-            used: Mutex::new(Used { at: used, written_at: used }),
+            used: Mutex::new(Used { at: used_at, written_at: used_at }),
         }))
     }
 

@@ -103,7 +103,7 @@ impl Access {
     async fn check_password(&self, name: &str, password: &str, from: IpAddr) -> Result<UserId> {
         self.may_try(name, from)?;
         let slot = tokio::time::timeout(LONGEST_QUEUE, self.slots.acquire()).await;
-        let _slot = slot.map_err(|_err| Error::Busy)?.expect("the semaphore is never closed");
+        let _slot = slot.map_err(|_elapsed| Error::Busy)?.expect("the semaphore is never closed");
         // Others may have failed while this one queued: without a second look, a thousand
         // attempts at once would all count as the first.
         self.may_try(name, from)?;

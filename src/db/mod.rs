@@ -112,7 +112,6 @@ impl Error {
     /// no mistake of ours.
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::Open(..) => true,
             Self::Query(sqlx::Error::Database(cause)) => match cause.code().as_deref() {
                 // SQLite: busy, locked, read-only, I/O error, full, cannot open, with what
                 // the extended codes put above the low byte.
@@ -123,7 +122,8 @@ impl Error {
                 Some(code) => ["08", "53", "57", "58", "25006"].iter().any(|class| code.starts_with(class)),
                 None => false,
             },
-            Self::Query(
+            Self::Open(..)
+            | Self::Query(
                 sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_),
             ) => true,
             _ => false,

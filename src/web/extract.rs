@@ -150,7 +150,7 @@ impl<T: FromStr, S: Send + Sync> FromRequestParts<S> for Id<T> {
     type Rejection = Error;
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_err| Error::not_found())?;
+        let params = RawPathParams::from_request_parts(parts, state).await.map_err(|_rejection| Error::not_found())?;
         let id = params.iter().find(|(name, _)| *name == "id").or_else(|| params.iter().next());
         id.and_then(|(_, text)| text.parse().ok()).map(Self).ok_or_else(Error::not_found)
     }

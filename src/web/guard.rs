@@ -27,6 +27,10 @@ pub(super) async fn same_origin(State(portal): State<Arc<Portal>>, request: Requ
 }
 
 async fn check(portal: &Portal, request: Request) -> Result<Request> {
+    // A token that is no good is told so wherever it is shown, sign-in included.
+    if let Some(identity @ Identity::BadToken) = request.extensions().get::<Identity>() {
+        identity.principal()?;
+    }
     let headers = request.headers();
     let path = request.uri().path();
     let is_sign_in = matches!(path, "/login" | "/api/v1/login");
@@ -36,7 +40,7 @@ async fn check(portal: &Portal, request: Request) -> Result<Request> {
     if reads || (!is_sign_in && (by_token || !has_cookie)) || came_from_us(headers, &portal.config) {
         return Ok(request);
     }
-    let proof = Proof::of(portal, &request, is_sign_in);
+    let proof = Proof::of(&request, is_sign_in);
     if let Some(token) = headers.get("x-csrf-token").and_then(|token| token.to_str().ok())
         && proof.matches(portal, token)
     {
@@ -113,7 +117,7 @@ enum Proof {
 }
 
 impl Proof {
-    fn of(portal: &Portal, request: &Request, is_sign_in: bool) -> Self {
+    fn of(request: &Request, is_sign_in: bool) -> Self {
         let headers = request.headers();
         let identity = request.extensions().get::<Identity>();
         if let Some(principal) = identity.and_then(Identity::somebody)
@@ -124,7 +128,7 @@ impl Proof {
         // Anybody can have a form of their own and its cookie put into somebody's browser,
         // so that it signs in as them. It counts only where the browser says nothing at all.
         let silent = !headers.contains_key("sec-fetch-site") && !headers.contains_key(header::ORIGIN);
-        match identity::cookie(headers, portal.config.form_cookie_name()) {
+        match identity::cookie(headers, identity::FORM_COOKIE) {
             Cookie::One(cookie) if is_sign_in && silent => Self::Form(cookie.to_owned()),
             _ => Self::Nothing,
         }

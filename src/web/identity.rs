@@ -190,6 +190,8 @@ fn peer(extensions: &Extensions) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {

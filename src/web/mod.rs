@@ -176,10 +176,6 @@ impl WebConfig {
         if self.is_https() { "__Host-lyceum_login" } else { "lyceum_login" }
     }
 
-    fn form_cookie_name(&self) -> &'static str {
-        identity::FORM_COOKIE
-    }
-
     /// Our own address as the asking browser knows it: `https://portal.example.org`.
     pub fn origin(&self, headers: &HeaderMap) -> String {
         guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
@@ -190,12 +186,11 @@ impl WebConfig {
         match &self.apps {
             AppsOrigin::Path => None,
             AppsOrigin::Port(port) => {
-                let host = if let Some(url) = &self.public_url {
-                    url.host_str()?.to_owned()
-                } else {
-                    let host = headers.get(header::HOST)?.to_str().ok()?;
-                    Url::parse(&format!("http://{host}/")).ok()?.host_str()?.to_owned()
+                let host = match &self.public_url {
+                    Some(url) => url.clone(),
+                    None => Url::parse(&format!("http://{}/", headers.get(header::HOST)?.to_str().ok()?)).ok()?,
                 };
+                let host = host.host_str()?;
                 Some(format!("{}://{host}:{port}", self.scheme()))
             }
             AppsOrigin::Url(url) => Some(url.clone()),

@@ -71,9 +71,9 @@ pub(super) async fn make_token(State(portal): State<Arc<Portal>>, user: CurrentU
     let chosen: Vec<String> = form.all("scopes").map(str::to_owned).collect();
     let seconds = match form.get("expires") {
         "" => Ok(None),
-        text => {
-            text.parse().map(Some).map_err(|_err| Error::field("expires", "invalid_type", "Choose one of the list."))
-        }
+        text => text.parse().map(Some).map_err(|_not_a_number: std::num::ParseIntError| {
+            Error::field("expires", "invalid_type", "Choose one of the list.")
+        }),
     };
     let outcome = match seconds {
         Err(error) => Err(error),

@@ -6,7 +6,9 @@
 mod agent;
 mod architecture;
 mod helper;
+mod identity;
 mod licences;
 mod local;
 mod pages;
+mod portal;
 mod proxy;

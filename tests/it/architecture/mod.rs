@@ -52,6 +52,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "gpu",
             "protocol",
             "lifecycle",
+            "listen",
         ],
     ),
     ("client", &["model"]),

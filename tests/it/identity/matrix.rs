@@ -1,0 +1,164 @@
+//! [authz_matrix]: every route of the router against everybody who may come. A route without
+//! a row fails, and so does a row without a route.
+
+use std::collections::BTreeSet;
+
+use lyceum::{
+    model::Role,
+    web::{self, Route},
+};
+use serde_json::{Value, json};
+
+use crate::portal::{Caller, FORM, TestPortal};
+
+/// Who comes, in the order of the columns. "other" is another user than the owner of `{id}`.
+const PEOPLE: [&str; 7] = ["anonymous", "user", "other", "admin", "read-only token", "expired token", "disabled user"];
+
+struct Row {
+    method: &'static str,
+    path: &'static str,
+    /// JSON for the API, a form for pages; empty for none.
+    body: &'static str,
+    statuses: [u16; 7],
+}
+
+const fn row(method: &'static str, path: &'static str, body: &'static str, statuses: [u16; 7]) -> Row {
+    Row { method, path, body, statuses }
+}
+
+/// `{id}` is the id of one of the user's things: see [`Scene::thing`].
+const MATRIX: &[Row] = &[
+    row("POST", "/api/v1/login", "{}", [422, 422, 422, 422, 422, 401, 422]),
+    row("POST", "/api/v1/logout", "", [401, 204, 204, 204, 403, 401, 401]),
+    row("GET", "/api/v1/me", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/me/password", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/tokens", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/tokens", r#"{"name": "x"}"#, [401, 201, 201, 201, 403, 401, 401]),
+    row("DELETE", "/api/v1/tokens/{id}", "", [401, 204, 404, 404, 403, 401, 401]),
+    row("GET", "/api/v1/openapi.json", "", [200, 200, 200, 200, 200, 401, 200]),
+    row("GET", "/login", "", [200, 303, 303, 303, 200, 401, 200]),
+    row("POST", "/login", "username=nobody&password=x", [401, 401, 401, 401, 401, 401, 401]),
+    row("POST", "/logout", "", [303, 303, 303, 303, 303, 401, 303]),
+    row("GET", "/settings", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/settings/password", "a=b", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/settings/tokens", "name=x", [401, 200, 200, 200, 403, 401, 401]),
+    row("POST", "/settings/tokens/{id}/revoke", "a=b", [401, 303, 404, 404, 403, 401, 401]),
+    row("POST", "/settings/sign-out-everywhere", "a=b", [401, 303, 303, 303, 403, 401, 401]),
+    row("POST", "/settings/theme", "theme=dark", [401, 303, 303, 303, 403, 401, 401]),
+    row("GET", "/docs/api", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/problems/{kind}", "", [200, 200, 200, 200, 200, 401, 200]),
+    row("GET", "/healthz", "", [200, 200, 200, 200, 200, 200, 200]),
+    row("GET", "/readyz", "", [200, 200, 200, 200, 200, 200, 200]),
+    // Passed on by a proxy: from this machine itself anybody may read the numbers.
+    row("GET", "/metrics", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/static/{*path}", "", [200, 200, 200, 200, 200, 200, 200]),
+];
+
+#[test]
+fn every_route_has_a_row() {
+    let routes: BTreeSet<Route> = web::all_routes().into_iter().collect();
+    let rows: BTreeSet<Route> =
+        MATRIX.iter().map(|row| Route { method: row.method.to_owned(), path: row.path.to_owned() }).collect();
+    assert_eq!(routes.difference(&rows).collect::<Vec<_>>(), Vec::<&Route>::new(), "routes without a row");
+    assert_eq!(rows.difference(&routes).collect::<Vec<_>>(), Vec::<&Route>::new(), "rows without a route");
+    assert_eq!(rows.len(), MATRIX.len(), "a row stands twice");
+}
+
+#[tokio::test]
+async fn everybody_gets_what_is_theirs() {
+    let scene = Scene::set().await;
+    let mut faults = Vec::new();
+    for row in MATRIX {
+        for (person, expected) in PEOPLE.into_iter().zip(row.statuses) {
+            let path = scene.path(row.path).await;
+            let caller = scene.caller(person).await.with("x-forwarded-for", "192.0.2.1");
+            let mut request = caller.request(row.method, &path);
+            if !row.body.is_empty() {
+                let kind = if row.path.starts_with("/api/") { "application/json" } else { FORM };
+                request = request.header("content-type", kind).body(row.body);
+            }
+            let answer = request.send().await.unwrap();
+            if answer.status().as_u16() != expected {
+                let (status, text) = (answer.status(), answer.text().await.unwrap());
+                faults.push(format!("{} {} as {person}: {status}, not {expected}: {text:.200}", row.method, row.path));
+            }
+            // A sign-in that fails makes the next one wait; rows are about something else.
+            scene.portal.clock.advance(60);
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// The people, and something of the user's.
+struct Scene {
+    portal: TestPortal,
+    user: Caller,
+}
+
+impl Scene {
+    async fn set() -> Self {
+        let portal = TestPortal::start().await;
+        for (name, role) in [("user", Role::User), ("other", Role::User), ("gone", Role::User), ("chief", Role::Admin)]
+        {
+            portal.add_user(name, role).await;
+        }
+        let browser = portal.sign_in("user").await;
+        let user = portal.token(&browser, &[]).await;
+        Self { portal, user }
+    }
+
+    /// Somebody who comes freshly, since the request before may have ended their login.
+    async fn caller(&self, person: &str) -> Caller {
+        let portal = &self.portal;
+        let anybody = portal.anybody().with("origin", &portal.url);
+        let id = async |name: &str| portal.db().find_user_by_name(name).await.unwrap().unwrap().user.id;
+        let browser = async |name: &str| {
+            let secret = portal.new_login(id(name).await).await;
+            portal.anybody().with("origin", &portal.url).with("cookie", &format!("lyceum_login={secret}"))
+        };
+        match person {
+            "anonymous" => anybody,
+            "user" => browser("user").await,
+            "other" => browser("other").await,
+            "admin" => browser("chief").await,
+            "read-only token" => portal.token(&browser("user").await, &["read"]).await.with("origin", &portal.url),
+            "expired token" => {
+                let token = portal.short_token(&browser("user").await).await;
+                portal.clock.advance(2);
+                token
+            }
+            "disabled user" => {
+                let gone = browser("gone").await;
+                assert_eq!(gone.get("/api/v1/me").await.status(), 200);
+                portal.db().set_disabled(id("gone").await, true).await.unwrap();
+                portal.portal.access.poll().await.unwrap();
+                portal.db().set_disabled(id("gone").await, false).await.unwrap();
+                portal.portal.access.poll().await.unwrap();
+                gone
+            }
+            _ => unreachable!("{person} is not in the table"),
+        }
+    }
+
+    /// The path with something of the user's in it.
+    async fn path(&self, template: &str) -> String {
+        let id = if template.contains("{id}") { self.thing(template).await } else { String::new() };
+        template.replace("{id}", &id).replace("{kind}", "not-found").replace("{*path}", "app.css")
+    }
+
+    /// The id of a fresh thing of the user's, of the kind that the route is about.
+    async fn thing(&self, template: &str) -> String {
+        assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");
+        let made: Value = self.user.post("/api/v1/tokens", &json!({ "name": "thing" })).await.json().await.unwrap();
+        made["id"].as_str().unwrap().to_owned()
+    }
+}
+
+impl TestPortal {
+    /// A token that lives for a second.
+    async fn short_token(&self, browser: &Caller) -> Caller {
+        let body = json!({ "name": "short", "expires_in_seconds": 1 });
+        let made: Value = browser.post("/api/v1/tokens", &body).await.json().await.unwrap();
+        self.bearer(made["secret"].as_str().unwrap())
+    }
+}

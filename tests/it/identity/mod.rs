@@ -1,0 +1,8 @@
+//! Who may enter and what they may do, over HTTP: sign-in, cookies, proof of origin, tokens,
+//! the matrix of routes and people, and the shapes of errors.
+
+mod matrix;
+mod origin;
+mod shapes;
+mod sign_in;
+mod tokens;

@@ -1,0 +1,209 @@
+//! The shapes of answers: problem documents and error pages, security headers on everything,
+//! limits, the embedded files, the OpenAPI document.
+
+use std::sync::Arc;
+
+use axum::{Router, routing::get};
+use lyceum::{
+    model::Role,
+    web::{self, AppsOrigin, Portal},
+};
+use reqwest::Response;
+use serde_json::{Value, json};
+
+use crate::portal::{TestPortal, client};
+
+#[tokio::test]
+async fn errors_are_problem_documents() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    let big = format!(r#"{{"name": "{}"}}"#, "x".repeat(1 << 20));
+    for (method, path, kind, body, status, slug) in [
+        ("GET", "/api/v1/nothing", "", "", 404, "not-found"),
+        ("GET", "/api", "", "", 404, "not-found"),
+        ("GET", "/nothing", "", "", 404, "not-found"),
+        ("DELETE", "/api/v1/tokens/not-an-id", "", "", 404, "not-found"),
+        ("DELETE", "/api/v1/tokens/%2e%2e%2fme", "", "", 404, "not-found"),
+        ("PUT", "/api/v1/me", "", "", 405, "method-not-allowed"),
+        ("DELETE", "/login", "", "", 405, "method-not-allowed"),
+        ("POST", "/api/v1/tokens", "application/json", "{", 400, "malformed"),
+        ("POST", "/api/v1/tokens", "application/json", "\u{0}", 400, "malformed"),
+        ("POST", "/api/v1/tokens", "text/plain", "{}", 400, "malformed"),
+        ("POST", "/api/v1/tokens", "", "{}", 400, "malformed"),
+        ("POST", "/api/v1/tokens", "application/json", r#"{"name": "x", "nome": 1}"#, 422, "invalid-fields"),
+        ("POST", "/api/v1/tokens", "application/json", &big, 413, "too-large"),
+        ("POST", "/settings/theme", "application/x-www-form-urlencoded", &big, 413, "too-large"),
+    ] {
+        let mut request = alice.request(method, path).body(body.to_owned());
+        if !kind.is_empty() {
+            request = request.header("content-type", kind);
+        }
+        let answer = request.send().await.unwrap();
+        assert_eq!(answer.status(), status, "{method} {path}");
+        problem(answer, slug).await;
+    }
+    let answer = alice.request("PUT", "/api/v1/tokens").send().await.unwrap();
+    let allow = answer.headers()["allow"].to_str().unwrap();
+    assert!(allow.contains("GET") && allow.contains("POST"), "{allow}");
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    let page = alice.visit("/nothing<script>").await;
+    assert_eq!(page.status(), 404);
+    assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+    let id = page.headers()["x-request-id"].to_str().unwrap().to_owned();
+    let text = page.text().await.unwrap();
+    assert!(text.contains("Not found") && text.contains(&id) && text.contains("/problems/not-found"), "{text}");
+    assert!(!text.contains("<script>"), "{text}");
+    problem(alice.visit("/api/v1/nothing").await, "not-found").await;
+    let posted = portal.anybody().with("accept", "text/html").post_form("/settings/theme", &[("theme", "dark")]).await;
+    assert_eq!(posted.status(), 401);
+    assert!(posted.text().await.unwrap().contains("href=\"/login\""));
+    assert_eq!(portal.anybody().get("/settings").await.status(), 303, "a page visit without an Accept header");
+    let json = portal.anybody().with("accept", "application/json").get("/settings").await;
+    assert_eq!(json.status(), 401, "a program that wants JSON");
+}
+
+#[tokio::test]
+async fn faults_keep_their_causes() {
+    let routes = |portal: Arc<Portal>| {
+        let routes: Router<Arc<Portal>> = Router::new()
+            .route("/panic", get(async || -> String { panic!("the secret cause") }))
+            .route("/fault", get(async || web::Error::internal("the secret cause")))
+            .route("/foreign", get(async || (reqwest::StatusCode::BAD_GATEWAY, "the secret cause")));
+        web::finished(routes, portal)
+    };
+    let portal = TestPortal::serve(|_| {}, routes).await;
+    for path in ["/panic", "/fault", "/foreign"] {
+        let page = portal.anybody().visit(path).await;
+        assert_eq!(page.status(), 500, "{path}");
+        assert!(!page.text().await.unwrap().contains("secret"), "{path}");
+        let text = problem(portal.anybody().get(path).await, "internal").await;
+        assert!(!text.contains("secret"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn without_a_database_the_answer_is_503() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    assert_eq!(portal.anybody().get("/readyz").await.status(), 200);
+    portal.db().close().await;
+    for answer in [
+        alice.get("/api/v1/tokens").await,
+        portal.bearer("lyc_x").get("/api/v1/me").await,
+        portal.try_sign_in("alice", "x").await,
+        portal.anybody().get("/readyz").await,
+    ] {
+        assert_eq!(answer.status(), 503);
+        assert!(answer.headers().contains_key("retry-after"));
+        problem(answer, "unavailable").await;
+    }
+    assert_eq!(portal.anybody().get("/healthz").await.status(), 200);
+    assert_eq!(alice.visit("/docs/api").await.status(), 200, "who is in goes on working");
+}
+
+#[tokio::test]
+async fn every_answer_has_its_headers() {
+    let portal = TestPortal::start_with(|config| config.apps = AppsOrigin::Port(8001)).await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    for path in [
+        "/login",
+        "/settings",
+        "/docs/api",
+        "/problems/conflict",
+        "/nothing",
+        "/api/v1/me",
+        "/api/v1/nothing",
+        "/healthz",
+    ] {
+        let answer = if path == "/login" { portal.anybody().visit(path).await } else { alice.visit(path).await };
+        let header = |name: &str| answer.headers().get(name).map_or("", |value| value.to_str().unwrap());
+        let policy = header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'self';") && policy.contains("frame-ancestors 'none'"),
+            "{path}: {policy}"
+        );
+        assert!(policy.contains("form-action 'self' http://127.0.0.1:8001"), "a form may lead on to an app: {policy}");
+        assert!(!policy.contains("unsafe"), "{path}: {policy}");
+        assert_eq!(header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(header("referrer-policy"), "same-origin", "{path}");
+        assert_eq!(header("cache-control"), "no-store", "{path}");
+        assert_eq!(header("x-request-id").len(), 36, "{path}");
+        assert!(!answer.headers().contains_key("server"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn embedded_files() {
+    let portal = TestPortal::start().await;
+    let page = portal.anybody().visit("/login").await.text().await.unwrap();
+    let hashed = page.split('"').find(|part| part.starts_with("/static/app.css?v=")).unwrap();
+    let answer = portal.anybody().get(hashed).await;
+    assert_eq!(answer.status(), 200);
+    assert_eq!(answer.headers()["content-type"], "text/css; charset=utf-8");
+    assert_eq!(answer.headers()["cache-control"], "public, max-age=31536000, immutable");
+    let tag = answer.headers()["etag"].to_str().unwrap().to_owned();
+    let plain = answer.bytes().await.unwrap();
+    let answer = portal.anybody().with("if-none-match", &tag).get("/static/app.css").await;
+    assert_eq!((answer.status().as_u16(), answer.headers()["cache-control"].to_str().unwrap()), (304, "no-cache"));
+    let packed = portal.anybody().with("accept-encoding", "gzip").get("/static/app.css?v=old").await;
+    assert_eq!(packed.headers()["content-encoding"], "gzip");
+    assert_eq!(packed.headers()["cache-control"], "no-cache");
+    assert!(packed.bytes().await.unwrap().len() < plain.len());
+    for path in [
+        "/static/nothing.css",
+        "/static/../Cargo.toml",
+        "/static/%2e%2e/Cargo.toml",
+        "/static/",
+        "/static/%2fetc/passwd",
+    ] {
+        assert_eq!(client().get(format!("{}{path}", portal.url)).send().await.unwrap().status(), 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_document_describes_the_routes() {
+    let portal = TestPortal::start().await;
+    let document: Value = portal.anybody().get("/api/v1/openapi.json").await.json().await.unwrap();
+    assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+    assert!(document["components"]["schemas"]["Problem"].is_object());
+    for route in web::all_routes().iter().filter(|route| route.path.starts_with("/api/")) {
+        let operation = &document["paths"][&route.path][route.method.to_lowercase()];
+        assert!(operation["operationId"].is_string(), "{route:?}");
+        let successes = operation["responses"].as_object().unwrap().keys().filter(|code| code.starts_with('2'));
+        assert_eq!(successes.count(), 1, "{route:?}");
+    }
+}
+
+#[tokio::test]
+async fn numbers_without_names() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    portal.sign_in("alice").await.visit("/nothing?secret=x").await;
+    portal.try_sign_in("alice", "wrong-password").await;
+    let text = portal.anybody().get("/metrics").await.text().await.unwrap();
+    assert!(text.contains("lyceum_sign_ins_total{outcome=\"ok\"} 1"), "{text}");
+    assert!(text.contains("lyceum_sign_ins_total{outcome=\"failed\"} 1"), "{text}");
+    assert!(text.contains("route=\"/api/v1/login\""), "{text}");
+    assert!(!text.contains("alice") && !text.contains("nothing") && text.ends_with("# EOF\n"), "{text}");
+}
+
+/// Checks that an answer is a problem document of a kind, and returns its text.
+async fn problem(answer: Response, slug: &str) -> String {
+    assert_eq!(answer.headers()["content-type"], "application/problem+json", "{slug}");
+    let (status, id) = (answer.status().as_u16(), answer.headers()["x-request-id"].to_str().unwrap().to_owned());
+    let text = answer.text().await.unwrap();
+    let problem: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(problem["type"], json!(format!("/problems/{slug}")), "{text}");
+    assert_eq!((&problem["status"], &problem["instance"]), (&json!(status), &json!(id)), "{text}");
+    assert!(problem["title"].is_string() && problem["detail"].is_string(), "{text}");
+    text
+}

@@ -1,0 +1,216 @@
+//! A whole portal for tests: the real router behind the real accept loop on a port of its
+//! own, SQLite in a temporary directory, and a clock that only the test moves.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use lyceum::{
+    auth::{Access, Local, passwords},
+    db::{Config, Db, logins::Login, users::NewUser},
+    listen,
+    model::{Clock, LoginId, Role, Timestamp, UserId, Username},
+    web::{self, Portal, WebConfig},
+};
+use reqwest::{Client, Method, RequestBuilder, Response, header, redirect};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+/// When all tests begin.
+pub const START: Timestamp = Timestamp(1_800_000_000_000);
+
+/// A running portal; it ends with the value.
+pub struct TestPortal {
+    /// `http://127.0.0.1:PORT`
+    pub url: String,
+    pub portal: Arc<Portal>,
+    pub clock: Clock,
+    pub directory: TempDir,
+    client: Client,
+    poll: JoinHandle<()>,
+    _shutdown: DropGuard,
+}
+
+impl Drop for TestPortal {
+    fn drop(&mut self) {
+        self.poll.abort();
+    }
+}
+
+impl TestPortal {
+    pub async fn start() -> Self {
+        Self::start_with(|_| {}).await
+    }
+
+    /// With another configuration; it speaks plain HTTP whatever that says.
+    pub async fn start_with(configure: impl FnOnce(&mut WebConfig)) -> Self {
+        Self::serve(configure, web::router).await
+    }
+
+    /// With other routes than the portal's.
+    pub async fn serve(
+        configure: impl FnOnce(&mut WebConfig),
+        router: impl FnOnce(Arc<Portal>) -> axum::Router,
+    ) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+        let clock = Clock::manual(START);
+        let local = Local::new(db.clone()).await.unwrap();
+        let access = Access::new(db.clone(), clock.clone(), [7; 32], directory.path(), Box::new(local));
+        let access = Arc::new(access);
+        let mut config = WebConfig { private: directory.path().to_owned(), ..WebConfig::default() };
+        configure(&mut config);
+        let portal = Arc::new(Portal::new(db, clock.clone(), access.clone(), config));
+
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let shutdown = CancellationToken::new();
+        let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
+        tokio::spawn(listen::serve(listener, router(portal.clone()), options, shutdown.clone()));
+        let poll = tokio::spawn(async move { access.poll_for_ever().await });
+        Self { url, portal, clock, directory, client: client(), poll, _shutdown: shutdown.drop_guard() }
+    }
+
+    pub fn db(&self) -> &Db {
+        &self.portal.db
+    }
+
+    /// A local account; its password is [`password`] of the name.
+    pub async fn add_user(&self, name: &str, role: Role) -> UserId {
+        let hash = passwords::hash(&password(name)).await.unwrap();
+        let new = NewUser {
+            name: &Username::parse(name).unwrap(),
+            display_name: "",
+            unix_name: None,
+            role,
+            password_hash: Some(&hash),
+        };
+        self.db().add_user(new, self.clock.now()).await.unwrap()
+    }
+
+    /// Nobody, sending no headers of its own.
+    pub fn anybody(&self) -> Caller {
+        Caller { client: self.client.clone(), url: self.url.clone(), headers: Vec::new(), csrf_token: String::new() }
+    }
+
+    /// A browser that has signed in through the API.
+    pub async fn sign_in(&self, name: &str) -> Caller {
+        let answer = self.try_sign_in(name, &password(name)).await;
+        assert_eq!(answer.status(), 200);
+        let cookie = cookie(&answer, "lyceum_login").expect("a sign-in sets the cookie");
+        let body: Value = answer.json().await.unwrap();
+        let mut caller = self.anybody().with("cookie", &format!("lyceum_login={cookie}")).with("origin", &self.url);
+        caller.csrf_token = body["csrf_token"].as_str().unwrap().to_owned();
+        caller
+    }
+
+    pub async fn try_sign_in(&self, name: &str, password: &str) -> Response {
+        let body = json!({ "username": name, "password": password });
+        self.anybody().with("origin", &self.url).post("/api/v1/login", &body).await
+    }
+
+    /// A login written straight into the database: its secret. For tests that need hundreds.
+    pub async fn new_login(&self, user: UserId) -> String {
+        let secret = uuid::Uuid::now_v7().to_string();
+        let now = self.clock.now();
+        let login = Login {
+            id: LoginId::new(),
+            user,
+            created_at: now,
+            last_seen_at: now,
+            expires_at: now.plus_seconds(86_400),
+            address: "127.0.0.1".to_owned(),
+        };
+        self.db().add_login(&login, &sha256(&secret)).await.unwrap();
+        secret
+    }
+
+    /// A fresh token of this browser's user.
+    pub async fn token(&self, browser: &Caller, scopes: &[&str]) -> Caller {
+        let made: Value =
+            browser.post("/api/v1/tokens", &json!({ "name": "test", "scopes": scopes })).await.json().await.unwrap();
+        self.bearer(made["secret"].as_str().unwrap())
+    }
+
+    pub fn bearer(&self, secret: &str) -> Caller {
+        self.anybody().with("authorization", &format!("Bearer {secret}"))
+    }
+}
+
+/// Somebody who sends requests with the same headers each time, and follows no redirects.
+#[derive(Clone)]
+pub struct Caller {
+    client: Client,
+    url: String,
+    headers: Vec<(String, String)>,
+    pub csrf_token: String,
+}
+
+impl Caller {
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn without(mut self, name: &str) -> Self {
+        self.headers.retain(|(header, _)| header != name);
+        self
+    }
+
+    pub fn request(&self, method: &str, path: &str) -> RequestBuilder {
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let request = self.client.request(method, format!("{}{path}", self.url));
+        self.headers.iter().fold(request, |request, (name, value)| request.header(name, value))
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.request("GET", path).send().await.unwrap()
+    }
+
+    /// As a browser that shows the answer.
+    pub async fn visit(&self, path: &str) -> Response {
+        self.request("GET", path).header("accept", "text/html,application/xhtml+xml,*/*;q=0.8").send().await.unwrap()
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Response {
+        self.request("POST", path).json(body).send().await.unwrap()
+    }
+
+    pub async fn post_form(&self, path: &str, fields: &[(&str, &str)]) -> Response {
+        self.request("POST", path).header(header::CONTENT_TYPE, FORM).body(form(fields)).send().await.unwrap()
+    }
+
+    pub async fn delete(&self, path: &str) -> Response {
+        self.request("DELETE", path).send().await.unwrap()
+    }
+}
+
+pub const FORM: &str = "application/x-www-form-urlencoded";
+
+/// Fields as a browser sends a form.
+pub fn form(fields: &[(&str, &str)]) -> String {
+    url::form_urlencoded::Serializer::new(String::new()).extend_pairs(fields).finish()
+}
+
+/// The value that an answer sets for a cookie.
+pub fn cookie(answer: &Response, name: &str) -> Option<String> {
+    let values = answer.headers().get_all("set-cookie").iter().filter_map(|value| value.to_str().ok());
+    let pairs = values.filter_map(|value| value.split(';').next()?.split_once('='));
+    pairs.filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned()).next()
+}
+
+pub fn password(name: &str) -> String {
+    format!("{name}-has-a-password")
+}
+
+pub fn sha256(text: &str) -> String {
+    Sha256::digest(text).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
+}
+
+/// A client that keeps no cookies and follows no redirects.
+pub fn client() -> Client {
+    // Several tests of this process come here; the first one chooses for all.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::builder().redirect(redirect::Policy::none()).no_proxy().build().unwrap()
+}
