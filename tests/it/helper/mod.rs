@@ -357,20 +357,24 @@ fn accounts() {
     }
     let house = House::new();
     let people = house.people();
-    let home = fs::metadata(&people.a.home).unwrap();
-    assert_eq!((home.uid(), home.gid(), home.mode() & 0o7777), (people.a.uid, people.a.gid, 0o700));
-    assert_eq!((people.a.shell.as_str(), people.a.home.parent().unwrap()), ("/bin/bash", Path::new("/home")));
-    let portal_name = people.a.name.strip_prefix("ly-").unwrap();
-    assert_eq!(house.account(portal_name).unwrap(), people.a.name, "adopted");
+    let portal_name = format!("test-h-{}", std::process::id());
+    let name = house.account(&portal_name).unwrap();
+    let made = Identity::look_up(&name).unwrap();
+    let home = fs::metadata(&made.home).unwrap();
+    assert_eq!((home.uid(), home.gid(), home.mode() & 0o7777), (made.uid, made.gid, 0o700));
+    assert_eq!((made.shell.as_str(), made.home.parent().unwrap()), ("/bin/bash", Path::new("/home")));
+    assert_eq!(house.account(&portal_name).unwrap(), name, "adopted");
 
     // A crash after useradd, before the home was handed over.
-    std::os::unix::fs::chown(&people.a.home, Some(0), Some(0)).unwrap();
-    house.account(portal_name).unwrap();
-    assert_eq!(fs::metadata(&people.a.home).unwrap().uid(), people.a.uid);
+    std::os::unix::fs::chown(&made.home, Some(0), Some(0)).unwrap();
+    house.account(&portal_name).unwrap();
+    assert_eq!(fs::metadata(&made.home).unwrap().uid(), made.uid);
     // Somebody else's home in the place of it.
-    std::os::unix::fs::chown(&people.a.home, Some(people.b.uid), None).unwrap();
-    assert!(matches!(house.account(portal_name), Err(Error::Refused(_))));
-    std::os::unix::fs::chown(&people.a.home, Some(people.a.uid), None).unwrap();
+    std::os::unix::fs::chown(&made.home, Some(people.b.uid), None).unwrap();
+    let refused = house.account(&portal_name);
+    std::os::unix::fs::chown(&made.home, Some(made.uid), None).unwrap();
+    system(&["userdel", "--remove", &name]);
+    assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
 
     for name in ["", "-o", "a b", "../../etc", "A", "a\n", "$(id)", &"a".repeat(30)] {
         assert!(matches!(house.account(name), Err(Error::Refused(_))), "{name:?}");
