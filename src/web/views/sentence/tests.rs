@@ -99,7 +99,7 @@ fn starting_says_how_far() {
         Starting,
         |s, a| {
             placed(s, 3);
-            a.step = Some("copying templates".to_owned());
+            a.step = Some("copying\u{202e}\u{1b} templates".to_owned());
         },
         "Placed ✓ · program started ✓ · copying templates, 3 s",
     );
