@@ -220,7 +220,9 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         }
         None => say.text("Ended ").ago(at, around).text("."),
     };
-    match &session.detail {
+    use EndReason::{Idle, StoppedByAdmin, StoppedByOwner, TimeLimit};
+    let said = matches!(session.end_reason, Some(Idle | StoppedByAdmin | StoppedByOwner | TimeLimit));
+    match session.detail.as_deref().filter(|_| !said) {
         Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
         _ => told,
     }

@@ -222,7 +222,7 @@ fn every_end_has_its_sentence() {
     says(
         SessionState::Ended,
         with_detail(EndReason::StoppedByOwner),
-        "Its owner stopped it just now. No such directory: /nope.",
+        "Its owner stopped it just now.",
     );
 }
 
