@@ -219,11 +219,7 @@ fn every_end_has_its_sentence() {
         with_detail(EndReason::Exited),
         "Its program ended by itself just now. No such directory: /nope.",
     );
-    says(
-        SessionState::Ended,
-        with_detail(EndReason::StoppedByOwner),
-        "Its owner stopped it just now.",
-    );
+    says(SessionState::Ended, with_detail(EndReason::StoppedByOwner), "Its owner stopped it just now.");
 }
 
 #[test]
