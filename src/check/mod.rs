@@ -47,7 +47,7 @@ pub struct Facts {
     pub private: PathBuf,
     /// The parent of workloads' run directories.
     pub run: PathBuf,
-    /// SQLite's file; `None` for a database on a server.
+    /// The file of an embedded database; `None` for a database on a server.
     pub database: Option<PathBuf>,
     pub listen: SocketAddr,
     pub is_root: bool,

@@ -86,7 +86,7 @@ fn is_lyceum(mut address: SocketAddr) -> bool {
         let mut answer = Vec::new();
         stream.take(4096).read_to_end(&mut answer)?;
         let answer = String::from_utf8_lossy(&answer);
-        Ok(answer.starts_with("HTTP/1.1 200"))
+        Ok(answer.starts_with("HTTP/1.1 200") && answer.trim_end().ends_with("\r\n\r\nok"))
     };
     ask().unwrap_or(false)
 }

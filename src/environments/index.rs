@@ -2,14 +2,10 @@
 //! ask, without installing anything.
 
 use std::{
-    ffi::{OsStr, OsString},
     io,
-    path::PathBuf,
-    process::Stdio,
+    path::{Path, PathBuf},
     time::Duration,
 };
-
-use tokio::process::Command;
 
 use super::{Config, Place, base, failure::redact};
 
@@ -38,24 +34,20 @@ pub async fn reach(config: &Config, place: &Place) -> io::Result<Index> {
         return Ok(Index::Wheels(files.filter(|file| file.path().extension() == Some("whl".as_ref())).count()));
     }
     let search = place.variable("PATH").unwrap_or_default();
-    let (name, arguments): (_, Vec<OsString>) = if let Some(uv) = base::on_search_path(search, "uv") {
-        (
-            "uv",
-            command(&uv, &["pip", "install", "--dry-run", "--no-cache", "--target", "/nonexistent", "--no-progress"]),
-        )
+    let (name, program, arguments): (_, _, &[&str]) = if let Some(uv) = base::on_search_path(search, "uv") {
+        ("uv", uv, &["pip", "install", "--dry-run", "--no-cache", "--target", "/nonexistent", "--no-progress"])
     } else {
         let Some(python) = python_with_pip(place) else { return Ok(Index::NoTool) };
-        let pip = ["-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--retries=0"];
-        ("pip", command(&python, &pip))
+        let pip =
+            &["-m", "pip", "install", "--dry-run", "--ignore-installed", "--no-deps", "--no-input", "--retries=0"];
+        ("pip", python, pip)
     };
-    let child = Command::new(&arguments[0])
-        .args(&arguments[1..])
+    // Asking must leave nothing in the builder's cache, least of all files of root.
+    let child = base::asked(&program)
+        .args(arguments)
         .arg(PROBE)
-        .env_clear()
-        .envs(place.tool_environment(OsStr::new("/tmp").as_ref()))
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
+        .envs(place.tool_environment(Path::new("/tmp")))
+        .env("HOME", "/nonexistent")
         .output();
     Ok(match tokio::time::timeout(PATIENCE, child).await {
         Err(_) => Index::Silent(format!("no answer within {} seconds", PATIENCE.as_secs())),
@@ -68,17 +60,11 @@ pub async fn reach(config: &Config, place: &Place) -> io::Result<Index> {
     })
 }
 
-/// A Python beside which pip lies: of the environment, of the builder, of the system.
+/// A Python beside which pip lies: of the environment, or of the system.
 fn python_with_pip(place: &Place) -> Option<PathBuf> {
     let built = place.environments().join(super::DEFAULT).join("bin");
-    let kept = std::fs::read_dir(&place.cache).into_iter().flatten().flatten().map(|entry| entry.path().join("bin"));
     std::iter::once(built)
-        .chain(kept)
         .chain(["/usr/bin".into(), "/usr/local/bin".into()])
         .find(|bin| bin.join("pip3").exists() && bin.join("python3").exists())
         .map(|bin| bin.join("python3"))
-}
-
-fn command(program: &std::path::Path, arguments: &[&str]) -> Vec<OsString> {
-    std::iter::once(program.into()).chain(arguments.iter().map(OsString::from)).collect()
 }
