@@ -46,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "admission",
             "sessions",
             "proxy",
+            "dial",
             "scheduler",
             "apps",
             "environments",
