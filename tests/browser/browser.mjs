@@ -109,8 +109,9 @@ export async function openTab(person, link) {
 export async function press(person, name, button) {
   const { page } = person;
   await card(page, name).first().getByRole("button", { name: button }).click();
-  const yes = page.getByRole("dialog").getByRole("button", { name: button });
-  await yes.click({ timeout: 1000 }).catch(() => {});
+  // What cannot be taken back is asked again.
+  const yes = page.getByRole("dialog").getByRole("button", { name: /^Yes/ });
+  await yes.click({ timeout: 1500 }).catch(() => {});
 }
 
 /** Types a line into the terminal page that is open in `tab`. */
