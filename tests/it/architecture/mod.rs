@@ -45,6 +45,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "admission",
             "sessions",
+            "listen",
             "proxy",
             "dial",
             "scheduler",
