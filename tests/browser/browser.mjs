@@ -60,8 +60,11 @@ export async function signIn(person, { name, password }) {
   await page.getByLabel("User name").fill(name);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Sign in" }).click();
-  // Whoever signed in has sessions that the portal must end before it is taken down.
-  (portal.users ??= new Set()).add(name);
+}
+
+/** Waits for a page that only those see who are signed in. */
+export function isSignedIn(person) {
+  return person.page.getByRole("button", { name: "Sign out", exact: true }).waitFor();
 }
 
 /** Fills in the start form and sends it; answers the new session's id. */
