@@ -15,6 +15,7 @@ use super::{
     error::{Problem, Result},
     extract::{CurrentUser, Json},
     login::ClientAddress,
+    quotas::{self, Effective},
 };
 use crate::model::{Timestamp, quota::Usage};
 
@@ -32,7 +33,7 @@ pub(super) struct Me {
     /// What the token that asks may do; null for a login, empty for everything.
     scopes: Option<Vec<String>>,
     /// Each limit as it binds, by field.
-    quota: BTreeMap<String, QuotaLine>,
+    quota: BTreeMap<&'static str, Effective>,
     /// What is in use now.
     usage: Usage,
     #[schema(value_type = String, format = DateTime)]
@@ -41,21 +42,13 @@ pub(super) struct Me {
     last_seen_at: Option<Timestamp>,
 }
 
-/// A limit with where it comes from.
-#[derive(Serialize, ToSchema)]
-pub(super) struct QuotaLine {
-    /// -1 is unlimited.
-    limit: i64,
-    source: String,
-}
-
 /// Who is asking, with quota and usage.
 #[utoipa::path(
     get, path = "/me", tag = "me",
     responses((status = 200, body = Me), (status = 401, description = "Not signed in", body = Problem))
 )]
 pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Answer<Me>> {
-    let facts = portal.db.usage(user.id()).await?;
+    let standing = portal.sessions.standing(user.id()).await?;
     let who = user.user.clone();
     Ok(Answer(Me {
         id: who.id.to_string(),
@@ -65,8 +58,8 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
         groups: Vec::new(),
         source: who.source,
         scopes: user.scopes().map(<[String]>::to_vec),
-        quota: BTreeMap::new(),
-        usage: facts.usage,
+        quota: quotas::effective(&standing),
+        usage: standing.usage,
         created_at: who.created_at,
         last_seen_at: who.last_seen_at,
     }))
