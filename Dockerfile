@@ -17,7 +17,7 @@ RUN apt-get update \
 COPY --from=build /out/lyceum /usr/local/bin/lyceum
 
 # Started as root, so that each person's sessions run as an account of their own (`ly-NAME`).
-# An account that a new container lacks is made again with the same name and its home kept.
+# These accounts live in the container's /etc and go with it: docs/install.md.
 VOLUME ["/var/lib/lyceum", "/home"]
 EXPOSE 8000 8001
 # tini reaps what sessions leave behind, and passes signals on.

@@ -43,7 +43,7 @@ pub struct App {
 const TELL_ACTIVITY: Duration = Duration::from_secs(5);
 
 /// How often what has expired is forgotten.
-const PURGE: Duration = Duration::from_secs(600);
+const PURGE: Duration = Duration::from_mins(10);
 
 impl App {
     /// Opens everything: keys, database, first account, environments, listeners. Nothing is

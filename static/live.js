@@ -55,7 +55,7 @@ async function refreshCard(id) {
   const made = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-card]");
   if (!made) return;
   const changed = made.dataset.state !== old.dataset.state;
-  replace(old, made);
+  if (shape(made) !== shape(old)) replace(old, made);
   if (changed) {
     announce(`${made.getAttribute("aria-label")}: ${$(".state", made)?.textContent ?? ""}`);
     await refreshPage();
@@ -71,10 +71,25 @@ async function refreshPage() {
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
   for (const region of $$("[data-live]")) {
     const made = $(`[data-live="${CSS.escape(region.dataset.live)}"]`, page);
-    if (made && made.outerHTML !== region.outerHTML) replace(region, made);
+    if (made && shape(made) !== shape(region)) replace(region, made);
   }
   const [card, mine] = [$("[data-session] [data-card]", page), $("[data-session] [data-card]")];
-  if (card && mine) replace(mine, card);
+  if (card && mine && shape(card) !== shape(mine)) replace(mine, card);
+}
+
+// A region without what this browser wrote into it: equal shapes need no new drawing, which
+// would only take somebody's selection away.
+function shape(region) {
+  const copy = region.cloneNode(true);
+  copy.classList.remove("stale");
+  for (const time of $$("time[data-show]", copy)) {
+    time.replaceChildren();
+    time.removeAttribute("title");
+    delete time.dataset.told;
+  }
+  for (const button of $$("[data-copy]", copy)) button.hidden = true;
+  for (const card of $$(".stale", copy)) card.classList.remove("stale");
+  return copy.outerHTML;
 }
 
 // Puts the new in the old one's place and keeps the keyboard where it was.
@@ -89,6 +104,14 @@ function replace(old, made) {
   const heir = $$("a, button", made).find((candidate) => (same[0] && candidate.getAttribute("href") === same[0]) || (same[1] && candidate.getAttribute("aria-label") === same[1]));
   (heir ?? $("a, button", made))?.focus();
 }
+
+// What a session uses changes without a message: looked at now and then while it runs.
+setInterval(() => {
+  if (document.hidden || !source || !$('[data-card][data-state="running"], [data-card][data-state="starting"]')) return;
+  const only = $("[data-session]");
+  if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
+  else soon("page", refreshPage);
+}, $("[data-session]") ? 4000 : 12_000);
 
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { source?.close(); source = null; }

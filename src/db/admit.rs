@@ -203,6 +203,7 @@ fn facts(owner: &str, reconsidered: Option<&str>, live: Vec<Held>, limits: Vec<q
         for usage in std::iter::once(&mut facts.in_use).chain(own.then_some(&mut facts.usage)) {
             usage.gpus += held.gpus;
             usage.cpus += held.cpus;
+            usage.light_cpus += if held.light { held.cpus } else { 0 };
             usage.memory_bytes += held.memory_bytes;
             usage.light += i64::from(held.light);
             usage.sessions += i64::from(!held.light);

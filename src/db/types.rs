@@ -17,13 +17,13 @@ impl Json {
     }
 
     pub fn read<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T> {
-        serde_json::from_str(text).map_err(|_| Error::Stored(what))
+        serde_json::from_str(text).map_err(|_err| Error::Stored(what))
     }
 }
 
 /// Reads a word or an id.
 pub fn parse<T: FromStr>(text: &str, what: &'static str) -> Result<T> {
-    text.parse().map_err(|_| Error::Stored(what))
+    text.parse().map_err(|_err| Error::Stored(what))
 }
 
 /// Reads an optional word or id.

@@ -54,7 +54,7 @@ impl Row {
         Ok(Account {
             user: User {
                 id: parse(&self.id, "user id")?,
-                name: Username::parse(&self.name).map_err(|_| super::Error::Stored("user name"))?,
+                name: Username::parse(&self.name).map_err(|_err| super::Error::Stored("user name"))?,
                 display_name: self.display_name,
                 source: self.source,
                 unix_name: self.unix_name,

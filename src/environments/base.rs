@@ -166,17 +166,24 @@ pub async fn version(path: &Path) -> Result<String, String> {
     Ok(output.trim().chars().take(32).collect())
 }
 
+/// A program that is asked something. Root asks as `nobody`: what it asks may lie in a
+/// directory that somebody else writes.
+pub fn asked(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.env_clear().current_dir("/").stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
+
+/// Owns nothing, on every Linux.
+const NOBODY: u32 = 65_534;
+
 /// Runs a program with nothing around it; its standard output, or why there is none.
 pub async fn run_briefly<const N: usize>(program: &Path, arguments: [OsString; N]) -> Result<String, String> {
-    let child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
-        .env("LANG", "C.UTF-8")
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
+    let child =
+        asked(program).args(arguments).env("PATH", "/usr/local/bin:/usr/bin:/bin").env("LANG", "C.UTF-8").output();
     // The path may be on a file system that hangs.
     let output = tokio::time::timeout(Duration::from_secs(20), child)
         .await

@@ -105,7 +105,7 @@ pub async fn ensure(job: Job<'_>, build: bool, report: Report<'_>) -> Result<Opt
     remove_unfinished(&environments, &job.recipe.name).await.map_err(at(&environments))?;
     require_space(&environments, job.recipe.disk_bytes)?;
 
-    let tools = Tools::new(&job.log(), &leash, &job.place.cache).map_err(at(&job.log()))?;
+    let tools = Tools::new(&job.log(), &leash, &job.place.cache).map_err(at(&environments))?;
     let mut builder = Builder { job, tools, report, folder: folder.clone(), started: Instant::now() };
     match builder.build(&base, installed_uv).await {
         Ok(()) => finished(&folder).map(Some).ok_or_else(|| {

@@ -184,7 +184,7 @@ const SPACE: [&str; 9] = [
 ];
 const CERTIFICATE: [&str; 4] =
     ["CERTIFICATE_VERIFY_FAILED", "invalid peer certificate", "UnknownIssuer", "confirming the ssl certificate"];
-const NETWORK: [&str; 12] = [
+const NETWORK: [&str; 15] = [
     "error sending request",
     "Failed to fetch",
     "NewConnectionError",
@@ -197,6 +197,9 @@ const NETWORK: [&str; 12] = [
     "Network is unreachable",
     "Read timed out",
     "ConnectionResetError",
+    "Connection aborted",
+    "RemoteDisconnected",
+    "ProxyError",
 ];
 const MISSING: [&str; 4] =
     ["No solution found", "No matching distribution found", "was not found in the", "Failed to read `--find-links`"];

@@ -9,6 +9,7 @@ mod build;
 mod config;
 mod failure;
 mod files;
+mod index;
 mod progress;
 mod tools;
 
@@ -16,7 +17,6 @@ use std::{
     borrow::Cow,
     ffi::OsString,
     fs,
-    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -25,10 +25,11 @@ use std::{
 use serde::Serialize;
 use tokio::sync::{Notify, watch};
 
-pub use base::{closed_to_others, on_search_path};
+pub use base::{Base, Wanted, closed_to_others, find as find_python, on_search_path};
 pub use config::{BasePython, Build, Config, Site};
 pub use failure::{Cause, Failure, System};
 pub use files::{Installed, install, open_folder};
+pub use index::{Index, reach as reach_index};
 pub use progress::{line, show};
 
 use crate::model::{Clock, Timestamp};
@@ -303,9 +304,4 @@ pub fn has_r() -> bool {
             spec["language"].as_str().is_some_and(|language| language.eq_ignore_ascii_case("r"))
         })
     })
-}
-
-/// Whether everybody may run a program, as far as its own permission bits tell.
-pub fn everybody_may_run(path: &Path) -> bool {
-    closed_to_others(path).is_none() && path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o005 == 0o005)
 }

@@ -189,7 +189,9 @@ mod tests {
             let writer = async {
                 for (percent, step) in [(10, "fetching 1 of 2"), (20, "fetching 2 of 2"), (30, "compiling")] {
                     sender.send_replace(building(percent, step));
-                    tokio::task::yield_now().await;
+                    for _ in 0..5 {
+                        tokio::task::yield_now().await; // the reader's turn
+                    }
                 }
                 sender.send_replace(state(failed.clone()));
             };

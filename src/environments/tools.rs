@@ -98,7 +98,10 @@ impl Tools {
             };
             let Some(line) = line else { break };
             let line = redact(String::from_utf8_lossy(&line).trim_end());
-            self.note(&line);
+            // One line for each of ten thousand files would bury what matters.
+            if !line.starts_with("Compiling '") && !line.starts_with("Listing '") {
+                self.note(&line);
+            }
             on_line(&line);
             if last.len() == KEPT_LINES {
                 last.pop_front();

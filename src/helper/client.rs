@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::{
     Config, Error, Result, doing,
     frame::{self, Frame},
+    is_readable,
     verbs::Verbs,
 };
 use crate::protocol::{HelperAnswer, HelperRequest};
@@ -17,21 +18,35 @@ use crate::protocol::{HelperAnswer, HelperRequest};
 #[derive(Debug)]
 pub enum Launcher {
     /// The root helper; `None` once it has gone, which only a restart of the portal mends.
-    Helper(Mutex<Option<UnixStream>>),
+    Helper(Mutex<Option<Line>>),
     /// This process, as the user it is.
     Direct(Box<Mutex<Verbs>>),
 }
 
-/// Longer than any verb takes; a helper that is silent for so long is stuck.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
+/// The socket to the helper, and where the conversation stands.
+#[derive(Debug)]
+pub struct Line {
+    socket: UnixStream,
+    /// An answer that nobody waits for any more is still to come, before any other.
+    owes_answer: bool,
+    patience: Duration,
+}
+
+/// Longer than any verb takes on a machine that is well. A name service that hangs may take
+/// longer; the verbs may all be repeated, so that an answer that comes too late is no loss.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Launcher {
     /// Speaks to the helper at the other end of `socket`.
     pub fn helper(socket: UnixStream) -> Result<Self> {
+        Self::helper_with_patience(socket, ANSWER_TIMEOUT)
+    }
+
+    fn helper_with_patience(socket: UnixStream, patience: Duration) -> Result<Self> {
         socket.set_nonblocking(false).map_err(doing("preparing the helper's socket"))?;
-        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(doing("preparing the helper's socket"))?;
-        socket.set_write_timeout(Some(ANSWER_TIMEOUT)).map_err(doing("preparing the helper's socket"))?;
-        Ok(Self::Helper(Mutex::new(Some(socket))))
+        socket.set_read_timeout(Some(patience)).map_err(doing("preparing the helper's socket"))?;
+        socket.set_write_timeout(Some(patience)).map_err(doing("preparing the helper's socket"))?;
+        Ok(Self::Helper(Mutex::new(Some(Line { socket, owes_answer: false, patience }))))
     }
 
     /// Does everything itself; refused for root, as whom nothing is ever started.
@@ -61,19 +76,14 @@ impl Launcher {
                 verbs.reap();
                 verbs.answer(request)
             }
-            Self::Helper(socket) => {
-                let mut socket = socket.lock();
-                let open = socket.as_mut().ok_or_else(gone)?;
+            Self::Helper(line) => {
+                let mut line = line.lock();
+                let answer = line.as_mut().ok_or_else(gone)?.exchange(&request);
                 // After a failure in the middle, answers would be taken for others'.
-                match exchange(open, &request) {
-                    Ok(answer) => answer,
-                    Err(err) => {
-                        if !matches!(err, Error::Refused(_)) {
-                            *socket = None;
-                        }
-                        return Err(err);
-                    }
+                if matches!(answer, Err(Error::Io { .. })) {
+                    *line = None;
                 }
+                answer?
             }
         };
         match answer {
@@ -93,19 +103,68 @@ impl Launcher {
     }
 }
 
-fn exchange(socket: &mut UnixStream, request: &HelperRequest) -> Result<HelperAnswer> {
-    frame::write(socket, request).map_err(|err| match err.kind() {
-        // Refused before a byte was written.
-        std::io::ErrorKind::InvalidInput => Error::Refused(err.to_string()),
-        _ => doing("asking the helper")(err),
-    })?;
-    match frame::read(socket).map_err(doing("hearing the helper"))? {
-        Frame::Message(message) => serde_json::from_slice(&message)
-            .map_err(|err| Error::Busy(format!("the helper's answer is not understood: {err}"))),
-        Frame::TooLong(_) | Frame::End => Err(gone()),
+impl Line {
+    /// One request and its answer. `Io` means that the line is of no use any more.
+    fn exchange(&mut self, request: &HelperRequest) -> Result<HelperAnswer> {
+        if self.owes_answer {
+            self.read()?;
+        }
+        frame::write(&mut self.socket, request).map_err(|err| match err.kind() {
+            // Refused before a byte was written.
+            std::io::ErrorKind::InvalidInput => Error::Refused(err.to_string()),
+            _ => doing("asking the helper")(err),
+        })?;
+        self.owes_answer = true;
+        serde_json::from_slice(&self.read()?)
+            .map_err(|err| Error::Busy(format!("the helper's answer is not understood: {err}")))
+    }
+
+    fn read(&mut self) -> Result<Vec<u8>> {
+        if !is_readable(&self.socket, self.patience)? {
+            return Err(Error::Busy("the helper is busy: what it was asked before takes long".to_owned()));
+        }
+        match frame::read(&mut self.socket).map_err(doing("hearing the helper"))? {
+            Frame::Message(message) => {
+                self.owes_answer = false;
+                Ok(message)
+            }
+            Frame::TooLong(_) | Frame::End => Err(doing(GONE)(std::io::ErrorKind::UnexpectedEof.into())),
+        }
     }
 }
 
+const GONE: &str = "the helper has ended; restart Lyceum (running sessions go on)";
+
 fn gone() -> Error {
-    Error::Busy("the helper has ended; restart Lyceum (running sessions go on)".to_owned())
+    Error::Busy(GONE.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::SessionId;
+
+    /// The helper's end: takes a request and answers it.
+    fn answer(socket: &mut UnixStream, answer: &HelperAnswer) {
+        assert!(matches!(frame::read(socket).unwrap(), Frame::Message(_)));
+        frame::write(socket, answer).unwrap();
+    }
+
+    #[test]
+    fn a_late_answer_is_nobodys() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let launcher = Launcher::helper_with_patience(ours, Duration::from_millis(500)).unwrap();
+        let kill = || HelperRequest::Kill { session: SessionId::new() };
+        assert!(matches!(launcher.ask(kill()), Err(Error::Busy(_))));
+        assert!(matches!(launcher.ask(kill()), Err(Error::Busy(_))), "nothing more is sent meanwhile");
+        answer(&mut theirs, &HelperAnswer::Failed { message: "late".to_owned(), retry: false });
+        std::thread::scope(|scope| {
+            scope.spawn(|| answer(&mut theirs, &HelperAnswer::Done));
+            assert!(matches!(launcher.ask(kill()), Ok(HelperAnswer::Done)));
+        });
+        assert!(launcher.is_there());
+        drop(theirs);
+        assert!(launcher.ask(kill()).is_err());
+        assert!(!launcher.is_there());
+    }
 }

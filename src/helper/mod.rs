@@ -25,7 +25,7 @@ use std::{
     ops::RangeInclusive,
     os::{fd::AsFd, unix::net::UnixStream},
     path::PathBuf,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -108,12 +108,17 @@ fn serve(mut socket: &UnixStream, verbs: &mut Verbs) -> Result<()> {
     }
 }
 
+/// Waits for something to read, or the end.
 fn is_readable(socket: &UnixStream, within: Duration) -> Result<bool> {
-    let timeout = Timespec::try_from(within).expect("a short time fits");
-    match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&timeout)) {
-        Ok(ready) => Ok(0 < ready),
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(err) => Err(Error::Io { doing: "waiting for a request".to_owned(), source: err.into() }),
+    let end = Instant::now() + within;
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        let left = Timespec::try_from(left).expect("a short time fits");
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&left)) {
+            Ok(ready) => return Ok(0 < ready),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(err) => return Err(Error::Io { doing: "waiting on the socket".to_owned(), source: err.into() }),
+        }
     }
 }
 

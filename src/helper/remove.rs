@@ -1,8 +1,14 @@
 //! Removes a directory that somebody hostile filled. Symbolic links and mounts are never
 //! followed, and the depth of the tree costs neither stack nor descriptors: sub-directories
-//! are moved up to the top before they are emptied.
+//! are moved up to the top before they are emptied. Nor may it keep the helper from others:
+//! it stops after a while, and goes on where it stopped when it is called again.
 
-use std::{io, os::fd::OwnedFd, path::Path};
+use std::{
+    io,
+    os::fd::OwnedFd,
+    path::Path,
+    time::{Duration, Instant},
+};
 
 use rustix::{
     fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags, chmodat, fchmod, fchown, open, openat2, renameat, unlinkat},
@@ -10,16 +16,18 @@ use rustix::{
     process::{Gid, Uid, geteuid},
 };
 
-/// How many rounds a tree may take; each empties what the one before had moved up.
-const ROUNDS: usize = 10_000;
-
-/// Removes `parent/name` and all below; fine when it is not there.
-pub(super) fn remove_tree(parent: &Path, name: &str) -> io::Result<()> {
+/// Removes `parent/name` and all below; true when it is not there (any more), false when
+/// there was more than could be removed `within` this time.
+pub(super) fn remove_tree(parent: &Path, name: &str, within: Duration) -> io::Result<bool> {
+    let end = Instant::now() + within;
     let parent = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let top = match open_directory(&parent, name) {
         Ok(top) => top,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(Errno::NOTDIR | Errno::LOOP) => return Ok(unlinkat(&parent, name, AtFlags::empty())?),
+        Err(Errno::NOENT) => return Ok(true),
+        Err(Errno::NOTDIR | Errno::LOOP) => {
+            unlinkat(&parent, name, AtFlags::empty())?;
+            return Ok(true);
+        }
         Err(err) => return Err(err.into()),
     };
     if geteuid().is_root() {
@@ -28,12 +36,17 @@ pub(super) fn remove_tree(parent: &Path, name: &str) -> io::Result<()> {
     }
     fchmod(&top, Mode::RWXU)?;
     let mut moved = 0;
-    for _ in 0..ROUNDS {
+    // Each round empties what the one before had moved up.
+    loop {
         let names = entries(&top)?;
         if names.is_empty() {
-            return Ok(unlinkat(&parent, name, AtFlags::REMOVEDIR)?);
+            unlinkat(&parent, name, AtFlags::REMOVEDIR)?;
+            return Ok(true);
         }
         for name in names {
+            if end < Instant::now() {
+                return Ok(false);
+            }
             match unlinkat(&top, &name, AtFlags::empty()) {
                 Ok(()) | Err(Errno::NOENT) => {}
                 Err(Errno::ISDIR) => flatten(&top, &name, &mut moved)?,
@@ -41,7 +54,6 @@ pub(super) fn remove_tree(parent: &Path, name: &str) -> io::Result<()> {
             }
         }
     }
-    Err(io::Error::other("somebody keeps filling it"))
 }
 
 /// Empties and removes the directory `top/name`; what directories it holds go to `top`.
@@ -126,17 +138,18 @@ mod tests {
         fs::write(run.join(".moved-2/full"), "x").unwrap();
         // Deeper than descriptors or a path's length reach.
         let mut here = open(&run, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
-        for _ in 0..5000 {
-            rustix::fs::mkdirat(&here, "d", Mode::RWXU).unwrap();
-            here = rustix::fs::openat(&here, "d", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        for _ in 0..1500 {
+            rustix::fs::mkdirat(&here, "deep", Mode::RWXU).unwrap();
+            here = rustix::fs::openat(&here, "deep", OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
         }
-        remove_tree(base.path(), "run").unwrap();
+        assert!(!remove_tree(base.path(), "run", Duration::ZERO).unwrap(), "not at once");
+        while !remove_tree(base.path(), "run", Duration::from_millis(20)).unwrap() {}
         assert!(!run.exists());
         assert_eq!(fs::read_to_string(precious.join("file")).unwrap(), "x");
 
         std::os::unix::fs::symlink(&precious, &run).unwrap();
-        remove_tree(base.path(), "run").unwrap();
+        assert!(remove_tree(base.path(), "run", Duration::from_secs(1)).unwrap());
         assert!(!run.is_symlink() && precious.join("file").exists());
-        remove_tree(base.path(), "run").unwrap();
+        assert!(remove_tree(base.path(), "run", Duration::from_secs(1)).unwrap());
     }
 }

@@ -22,6 +22,9 @@ use crate::{
 /// stuck (a network file system away), and then asking again is all that can be done.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a turn at removing a run directory may take: others wait for the helper.
+const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
+
 /// Who carries out the verbs, and with what.
 #[derive(Debug)]
 pub struct Verbs {
@@ -105,7 +108,11 @@ impl Verbs {
             return Err(Error::Busy(format!("{} of the session's processes still run", living.len())));
         }
         cgroup::remove(&groups).map_err(doing("removing the cgroups"))?;
-        remove::remove_tree(&self.config.run, &session.short()).map_err(doing("removing the run directory"))?;
+        let removed = remove::remove_tree(&self.config.run, &session.short(), REMOVE_TIMEOUT)
+            .map_err(doing("removing the run directory"))?;
+        if !removed {
+            return Err(Error::Busy("the run directory holds so much that removing it takes several turns".to_owned()));
+        }
         // Last, because whoever looks for leftovers looks for placements.
         placement::remove(&self.config.placements, session).map_err(doing("removing the placement"))
     }

@@ -127,6 +127,8 @@ pub struct Effective {
 pub struct Usage {
     pub gpus: i64,
     pub cpus: i64,
+    /// The part of `cpus` that light sessions hold.
+    pub light_cpus: i64,
     pub memory_bytes: i64,
     pub sessions: i64,
     pub light: i64,
@@ -166,6 +168,9 @@ pub struct Situation<'a> {
     pub already_waiting: bool,
 }
 
+/// Where a limit comes from that is nobody's but the machine's.
+const MACHINE: &str = "machine";
+
 /// Decides about a request; all reasons are returned, the most telling first.
 ///
 /// What never fits (more than a limit, more than the machine has, longer than allowed) is
@@ -178,7 +183,9 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
         (&request.resources, &situation.usage, &situation.in_use, &situation.capacity);
     let amounts = [
         (Field::Gpus, asked.gpus, usage.gpus, in_use.gpus, capacity.gpus),
-        (Field::Cpus, asked.cpus, usage.cpus, in_use.cpus, capacity.cpus),
+        // Light sessions share the cores that others leave idle, so that a terminal opens beside
+        // a training on a small machine; quotas that somebody set count them all the same.
+        (Field::Cpus, asked.cpus, usage.cpus, in_use.cpus - in_use.light_cpus, capacity.cpus),
         (Field::MemoryBytes, asked.memory_bytes, usage.memory_bytes, in_use.memory_bytes, capacity.memory_bytes),
     ];
     for (field, requested, used, machine_used, machine) in amounts {
@@ -186,7 +193,10 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
             continue;
         }
         let effective = situation.limits.of(field);
-        if let Limit::AtMost(limit) = effective.limit {
+        // A limit that is only the machine's size is judged as such, below.
+        if let Limit::AtMost(limit) = effective.limit
+            && effective.source != MACHINE
+        {
             if limit < requested {
                 never.push(too_much(field, requested, limit, &effective.source));
             } else if limit < used.saturating_add(requested) {
@@ -195,7 +205,7 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
         }
         if machine < requested {
             never.push(machine_too_small(field, requested, machine));
-        } else if machine < machine_used.saturating_add(requested) {
+        } else if machine < machine_used.saturating_add(requested) && !(request.light && field == Field::Cpus) {
             later.push(machine_full(field, machine_used, requested, machine));
         }
     }
@@ -310,7 +320,7 @@ fn machine_too_small(field: Field, requested: i64, machine: i64) -> Reason {
             field.amount(machine)
         ),
     };
-    reason(&code("capacity", field), "machine".to_owned(), (0, requested, machine), hint)
+    reason(&code("capacity", field), MACHINE.to_owned(), (0, requested, machine), hint)
 }
 
 fn machine_full(field: Field, used: i64, requested: i64, machine: i64) -> Reason {
@@ -324,7 +334,7 @@ fn machine_full(field: Field, used: i64, requested: i64, machine: i64) -> Reason
             if free == 1 { "is" } else { "are" },
         ),
     };
-    reason(&code("capacity", field), "machine".to_owned(), (used, requested, machine), hint)
+    reason(&code("capacity", field), MACHINE.to_owned(), (used, requested, machine), hint)
 }
 
 /// The effective limit of every field, complete by construction.
@@ -351,10 +361,10 @@ impl Limits {
                 return Effective { limit: Limit::of(row.value), source: "default".to_owned() };
             }
             let (value, source) = match field {
-                Field::Gpus if single_account => (capacity.gpus, "machine"),
+                Field::Gpus if single_account => (capacity.gpus, MACHINE),
                 Field::Gpus => (capacity.gpus.min(1), "default"),
-                Field::Cpus => (capacity.cpus, "machine"),
-                Field::MemoryBytes => (capacity.memory_bytes, "machine"),
+                Field::Cpus => (capacity.cpus, MACHINE),
+                Field::MemoryBytes => (capacity.memory_bytes, MACHINE),
                 Field::Sessions | Field::Jobs => (4, "default"),
                 Field::Pending => (20, "default"),
                 Field::Light => (6, "default"),
@@ -451,7 +461,7 @@ mod tests {
 
     use super::{super::size::GIB, *};
 
-    const MACHINE: Capacity = Capacity { gpus: 4, cpus: 32, memory_bytes: 192 * GIB };
+    const WHOLE: Capacity = Capacity { gpus: 4, cpus: 32, memory_bytes: 192 * GIB };
     const NOW: Timestamp = Timestamp(1_000_000);
 
     fn row(scope: Scope, field: Field, value: i64) -> LimitRow {
@@ -467,11 +477,11 @@ mod tests {
     }
 
     fn answer(request: &Request, rows: &[LimitRow], usage: Usage) -> Decision {
-        let limits = Limits::resolve(rows, &MACHINE, true, NOW);
+        let limits = Limits::resolve(rows, &WHOLE, true, NOW);
         let own = [("resnet".to_owned(), 2)];
         decide(
             request,
-            &Situation { limits: &limits, usage, in_use: usage, capacity: MACHINE, own: &own, already_waiting: false },
+            &Situation { limits: &limits, usage, in_use: usage, capacity: WHOLE, own: &own, already_waiting: false },
         )
     }
 
@@ -489,7 +499,7 @@ mod tests {
             (vec![row(Scope::Default, Field::Gpus, 2), expired], true, 2, "default"),
             (vec![until], true, 3, "override until 1970-01-01T00:16:41Z"),
         ] {
-            let limits = Limits::resolve(&rows, &MACHINE, single, NOW);
+            let limits = Limits::resolve(&rows, &WHOLE, single, NOW);
             assert_eq!((limits.of(Field::Gpus).limit.value(), limits.of(Field::Gpus).source.as_str()), (value, source));
         }
     }
@@ -537,6 +547,19 @@ mod tests {
         assert_eq!(reasons[0].hint, "This asks for 9 h; your limit is 8 h (default). Ask for at most 8 h.");
     }
 
+    #[test]
+    fn light_sessions_share_cores_but_not_quotas() {
+        let light = Request { light: true, ..ask(0, 1, GIB) };
+        let full = Usage { cpus: 34, light_cpus: 2, light: 2, ..Usage::default() };
+        assert_eq!(answer(&light, &[], full), Decision::Admit);
+        assert!(matches!(answer(&ask(0, 1, GIB), &[], full), Decision::Wait(_)), "others do not");
+        let one_free = Usage { cpus: 33, light_cpus: 2, ..Usage::default() };
+        assert_eq!(answer(&ask(0, 1, GIB), &[], one_free), Decision::Admit);
+        let quota = [row(Scope::User, Field::Cpus, 2)];
+        let two = Usage { cpus: 2, light_cpus: 2, light: 2, ..Usage::default() };
+        assert!(matches!(answer(&light, &quota, two), Decision::Wait(_)));
+    }
+
     fn usages() -> impl Strategy<Value = Usage> {
         (0..6i64, 0..40i64, 0..200i64, 0..6i64, 0..25i64).prop_map(|(gpus, cpus, memory, sessions, pending)| Usage {
             gpus,
@@ -578,8 +601,8 @@ mod tests {
         #[test]
         fn admitted_means_within_every_limit(gpus in 0..6i64, cpus in 1..40i64, usage in usages(), limit in 0..6i64) {
             if answer(&ask(gpus, cpus, GIB), &[row(Scope::User, Field::Gpus, limit)], usage) == Decision::Admit {
-                prop_assert!(gpus == 0 || usage.gpus + gpus <= limit.min(MACHINE.gpus));
-                prop_assert!(usage.cpus + cpus <= MACHINE.cpus);
+                prop_assert!(gpus == 0 || usage.gpus + gpus <= limit.min(WHOLE.gpus));
+                prop_assert!(usage.cpus + cpus <= WHOLE.cpus);
                 prop_assert!(usage.sessions < 4);
             }
         }

@@ -48,7 +48,7 @@ impl<'de> Deserialize<'de> for Timestamp {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let time: jiff::Timestamp =
-            text.parse().map_err(|_| de::Error::custom(format!("`{text}` is not an RFC 3339 time")))?;
+            text.parse().map_err(|_err| de::Error::custom(format!("`{text}` is not an RFC 3339 time")))?;
         Ok(Self(time.as_millisecond()))
     }
 }

@@ -32,9 +32,6 @@ const MAX_IDLE: usize = 64;
 const MAX_IDLE_IN_ALL: usize = 2048;
 /// How long one may wait for the next request.
 const IDLE: Duration = Duration::from_mins(1);
-/// Servers end idle connections after whole seconds. Before the first there is no need to
-/// keep a copy of a request in case the connection turns out to be dead.
-const SURELY_ALIVE: Duration = Duration::from_secs(1);
 /// What hyper may hold of an answer at once.
 const READ_BUFFER: usize = 64 * 1024;
 
@@ -68,11 +65,12 @@ impl Pool {
         mut request: Request<Body>,
         upstream: &Upstream,
     ) -> Result<(Response<Incoming>, Lease), Error> {
-        while let Some((mut lease, since)) = self.take_idle(upstream) {
+        while let Some(mut lease) = self.take_idle(upstream) {
             if !lease.is_usable().await {
                 continue;
             }
-            let spare = if since.elapsed() < SURELY_ALIVE { None } else { copy_of(&request) };
+            // An app may close an idle connection at the very moment we choose it.
+            let spare = copy_of(&request);
             match (lease.exchange(request).await, spare) {
                 (Ok(response), _) => return Ok((response, lease)),
                 // It died while it waited, and nobody has seen the request.
@@ -128,16 +126,14 @@ impl Pool {
         self.0.lock().sessions.get(&session).map_or(0, |slot| slot.open)
     }
 
-    fn take_idle(self: &Arc<Self>, upstream: &Upstream) -> Option<(Lease, Instant)> {
+    fn take_idle(self: &Arc<Self>, upstream: &Upstream) -> Option<Lease> {
         let mut slots = self.0.lock();
         let slot = slots.sessions.get_mut(&upstream.session)?;
         let at = slot.idle.iter().rposition(|idle| idle.endpoint == upstream.endpoint)?;
-        let Idle { endpoint, since, connection } = slot.idle.remove(at);
+        let Idle { endpoint, connection, .. } = slot.idle.remove(at);
         let epoch = slot.epoch;
         slots.idle -= 1;
-        let lease =
-            Lease { pool: self.clone(), session: upstream.session, epoch, endpoint, connection: Some(connection) };
-        Some((lease, since))
+        Some(Lease { pool: self.clone(), session: upstream.session, epoch, endpoint, connection: Some(connection) })
     }
 
     fn reserve(self: &Arc<Self>, upstream: &Upstream) -> Result<Lease, Error> {

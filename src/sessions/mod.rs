@@ -139,12 +139,12 @@ pub struct Actor<'a> {
 }
 
 impl Actor<'_> {
-    fn owns(&self, session: &Session) -> bool {
+    fn owns(self, session: &Session) -> bool {
         session.owner == self.user.id
     }
 
     /// Operators may see and stop everything.
-    fn sees(&self, session: &Session) -> bool {
+    fn sees(self, session: &Session) -> bool {
         self.owns(session) || Role::Operator <= self.user.role
     }
 }
@@ -202,7 +202,7 @@ impl Sessions {
             Admitted::Judged(Verdict::Refuse(reasons)) => return Err(Error::Refused(reasons)),
             Admitted::Judged(_) => new.id,
             Admitted::Repeated(earlier) if earlier.request_hash == hash => {
-                earlier.created_id.parse().map_err(|_| db::Error::Stored("session id"))?
+                earlier.created_id.parse().map_err(|_err| db::Error::Stored("session id"))?
             }
             Admitted::Repeated(_) => {
                 return Err(Error::Conflict(

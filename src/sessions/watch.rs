@@ -78,7 +78,7 @@ impl Sessions {
                 Ok(true) => self.reroute(session).await,
                 Ok(false) => {}
                 Err(error) => {
-                    tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted")
+                    tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted");
                 }
             }
         }

@@ -44,13 +44,13 @@ pub struct EnvironmentView {
 #[utoipa::path(get, path = "/profiles", tag = "catalogue", responses((status = 200, body = Listed<ProfileView>)))]
 pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<ProfileView>>> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let (all, used) = (standing.capacity, standing.in_use);
-    let left = |there: i64, held: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - held).max(0) / asked };
+    let (all, held) = (standing.capacity, standing.in_use);
+    let left = |there: i64, taken: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - taken).max(0) / asked };
     let view = |profile: &crate::sessions::Profile| {
         let asked = &profile.resources;
-        let free = left(all.gpus, used.gpus, asked.gpus).min(left(all.cpus, used.cpus, asked.cpus)).min(left(
+        let free = left(all.gpus, held.gpus, asked.gpus).min(left(all.cpus, held.cpus, asked.cpus)).min(left(
             all.memory_bytes,
-            used.memory_bytes,
+            held.memory_bytes,
             asked.memory_bytes,
         ));
         ProfileView {

@@ -301,7 +301,7 @@ async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, aske
     let session = portal.db.find_session(id).await?.filter(|session| session.owner == principal.id());
     let Some(session) = session else { return Err(Error::not_found()) };
     if session.state.is_live() {
-        return waiting(portal, principal, id, &asked).await;
+        return waiting(portal, principal, id, asked).await;
     }
     if !wants_html(&asked.headers) {
         return Err(Error::ended("This session has ended. Its page says why, and starts it again."));

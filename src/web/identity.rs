@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn forwarded_addresses_count_from_trusted_proxies_alone() {
-        let proxy: SocketAddr = "127.0.0.1:9".parse().unwrap();
+        let proxy: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
         let mut extensions = Extensions::new();
         extensions.insert(PeerAddr(proxy));
         let mut config = WebConfig::default();

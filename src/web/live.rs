@@ -40,8 +40,8 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         Err(RecvError::Lagged(_)) => break json!({ "type": "environment" }),
                         Err(RecvError::Closed) => return None,
                     },
-                    changed = environments.changed() => {
-                        changed.ok()?;
+                    progress = environments.changed() => {
+                        progress.ok()?;
                         break json!({ "type": "environment" });
                     }
                     () = tokio::time::sleep(LOOK) => {

@@ -162,14 +162,6 @@ impl Level {
     }
 }
 
-/// What a page may load and do: our own files alone; no script, style or event handler within
-/// the page, no frame around it.
-pub const CONTENT_POLICY: &str =
-    "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
-
-/// The same for the terminal's page, where xterm.js writes a style sheet.
-pub const TERMINAL_CONTENT_POLICY: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; object-src 'none'";
-
 #[derive(RustEmbed)]
 #[folder = "static/"]
 struct Static;

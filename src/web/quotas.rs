@@ -33,7 +33,7 @@ use crate::{
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Effective {
     /// -1 is unlimited.
-    pub value: i64,
+    pub limit: i64,
     /// `override`, `override until …`, `default`, `machine`.
     pub source: String,
 }
@@ -124,7 +124,7 @@ pub async fn change_defaults(
 /// Every field as it binds, for `/me` too.
 pub(super) fn effective(standing: &Standing) -> BTreeMap<&'static str, Effective> {
     let row = |(field, effective): (Field, &crate::model::quota::Effective)| {
-        (field.as_str(), Effective { value: effective.limit.value(), source: effective.source.clone() })
+        (field.as_str(), Effective { limit: effective.limit.value(), source: effective.source.clone() })
     };
     standing.limits.iter().map(row).collect()
 }

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Portal,
     error::{Accepted, Created, Error, Result},
-    extract::{CurrentUser, Id, IdempotencyKey, Json, Listed, Paging, Query},
+    extract::{self, CurrentUser, Id, IdempotencyKey, Json, Listed, Paging},
 };
 use crate::{
     db::{admit::Verdict, sessions::Filter},
@@ -129,7 +129,7 @@ pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
-    Query(parameters): Query<ListParameters>,
+    extract::Query(parameters): extract::Query<ListParameters>,
 ) -> Result<axum::Json<Listed<SessionView>>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
@@ -137,7 +137,7 @@ pub async fn list(
         None | Some("") => None,
         Some(word) => {
             let expected = "One of queued, starting, running, stopping, ended.";
-            Some(word.parse().map_err(|_| Error::field("state", "invalid_value", expected))?)
+            Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?)
         }
     };
     let owner = match parameters.owner.as_deref() {
@@ -271,7 +271,7 @@ pub async fn log(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     Id(id): Id<SessionId>,
-    Query(parameters): Query<LogParameters>,
+    extract::Query(parameters): extract::Query<LogParameters>,
 ) -> Result<Response> {
     let lines = match parameters.tail.unwrap_or(200) {
         lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),

@@ -115,7 +115,7 @@ pub async fn extend(
 ) -> Result<Redirect> {
     let seconds = match form.get("seconds") {
         "" => None,
-        text => Some(text.parse().map_err(|_| Error::field("seconds", "invalid_value", "A whole number."))?),
+        text => Some(text.parse().map_err(|_err| Error::field("seconds", "invalid_value", "A whole number."))?),
     };
     portal.sessions.extend(Actor { user: &user.user }, id, seconds).await?;
     Ok(back(&headers, id))

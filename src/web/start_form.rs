@@ -153,8 +153,8 @@ fn defaults(portal: &Portal, standing: &Standing) -> NewSessionForm {
 fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     let spec = &session.spec;
     let known = |name: &String| portal.sessions.config.profiles.iter().any(|profile| profile.name == *name);
-    form.app = session.app.clone();
-    form.name = session.name.clone();
+    form.app.clone_from(&session.app);
+    form.name.clone_from(&session.name);
     form.profile = spec.profile.clone().filter(known).unwrap_or_else(|| "custom".to_owned());
     form.gpus = spec.resources.gpus.to_string();
     form.gpu_model = spec.resources.gpu_model.clone().unwrap_or_default();

@@ -60,8 +60,11 @@ export async function signIn(person, { name, password }) {
   await page.getByLabel("User name").fill(name);
   await page.getByLabel("Password").fill(password);
   await page.getByRole("button", { name: "Sign in" }).click();
-  // Whoever signed in has sessions that the portal must end before it is taken down.
-  (portal.users ??= new Set()).add(name);
+}
+
+/** Waits for a page that only those see who are signed in. */
+export function isSignedIn(person) {
+  return person.page.getByRole("button", { name: "Sign out", exact: true }).waitFor();
 }
 
 /** Fills in the start form and sends it; answers the new session's id. */
@@ -109,8 +112,9 @@ export async function openTab(person, link) {
 export async function press(person, name, button) {
   const { page } = person;
   await card(page, name).first().getByRole("button", { name: button }).click();
-  const yes = page.getByRole("dialog").getByRole("button", { name: button });
-  await yes.click({ timeout: 1000 }).catch(() => {});
+  // What cannot be taken back is asked again.
+  const yes = page.getByRole("dialog").getByRole("button", { name: /^Yes/ });
+  await yes.click({ timeout: 1500 }).catch(() => {});
 }
 
 /** Types a line into the terminal page that is open in `tab`. */
@@ -152,6 +156,7 @@ export async function photograph(page, name) {
 }
 
 export async function assertNoSidewaysScroll(page, name) {
+  await page.setViewportSize(SIZES.phone);
   const [content, window] = await page.evaluate(() => {
     const root = document.documentElement;
     return [Math.max(root.scrollWidth, document.body.scrollWidth), root.clientWidth];
@@ -159,9 +164,9 @@ export async function assertNoSidewaysScroll(page, name) {
   assert.ok(content <= window, `${name} is ${content} px wide in a window of ${window} px`);
 }
 
-/** Runs axe in both themes and fails with what it found and where. */
-export async function assertAccessible(page, name) {
-  for (const theme of ["light", "dark"]) {
+/** Runs axe in these themes and fails with what it found and where. */
+export async function assertAccessible(page, name, themes = ["light", "dark"]) {
+  for (const theme of themes) {
     await page.emulateMedia({ colorScheme: theme, reducedMotion: "reduce" });
     // Evaluated by the debugger, so the page's content policy does not forbid it.
     await page.evaluate(axe);
@@ -170,10 +175,9 @@ export async function assertAccessible(page, name) {
         runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
       }),
     );
-    const faults = found.violations.map(
-      (fault) => `${fault.id}: ${fault.help}\n    ${fault.nodes.map((n) => `${n.html}\n      ${n.failureSummary}`).join("\n    ")}`,
-    );
-    assert.deepEqual(faults, [], `${name} (${theme})`);
+    const places = (fault) => fault.nodes.map((node) => `    ${node.html}\n      ${node.failureSummary}`).join("\n");
+    const faults = found.violations.map((fault) => `${fault.id}: ${fault.help}\n${places(fault)}`);
+    if (faults.length > 0) assert.fail(`${name} (${theme}):\n${faults.join("\n")}`);
   }
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
 }

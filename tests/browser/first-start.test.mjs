@@ -34,7 +34,7 @@ test("a first start leads to the sign-in page, which says where the password is"
   await ada.page.getByRole("heading", { name: "Sign in" }).waitFor();
   const password = firstPassword(await ada.page.getByRole("main").innerText());
   await browser.signIn(ada, { name: "admin", password });
-  await ada.page.getByRole("link", { name: "New session" }).waitFor();
+  await browser.isSignedIn(ada);
 });
 
 test("JupyterLab waits for its environment, then runs", async () => {

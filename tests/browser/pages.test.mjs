@@ -17,7 +17,7 @@ before(async () => {
   await person.page.goto(`${portal.url}/login`);
   await check("login");
   await browser.signIn(person, dan);
-  await person.page.getByRole("link", { name: "New session" }).waitFor();
+  await browser.isSignedIn(person);
   await check("home-empty");
 
   const start = (name) =>
@@ -64,7 +64,8 @@ test("the terminal's page is well, and so is the page of what has ended", async 
 test("a new token is shown once", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/settings`);
-  await page.getByLabel("Name", { exact: true }).first().fill("nightly");
+  await page.getByText("New token", { exact: true }).click();
+  await page.getByLabel("Name", { exact: true }).fill("nightly");
   await page.getByRole("button", { name: "Make token" }).click();
   await page.locator("#token-secret").waitFor();
   await check("settings-token");

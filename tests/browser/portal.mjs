@@ -3,7 +3,8 @@
 // on the machine (accounts, homes, directories) is removed.
 
 import { execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync, chmodSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, rmdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
@@ -42,6 +43,7 @@ export async function startPortal({ configuration = "", environment = "kept" } =
     for (const name of lyAccounts()) {
       if (!accountsBefore.includes(name)) removeAccount(name);
     }
+    removeLeftovers(portal.data);
     rmSync(data, { recursive: true, force: true });
   };
 
@@ -116,17 +118,20 @@ export async function until(what, seconds, describe = "it") {
   }
 }
 
-// Sessions outlive the portal by design, so a test ends its own before it ends the portal.
+// Sessions outlive the portal by design, so a test ends all of them before it ends the portal.
 async function stopSessions(portal) {
-  if (portal.child.exitCode !== null || !portal.users) return;
-  for (const name of portal.users) {
-    try {
-      const live = async () => (await ask(portal, name, "/sessions?limit=500")).items.filter((s) => s.state !== "ended");
-      for (const session of await live()) await ask(portal, name, `/sessions/${session.id}`, { method: "DELETE" });
-      await until(async () => (await live()).length === 0, 60, `the end of ${name}'s sessions`);
-    } catch (error) {
-      console.error(`could not stop the sessions of ${name}: ${error.message}`);
-    }
+  if (portal.child.exitCode !== null) return;
+  const live = async () => {
+    const pages = ["queued", "starting", "running", "stopping"].map((state) =>
+      ask(portal, "admin", `/sessions?owner=*&limit=500&state=${state}`),
+    );
+    return (await Promise.all(pages)).flatMap((page) => page.items);
+  };
+  try {
+    for (const session of await live()) await ask(portal, "admin", `/sessions/${session.id}`, { method: "DELETE" });
+    await until(async () => (await live()).length === 0, 60, "the end of all sessions");
+  } catch (error) {
+    console.error(`could not stop the sessions: ${error.message}`);
   }
 }
 
@@ -145,6 +150,21 @@ function cleanEnvironment() {
 function lyAccounts() {
   const lines = readFileSync("/etc/passwd", "utf8").split("\n");
   return lines.map((line) => line.split(":")[0]).filter((name) => name.startsWith("ly-"));
+}
+
+// What a portal keeps outside its data directory is named after that directory: the parents of
+// run directories and of control groups, empty by now.
+function removeLeftovers(data) {
+  const instance = createHash("sha256").update(data).digest("hex").slice(0, 8);
+  const run = isRoot ? "/run/lyceum" : `/tmp/lyceum-${process.getuid()}`;
+  const groups = ["", "memory", "cpu", "cpuacct", "cpu,cpuacct", "pids", "unified"];
+  for (const parent of [join(run, instance), ...groups.map((g) => join("/sys/fs/cgroup", g, `lyceum-${instance}`))]) {
+    try {
+      rmdirSync(parent);
+    } catch (error) {
+      if (error.code !== "ENOENT") console.error(`left behind: ${parent} (${error.code})`);
+    }
+  }
 }
 
 function removeAccount(name) {

@@ -16,7 +16,7 @@ before(async () => {
   lyceum(portal, ["admin", "quota", "set", "user", cleo.name, "light=1", "cpus=1"]);
   person = await browser.visit(chromium, portal);
   await browser.signIn(person, cleo);
-  await person.page.getByRole("link", { name: "New session" }).waitFor();
+  await browser.isSignedIn(person);
 });
 
 after(async () => {

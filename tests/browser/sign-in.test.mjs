@@ -34,7 +34,7 @@ test("a wrong password is refused with a sentence, and the name is kept", async 
   assert.equal(unknownName, wrongPassword, "an unknown name must not look different");
 
   await browser.signIn(person, bea);
-  await person.page.getByRole("link", { name: "New session" }).waitFor();
+  await browser.isSignedIn(person);
   // The browser itself logs the refused sign-in as a failed resource.
   browser.assertNoFaults(person, [/status of (401|403|422|429)/]);
   await person.context.close();
@@ -62,8 +62,7 @@ test("the keyboard alone signs in and starts a terminal", async () => {
   await focusOn(page, "Password");
   await page.keyboard.type(bea.password);
   await page.keyboard.press("Enter");
-  await page.getByRole("link", { name: "New session" }).waitFor();
-  (portal.users ??= new Set()).add(bea.name);
+  await browser.isSignedIn(person);
 
   await focusOn(page, "New session");
   await page.keyboard.press("Enter");

@@ -59,7 +59,7 @@ fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launch {
             working_directory: identity.home.clone(),
             ready: None,
         },
-        home: HomeSetup::default(),
+        home: HomeSetup { home: identity.home.clone(), ..HomeSetup::default() },
     }
 }
 
@@ -207,6 +207,44 @@ async fn memory_binds_one_tree_alone() {
     assert_eq!(local.observe(other, &other_placement).await, Observation::Alive);
     let sample = local.sample(other, &other_placement).await.unwrap();
     assert!((MIB..64 * MIB).contains(&sample.memory_bytes) && sample.processes == 1, "{sample:?}");
+}
+
+#[tokio::test]
+async fn with_the_real_agent() {
+    if !is_root() {
+        return;
+    }
+    // Other users may not be able to enter the directory that it was built in.
+    let program = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(program.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let binary = program.path().join("lyceum");
+    fs::copy(env!("CARGO_BIN_EXE_lyceum"), &binary).unwrap();
+    let house = House::with(|config| config.agent_command = vec![binary.into(), "agent".into()]);
+    let people = house.people();
+    let local = scheduler(&house);
+    let run = async |argv: &[&str]| launch(&local, &people.a, argv).await;
+
+    let (session, placement) = run(&["/bin/sh", "-c", "id -un; exit 3"]).await;
+    let exit = end(&local, session, &placement).await;
+    assert_eq!((exit.reason, exit.exit_code), (Some(EndReason::Exited), Some(3)), "{exit:?}");
+    let log = local.log_tail(session, &placement, 1000).await.unwrap();
+    assert!(String::from_utf8_lossy(&log).contains(&people.a.name), "{}", String::from_utf8_lossy(&log));
+
+    let (session, placement) = run(&["/bin/sleep", "600"]).await;
+    // Before the agent listens, SIGTERM simply ends it.
+    until("the app runs", || process::of_session(session, Some(&placement)).unwrap().len() == 2);
+    local.terminate(session, &placement).await.unwrap();
+    assert_eq!(end(&local, session, &placement).await.reason, None);
+
+    let hoard = "h = []\nwhile True: h.append(b'x' * (1 << 20))";
+    let (session, placement) = run(&["/usr/bin/python3", "-c", hoard]).await;
+    assert_eq!(end(&local, session, &placement).await.reason, Some(EndReason::OutOfMemory));
+
+    for session in local.list().await.unwrap() {
+        local.kill(session, None).await.unwrap();
+        local.clean(session).await.unwrap();
+    }
+    house.assert_nothing_left(session);
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@
 
 mod agent;
 mod architecture;
+mod environments;
+mod gpus;
 mod helper;
 mod identity;
 mod licences;

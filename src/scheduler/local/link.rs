@@ -59,7 +59,7 @@ pub(super) async fn ask(
         return Err(Error::Unavailable(format!("the app answered {}", answer.status())));
     }
     let body = Limited::new(answer.into_body(), MAX_MESSAGE).collect();
-    let body = tokio::time::timeout(PATIENCE, body).await.map_err(|_| silent())?;
+    let body = tokio::time::timeout(PATIENCE, body).await.map_err(|_err| silent())?;
     Ok(body.map_err(|err| Error::Unavailable(format!("the app's answer broke off: {err}")))?.to_bytes().to_vec())
 }
 
@@ -82,7 +82,7 @@ async fn request(
         let request = request.body(Empty::new()).expect("paths and secrets of ours are valid in a request");
         sender.send_request(request).await
     };
-    let answer: hyper::Result<_> = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_| silent())?;
+    let answer: hyper::Result<_> = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_err| silent())?;
     answer.map_err(|err| Error::Unavailable(format!("the workload does not answer: {err}")))
 }
 

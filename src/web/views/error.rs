@@ -82,7 +82,7 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             title: "Not allowed",
             meaning: "You are known, but this is not yours to do: your role or the token's scopes do not include it.",
             user: "Use a token with the scope that the detail names, or ask an administrator.",
-            administrator: "Roles are set with `lyceum admin user`; scopes are chosen when a token is made.",
+            administrator: "Roles are set with ‘lyceum admin user’; scopes are chosen when a token is made.",
         },
     ),
     (
@@ -92,7 +92,7 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             title: "The request did not come from the portal's own pages",
             meaning: "A change needs proof that one of the portal's pages asked for it. It was missing or did not match.",
             user: "Go back, load the page anew and try again. Programs should use a token, which needs no such proof.",
-            administrator: "Behind a reverse proxy, set `public_url` to the address that people type, and pass the Host header on.",
+            administrator: "Behind a reverse proxy, set ‘public_url’ to the address that people type, and pass the Host header on.",
         },
     ),
     (
@@ -132,7 +132,7 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             title: "Over your quota, now and later",
             meaning: "More is asked for than you may ever have, or than the largest machine has. What would fit later waits instead.",
             user: "Ask for less: each reason says used, asked and limit, and what would change it.",
-            administrator: "Limits are set with `lyceum admin quota`, for everybody or for one person, with an end date if you like.",
+            administrator: "Limits are set with ‘lyceum admin quota’, for everybody or for one person, with an end date if you like.",
         },
     ),
     (
@@ -171,7 +171,7 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             status: 422,
             title: "Some fields are not right",
             meaning: "The request can be read, but a value is missing, unknown or out of bounds. Nothing was made.",
-            user: "Each entry of `errors` names a field and what would be right.",
+            user: "Each entry of ‘errors’ names a field and what would be right.",
             administrator: "Nothing to do.",
         },
     ),
@@ -202,7 +202,7 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             title: "Not available right now",
             meaning: "The directory, the database or the scheduler does not answer. Running sessions go on.",
             user: "Try again in a moment.",
-            administrator: "`lyceum check` says which part is away and how to mend it.",
+            administrator: "‘lyceum check’ says which part is away and how to mend it.",
         },
     ),
 ];

@@ -35,6 +35,7 @@ pub enum EnvironmentBanner {
         step: String,
         /// Hundredths, where they are known.
         percent: Option<i64>,
+        /// Told as `Show::Since`.
         started: Moment,
     },
     Failed {

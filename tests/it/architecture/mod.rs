@@ -45,7 +45,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "admission",
             "sessions",
+            "listen",
             "proxy",
+            "dial",
             "scheduler",
             "apps",
             "environments",
@@ -62,17 +64,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", ANY),
     ("app", ANY),
     ("start", ANY),
+    ("admin", ANY),
     ("check", ANY),
     ("main", ANY),
 ];
 
 /// Modules that nobody but these may use.
 const ROOTS: &[(&str, &[&str])] = &[
-    ("app", &["main", "start"]),
-    ("start", &["main", "app", "config"]),
+    ("app", &["main"]),
+    ("start", &["main", "app", "config", "admin", "check"]),
     ("client", &["main"]),
+    ("admin", &["main"]),
     ("check", &["main"]),
-    ("config", &["main", "app", "start", "check"]),
+    ("config", &["main", "app", "start", "admin", "check"]),
 ];
 
 /// The beginning of a path, the modules where it may stand, and why.
@@ -93,7 +97,7 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
         &["helper", "agent", "scheduler", "environments", "gpu", "check", "start"],
         "processes are started by helper, agent, scheduler and environments",
     ),
-    (&["anyhow"], &["main", "app", "start", "check"], "modules have errors of their own"),
+    (&["anyhow"], &["main", "app", "start", "admin", "check"], "modules have errors of their own"),
 ];
 
 /// Where status codes of errors may be written. The codes of success may stand in all of web.

@@ -152,7 +152,7 @@ fn home_building(word: &Word) -> Home {
             name: word("default"),
             step: word("Installing 42 of 118 packages: jaxlib"),
             percent: Some(36),
-            started: Moment { at: NOW.plus_seconds(-40), show: Show::Ago, now: NOW },
+            started: Moment { at: NOW.plus_seconds(-40), show: Show::Since, now: NOW },
         }),
         live: vec![Card::new(&waits_for_environment(word), &context(word))],
         ended: Vec::new(),

@@ -112,6 +112,8 @@ async fn one_connection_serves_request_after_request() {
         }
     }
     assert_eq!((app.requests(), app.connections()), (21, 1));
+    let head = front.say("HEAD {s}/down?100000 HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").await;
+    assert!(head.contains("content-length: 100000") && head.ends_with("\r\n\r\n"), "{head}");
     assert_eq!(front.proxy.open_connections(front.session), 1);
 }
 

@@ -117,6 +117,31 @@ async fn an_app_that_breaks_off_before_its_answer() {
     }
 }
 
+/// An app that never says so, but closes after each answer: nobody sees an error of it.
+#[tokio::test]
+async fn an_app_that_closes_its_idle_connections() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let rude = tokio::spawn(async move {
+        loop {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            if stream.read(&mut [0; 4096]).await.unwrap() > 0 {
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").await.unwrap();
+            }
+        }
+    });
+    let app = App::start();
+    let mut setup = Setup::of(&app);
+    setup.endpoint = lyceum::proxy::Endpoint::Socket(path.as_path().into());
+    let front = setup.start().await;
+    for _ in 0..100 {
+        let answer = front.get("/a", "").await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+    }
+    rude.abort();
+}
+
 #[tokio::test]
 async fn an_early_refusal_reaches_the_client() {
     let app = App::start();

@@ -220,7 +220,9 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         }
         None => say.text("Ended ").ago(at, around).text("."),
     };
-    match &session.detail {
+    use EndReason::{Idle, StoppedByAdmin, StoppedByOwner, TimeLimit};
+    let said = matches!(session.end_reason, Some(Idle | StoppedByAdmin | StoppedByOwner | TimeLimit));
+    match session.detail.as_deref().filter(|_| !said) {
         Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
         _ => told,
     }
@@ -264,6 +266,13 @@ fn signal_name(signal: Option<i64>) -> String {
     name.to_owned()
 }
 
+/// The words without control characters and without those that turn the direction of what
+/// follows: a step or a detail may come from a program that wants to mislead.
+fn tame(words: &str) -> String {
+    let turns = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    words.chars().filter(|c| !c.is_control() && !turns(*c)).collect()
+}
+
 /// All hints as sentences, or `None` where there is nothing to say.
 fn hints(reasons: &[Reason]) -> Option<String> {
     let told: Vec<String> =
@@ -289,7 +298,7 @@ fn closed(words: &str) -> String {
 
 impl Sentence {
     fn text(mut self, words: impl Into<String>) -> Self {
-        self.0.push(Piece::Text(words.into()));
+        self.0.push(Piece::Text(tame(&words.into())));
         self
     }
 

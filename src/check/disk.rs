@@ -1,0 +1,198 @@
+//! Checks of the places on disk: the data directory, its secrets, room, the database's file
+//! system and the length of run directories.
+
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use super::{Facts, Finding, Level};
+use crate::model::size::{GIB, human_size};
+
+/// The most that a run directory's path may measure: Jupyter's kernels add 50 bytes to it,
+/// and a Unix socket's address ends at 107.
+const LONGEST_RUN_DIRECTORY: usize = 57;
+
+/// `/` and the name of a workload.
+const WORKLOAD: usize = 17;
+
+pub fn data_directory(facts: &Facts) -> Finding {
+    let name = "data directory";
+    let path = facts.data.display();
+    let place = existing(&facts.data);
+    if let Some(kind) = network_file_system(&place) {
+        let what = format!("{path} is on {kind}: SQLite's locks do not hold there");
+        let level = if facts.database.is_some() { Level::Fault } else { Level::Warning };
+        return Finding::new(name, level, what).mend("lyceum serve --data /PATH/ON/A/LOCAL/DISK");
+    }
+    let Ok(meta) = fs::metadata(&place) else {
+        return Finding::new(name, Level::Fault, format!("{} cannot be looked at", place.display()))
+            .mend(format!("ls -ld {}", place.display()));
+    };
+    if !meta.is_dir() {
+        return Finding::new(name, Level::Fault, format!("{} is not a directory", place.display()))
+            .mend(format!("ls -ld {}", place.display()));
+    }
+    let me = rustix::process::geteuid();
+    let writable = rustix::fs::access(&place, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK).is_ok();
+    if place != facts.data {
+        return if writable {
+            Finding::new(name, Level::Ok, format!("{path} will be made"))
+        } else {
+            Finding::new(name, Level::Fault, format!("{path} is not there, and {} may not be written", place.display()))
+                .mend(format!("install -d -o {} {path}", me.as_raw()))
+        };
+    }
+    let owner = meta.uid();
+    if owner != me.as_raw() {
+        let what = format!("{path} belongs to user {owner}, the portal is started by user {}", me.as_raw());
+        return Finding::new(name, Level::Fault, what).mend(format!("chown {} {path}", me.as_raw()));
+    }
+    if meta.mode() & 0o022 != 0 {
+        let what = format!("{path} may be written by others (mode {:o})", meta.mode() & 0o7777);
+        return Finding::new(name, Level::Fault, what).mend(format!("chmod go-w {path}"));
+    }
+    if !writable {
+        return Finding::new(name, Level::Fault, format!("{path} may not be written"))
+            .mend(format!("chmod u+rwx {path}"));
+    }
+    Finding::new(name, Level::Ok, path.to_string())
+}
+
+/// Keys and passwords must be readable by their owner alone.
+pub fn private_directory(facts: &Facts) -> Finding {
+    let name = "secrets";
+    let path = facts.private.display();
+    let Ok(meta) = fs::metadata(&facts.private) else {
+        return Finding::new(name, Level::Ok, format!("{path} will be made"));
+    };
+    if meta.mode() & 0o077 != 0 {
+        let what = format!("{path} is open to others (mode {:o}): the portal does not start", meta.mode() & 0o7777);
+        return Finding::new(name, Level::Fault, what).mend(format!("chmod 700 {path}"));
+    }
+    let wanted = service_uid(facts);
+    if wanted.is_some_and(|wanted| wanted != meta.uid()) {
+        let user = if facts.is_root { facts.service_user.clone() } else { wanted.unwrap_or_default().to_string() };
+        let what = format!("{path} belongs to user {}, not to {user}", meta.uid());
+        return Finding::new(name, Level::Fault, what).mend(format!("chown -R {user} {path}"));
+    }
+    Finding::new(name, Level::Ok, format!("{path} is closed to others"))
+}
+
+pub fn free_space(facts: &Facts) -> Finding {
+    let name = "free space";
+    let place = existing(&facts.data);
+    let Ok(disk) = rustix::fs::statvfs(&place) else {
+        return Finding::new(name, Level::Warning, format!("{} does not tell", place.display()));
+    };
+    let free = i64::try_from(disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(i64::MAX);
+    let what = format!("{} free at {}", human_size(free), place.display());
+    let mend = "lyceum serve --data /PATH/ON/A/LARGER/DISK";
+    match free {
+        free if free < GIB / 4 => Finding::new(name, Level::Fault, what).mend(mend),
+        free if free < 3 * GIB => {
+            Finding::new(name, Level::Warning, format!("{what}; the default environment needs about 2 GB")).mend(mend)
+        }
+        _ => Finding::new(name, Level::Ok, what),
+    }
+}
+
+pub fn run_directory(facts: &Facts) -> Finding {
+    let name = "run directory";
+    let path = facts.run.display();
+    let length = facts.run.as_os_str().len() + WORKLOAD;
+    if LONGEST_RUN_DIRECTORY < length {
+        let what = format!(
+            "{path} makes paths of {length} bytes, {LONGEST_RUN_DIRECTORY} are the most: sockets below it could not be opened"
+        );
+        return Finding::new(name, Level::Fault, what).mend("XDG_RUNTIME_DIR=/tmp lyceum serve");
+    }
+    let place = existing(&facts.run);
+    if let Some(kind) = network_file_system(&place) {
+        let what = format!("{path} is on {kind}: sockets do not work there");
+        return Finding::new(name, Level::Fault, what).mend("XDG_RUNTIME_DIR=/tmp lyceum serve");
+    }
+    if rustix::fs::access(&place, rustix::fs::Access::WRITE_OK).is_err() {
+        return Finding::new(name, Level::Fault, format!("{} may not be written", place.display()))
+            .mend(format!("ls -ld {}", place.display()));
+    }
+    Finding::new(name, Level::Ok, path.to_string())
+}
+
+pub fn database(facts: &Facts) -> Finding {
+    let name = "database";
+    let Some(file) = &facts.database else {
+        return Finding::new(name, Level::Ok, "on a server, by `database.url`");
+    };
+    let path = file.display();
+    if let Some(kind) = network_file_system(&existing(file)) {
+        return Finding::new(name, Level::Fault, format!("{path} is on {kind}: SQLite's locks do not hold there"))
+            .mend("lyceum serve --data /PATH/ON/A/LOCAL/DISK");
+    }
+    match fs::metadata(file) {
+        Err(_) => Finding::new(name, Level::Ok, format!("{path} will be made")),
+        Ok(meta) if meta.mode() & 0o077 != 0 => Finding::new(
+            name,
+            Level::Warning,
+            format!("{path} is readable by others (mode {:o})", meta.mode() & 0o7777),
+        )
+        .mend(format!("chmod 600 {path}")),
+        Ok(meta) => Finding::new(
+            name,
+            Level::Ok,
+            format!("SQLite, {path}, {}", human_size(i64::try_from(meta.len()).unwrap_or(i64::MAX))),
+        ),
+    }
+}
+
+/// The user that the portal runs as, if it is there already.
+pub fn service_uid(facts: &Facts) -> Option<u32> {
+    if !facts.is_root {
+        return Some(rustix::process::geteuid().as_raw());
+    }
+    nix::unistd::User::from_name(&facts.service_user).ok().flatten().map(|user| user.uid.as_raw())
+}
+
+/// The nearest part of a path that is there.
+fn existing(path: &Path) -> PathBuf {
+    path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/")).to_owned()
+}
+
+/// The name of the file system, where other machines write it too.
+fn network_file_system(path: &Path) -> Option<&'static str> {
+    let kind = rustix::fs::statfs(path).ok()?.f_type;
+    network_name(u32::try_from(kind & 0xffff_ffff).ok()?)
+}
+
+fn network_name(magic: u32) -> Option<&'static str> {
+    Some(match magic {
+        0x6969 => "NFS",
+        0x517b => "SMB",
+        0xff53_4d42 => "CIFS",
+        0xfe53_4d42 => "SMB2",
+        0x0bd0_0bd0 => "Lustre",
+        0x4750_4653 => "GPFS",
+        0x00c3_6400 => "CephFS",
+        0x5346_414f | 0x6b41_4653 => "AFS",
+        0x1983_0326 => "BeeGFS",
+        0xaad7_aaea => "PanFS",
+        0x0102_1997 => "9P",
+        0x7461_636f => "OCFS2",
+        0x0116_1970 => "GFS2",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems() {
+        assert_eq!(network_name(0x6969), Some("NFS"));
+        assert_eq!(network_name(0xef53), None); // ext4
+        assert_eq!(network_file_system(Path::new("/proc")), None);
+        assert_eq!(existing(Path::new("/proc/nowhere/at/all")), Path::new("/proc"));
+    }
+}

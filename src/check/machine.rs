@@ -1,0 +1,205 @@
+//! Checks of the machine: Python and environments, GPUs, what holds limits, who runs what,
+//! memory and the clock.
+
+use std::fs;
+
+use super::{Facts, Finding, Level, disk::service_uid};
+use crate::{
+    environments::{self, Build, Environments, Recipe, State, System, Wanted, on_search_path},
+    gpu::{self, Gpus},
+    helper::cgroup::Hierarchy,
+    model::{
+        Timestamp,
+        size::{GIB, KIB, human_size},
+    },
+};
+
+/// Where the programs of administrators lie.
+const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+pub async fn python(facts: &Facts) -> Vec<Finding> {
+    let name = "Python";
+    let search = facts.place.variables.iter().find(|(key, _)| key == "PATH").map_or("", |(_, value)| value);
+    let uv = on_search_path(search, "uv");
+    let wanted = Wanted {
+        python: &facts.environments.python,
+        everybody: facts.place.everybody,
+        needs_venv: uv.is_none(),
+        search,
+    };
+    let python = match environments::find_python(wanted).await {
+        Ok(base) => {
+            let who = if facts.place.everybody { ", everybody may run it" } else { "" };
+            Finding::new(name, Level::Ok, format!("{} is Python {}{who}", base.path.display(), base.version_text()))
+        }
+        Err(failure) => {
+            let level = if facts.environments.build == Build::Never { Level::Note } else { Level::Fault };
+            Finding::new(name, level, failure.what).mend(failure.command)
+        }
+    };
+    let installer = match uv {
+        Some(uv) => Finding::new("installer", Level::Ok, format!("uv at {}", uv.display())),
+        None => Finding::new("installer", Level::Ok, "uv is fetched when it is needed, else pip does it"),
+    };
+    vec![python, installer]
+}
+
+pub async fn environments(facts: &Facts) -> Vec<Finding> {
+    let config = environments::Config { build: Build::Never, ..facts.environments.clone() };
+    let environments = Environments::new(config, facts.place.clone(), Recipe::default(), facts.clock.clone());
+    environments.ensure_default().await;
+    environments.look_at_sites().await;
+    let found = environments.list().into_iter().map(|environment| {
+        let name = format!("`{}` ({})", environment.name, environment.title);
+        match environment.state {
+            State::Ready { python, .. } => {
+                let version = environment.python_version.unwrap_or_default();
+                Finding::new("environment", Level::Ok, format!("{name}: Python {version}, {}", python.display()))
+            }
+            State::Failed { what, command, .. } => {
+                Finding::new("environment", Level::Warning, format!("{name}: {what}")).mend(command)
+            }
+            State::Missing | State::Building { .. } if facts.environments.build == Build::Auto => {
+                Finding::new("environment", Level::Note, format!("{name} will be built at the next start"))
+            }
+            State::Missing | State::Building { .. } => Finding::new(
+                "environment",
+                Level::Warning,
+                format!("{name} is not there, and `environments.build` is \"never\": notebooks cannot start"),
+            )
+            .mend("LYCEUM_ENVIRONMENTS__BUILD=auto lyceum serve"),
+        }
+    });
+    found.collect()
+}
+
+pub fn r() -> Finding {
+    if environments::has_r() {
+        Finding::new("R", Level::Ok, "notebooks find an R kernel")
+    } else {
+        Finding::new("R", Level::Note, "no R kernel on this machine: notebooks are Python only")
+            .mend(System::of_this_machine().install_r())
+    }
+}
+
+pub fn gpus(facts: &Facts) -> Finding {
+    let name = "GPUs";
+    match gpu::inventory(&facts.gpus) {
+        Err(error) => Finding::new(name, Level::Fault, error.to_string()).mend("nvidia-smi"),
+        Ok(found) if found.gpus.is_empty() && facts.gpus.gpus == Gpus::Auto => {
+            Finding::new(name, Level::Note, "no NVIDIA driver here: no GPUs are given out")
+        }
+        Ok(found) if found.gpus.is_empty() => Finding::new(name, Level::Note, "none are given out, by configuration"),
+        Ok(found) => {
+            let mut models: Vec<&str> = found.gpus.iter().map(|gpu| gpu.model.as_str()).collect();
+            models.dedup();
+            let how = if found.driver { "" } else { ", counted only: no driver stands behind them" };
+            let level = if found.driver { Level::Ok } else { Level::Note };
+            Finding::new(name, level, format!("{} × {}{how}", found.gpus.len(), models.join(", ")))
+        }
+    }
+}
+
+pub fn cgroups(facts: &Facts) -> Finding {
+    let name = "limits";
+    if !facts.is_root {
+        return Finding::new(
+            name,
+            Level::Note,
+            "not root: memory is watched once a second and an excess ends the session; cores are not held",
+        );
+    }
+    let hierarchy = Hierarchy::detect("check");
+    if hierarchy.is_sampled() {
+        Finding::new(
+            name,
+            Level::Warning,
+            "no control groups to be used: memory is watched once a second, cores are not held",
+        )
+        .mend("mount -t cgroup2 none /sys/fs/cgroup")
+    } else {
+        Finding::new(name, Level::Ok, format!("cores, memory and processes are held by {}", hierarchy.kind()))
+    }
+}
+
+pub fn accounts(facts: &Facts) -> Finding {
+    let name = "accounts";
+    if facts.is_root {
+        let user = &facts.service_user;
+        match service_uid(facts) {
+            Some(0) => Finding::new(name, Level::Fault, format!("`server.user` is {user}, which is root"))
+                .mend("LYCEUM_SERVER__USER=lyceum lyceum serve"),
+            Some(uid) => Finding::new(
+                name,
+                Level::Ok,
+                format!("root's helper starts workloads as their users; the portal runs as {user} ({uid})"),
+            ),
+            None => Finding::new(
+                name,
+                Level::Ok,
+                format!("root's helper starts workloads as their users; the user {user} for the portal will be made"),
+            ),
+        }
+    } else {
+        Finding::new(name, Level::Note, "not root: all workloads run as you, so the portal serves one person")
+    }
+}
+
+pub fn programs(facts: &Facts) -> Finding {
+    let name = "programs";
+    if !facts.is_root {
+        return Finding::new(name, Level::Ok, "none are needed without root");
+    }
+    let missing: Vec<&str> =
+        ["useradd", "setpriv"].into_iter().filter(|name| on_search_path(SYSTEM_PATH, name).is_none()).collect();
+    if missing.is_empty() {
+        return Finding::new(name, Level::Ok, "useradd and setpriv are there");
+    }
+    let what = format!("{} is missing: accounts cannot be made or become users", missing.join(" and "));
+    let mend = match System::of_this_machine() {
+        System::Debian => "apt-get install passwd util-linux",
+        System::Fedora => "dnf install shadow-utils util-linux",
+        System::Alpine => "apk add shadow setpriv",
+        _ => "useradd --help; setpriv --help",
+    };
+    Finding::new(name, Level::Fault, what).mend(mend)
+}
+
+pub fn memory() -> Finding {
+    let name = "memory";
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let value = |key: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+        line.split_whitespace().next()?.parse::<i64>().ok().map(|kib| kib * KIB)
+    };
+    match (value("MemTotal"), value("MemAvailable")) {
+        (Some(total), Some(available)) => {
+            let what = format!("{} in all, {} free", human_size(total), human_size(available));
+            if available < GIB {
+                Finding::new(name, Level::Warning, format!("{what}: a notebook with Keras needs about 1 GB"))
+            } else {
+                Finding::new(name, Level::Ok, what)
+            }
+        }
+        _ => Finding::new(name, Level::Warning, "the kernel does not tell"),
+    }
+}
+
+/// Certificates, sign-ins and time limits all need a clock that is about right.
+pub fn clock(facts: &Facts) -> Finding {
+    const BEGINNING_OF_2026: Timestamp = Timestamp(1_767_225_600_000);
+    let name = "clock";
+    let now = facts.clock.now();
+    let written = fs::metadata(&facts.private).and_then(|meta| meta.modified()).ok();
+    let written = written.and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok());
+    let written = written.and_then(|since| i64::try_from(since.as_millis()).ok()).unwrap_or(0);
+    if now < BEGINNING_OF_2026 {
+        return Finding::new(name, Level::Fault, format!("it is set to {now}, which is past: certificates fail"))
+            .mend("timedatectl set-ntp true");
+    }
+    if now.plus_seconds(60).0 < written {
+        let what = format!("it is set to {now}, before the data was last written: sign-ins and limits misbehave");
+        return Finding::new(name, Level::Warning, what).mend("timedatectl set-ntp true");
+    }
+    Finding::new(name, Level::Ok, now.to_string())
+}

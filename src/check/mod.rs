@@ -1,0 +1,149 @@
+//! `lyceum check`: looks at everything that a portal needs of its machine and says what is
+//! wrong and which command mends it. Each check is a function from plain [`Facts`] to a
+//! [`Finding`]; `disk`, `machine` and `network` hold them. What a check tries (a
+//! listener, a control group) it undoes at once.
+
+mod disk;
+mod machine;
+mod network;
+
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+};
+
+use crate::{environments, gpu, model::Clock};
+
+/// How a check ended, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Ok,
+    /// Works, and is worth knowing.
+    Note,
+    /// Works, but not all of it or not for long.
+    Warning,
+    /// The portal does not start, or no workload does.
+    Fault,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at, in a word or two.
+    pub name: &'static str,
+    pub level: Level,
+    /// What is so, and what follows from it.
+    pub what: String,
+    /// The command that mends it; empty where nothing needs mending.
+    pub mend: String,
+}
+
+/// What the checks look at: the settings, as plain values.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub data: PathBuf,
+    /// `private/` in the data directory.
+    pub private: PathBuf,
+    /// The parent of workloads' run directories.
+    pub run: PathBuf,
+    /// The file of an embedded database; `None` for a database on a server.
+    pub database: Option<PathBuf>,
+    pub listen: SocketAddr,
+    pub is_root: bool,
+    /// Whom the portal runs as when root starts it.
+    pub service_user: String,
+    pub environments: environments::Config,
+    pub place: environments::Place,
+    pub gpus: gpu::Config,
+    pub clock: Clock,
+}
+
+/// Makes every check, in the order in which a portal needs things.
+pub async fn run(facts: &Facts) -> Vec<Finding> {
+    let mut findings = vec![
+        disk::data_directory(facts),
+        disk::private_directory(facts),
+        disk::free_space(facts),
+        disk::run_directory(facts),
+        disk::database(facts),
+    ];
+    findings.extend(machine::python(facts).await);
+    findings.push(network::package_index(facts).await);
+    findings.extend(machine::environments(facts).await);
+    findings.extend([
+        machine::r(),
+        machine::gpus(facts),
+        machine::cgroups(facts),
+        machine::accounts(facts),
+        machine::programs(facts),
+        machine::memory(),
+        machine::clock(facts),
+        network::port(facts).await,
+        network::browser(facts),
+    ]);
+    findings
+}
+
+/// The worst of all; [`Level::Fault`] makes the command end with status 1.
+pub fn worst(findings: &[Finding]) -> Level {
+    findings.iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+/// Writes findings as aligned text.
+pub fn render(findings: &[Finding], mut out: impl Write) -> io::Result<()> {
+    let width = findings.iter().map(|finding| finding.name.chars().count()).max().unwrap_or(0);
+    for Finding { name, level, what, mend } in findings {
+        let (sign, word) = level.sign();
+        writeln!(out, "{sign} {word:<7}  {name:<width$}  {what}")?;
+        if !mend.is_empty() {
+            writeln!(out, "{:indent$}to mend it: {mend}", "", indent = width + 13)?;
+        }
+    }
+    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
+    writeln!(out, "\n{} faults, {} warnings", count(Level::Fault), count(Level::Warning))
+}
+
+impl Level {
+    fn sign(self) -> (char, &'static str) {
+        match self {
+            Self::Ok => ('✓', "ok"),
+            Self::Note => ('·', "note"),
+            Self::Warning => ('!', "warning"),
+            Self::Fault => ('✗', "fault"),
+        }
+    }
+}
+
+impl Finding {
+    fn new(name: &'static str, level: Level, what: impl Into<String>) -> Self {
+        Self { name, level, what: what.into(), mend: String::new() }
+    }
+
+    fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend = command.into();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn renders() {
+        let findings = [
+            Finding::new("data directory", Level::Ok, "/data"),
+            Finding::new("port", Level::Fault, "127.0.0.1:8000 is taken").mend("ss -ltnp"),
+        ];
+        let mut out = Vec::new();
+        render(&findings, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "✓ ok       data directory  /data");
+        assert_eq!(lines[1], "✗ fault    port            127.0.0.1:8000 is taken");
+        assert_eq!(lines[2], format!("{}to mend it: ss -ltnp", " ".repeat(27)));
+        assert_eq!(lines.last(), Some(&"1 faults, 0 warnings"));
+        assert_eq!(worst(&findings), Level::Fault);
+    }
+}

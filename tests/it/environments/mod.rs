@@ -1,0 +1,245 @@
+//! Real builds of small environments, by an ordinary user, from an index of our own, from a
+//! folder of wheels and once from the index that this machine uses; and everything that can
+//! go wrong meanwhile. `world` holds the folder, the builder's process and the index.
+
+mod world;
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use lyceum::environments::System;
+use serde_json::Value;
+use world::{Index, Order, World};
+
+const MARKER: &str = "lyceum.json";
+
+#[test]
+fn from_this_machines_index_with_uv() {
+    let world = World::new();
+    let mut order = world.order(&["six==1.17.0", "packaging==24.2"], &["six", "packaging"]);
+    order.variables = world::network_variables();
+    let states = world.build(&order).states();
+    let python = ready(&states);
+    let percents: Vec<u64> = states.iter().filter_map(|state| state["percent"].as_u64()).collect();
+    assert!(percents.is_sorted() && 5 < percents.len(), "{percents:?}");
+    let steps: Vec<&str> = states.iter().filter_map(|state| state["step"].as_str()).collect();
+    assert!(steps.contains(&"installed 2 of 2 packages: six"), "{steps:?}");
+
+    let folder = python.parent().unwrap().parent().unwrap();
+    let marker: Value = serde_json::from_slice(&fs::read(folder.join(MARKER)).unwrap()).unwrap();
+    assert_eq!(marker["built_with"], "uv");
+    assert_eq!(world.environments().join("default").canonicalize().unwrap(), folder);
+    // Somebody else runs it, and finds everything compiled.
+    let code = "import six, importlib.util as u, os; print(os.path.exists(u.cache_from_source(six.__file__)))";
+    assert_eq!(world::output_as(65_533, &python, &["-I", "-c", code]), "True\n");
+
+    let begun = Instant::now();
+    let again = world.build(&order).states();
+    assert_eq!(ready(&again), python);
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert!(again.iter().all(|state| state["percent"].as_u64().unwrap_or(0) == 0), "{again:?}");
+
+    // With `build = "never"` what is there is used, and nothing else is built.
+    order.build = "never".to_owned();
+    assert_eq!(ready(&world.build(&order).states()), python);
+    order.requirements.push_str("\nidna");
+    assert_eq!(world.build(&order).states().last().unwrap()["state"], "missing");
+}
+
+#[test]
+fn from_a_folder_of_wheels_with_pip() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one", "ly-two==1.0"], &["ly_one", "ly_two"]);
+    order.wheels = world.wheels(&["ly_one", "ly_two"], 0);
+    let states = world.build(&order).states();
+    let python = ready(&states);
+    let log = fs::read_to_string(world.environments().join("default.log")).unwrap();
+    assert!(log.contains("going on with pip"), "{log}");
+    assert_eq!(world::output_as(65_533, &python, &["-I", "-c", "import ly_two; print(ly_two.NAME)"]), "ly_two\n");
+
+    order.wheels = world.path("nowhere").display().to_string();
+    order.requirements.push_str("\nly-three");
+    let states = world.build(&order).states();
+    let (what, command) = failed(&states);
+    assert!(what.contains("nowhere, which is not a directory"), "{what}");
+    assert!(command.starts_with("python3 -m pip download -r "), "{command}");
+    order.wheels = world.wheels(&["ly_one", "ly_two"], 0);
+    let (what, _) = failed(&world.build(&order).states());
+    assert!(what.contains("lacks a package (No matching distribution found for ly-three"), "{what}");
+}
+
+#[test]
+fn killed_in_the_middle_and_resumed() {
+    let world = World::new();
+    let index = Index::start(&world.wheels(&["ly_one", "ly_two"], 0));
+    let order = index.used_by(world.order(&["ly-one", "ly-two"], &["ly_one", "ly_two"]));
+    index.hold("ly-two");
+    let builder = world.build(&order);
+    index.wait_for("/simple/ly-two/");
+    let tool = world.tool().expect("pip waits for the index");
+    drop(builder); // kill -9
+    let folder = world.built().pop().expect("the directory was begun");
+    assert!(!folder.join(MARKER).exists());
+    assert!(world::is_alive(tool), "the tool outlives its builder, which is the hard case");
+
+    index.release();
+    let python = ready(&world.build(&order).states());
+    assert!(python.starts_with(&folder));
+    assert_eq!(world.built(), [folder]);
+    assert!(!world::is_alive(tool), "what the first builder left running was ended");
+}
+
+#[test]
+fn two_at_once_build_once() {
+    let world = World::new();
+    let index = Index::start(&world.wheels(&["ly_one", "ly_two"], 0));
+    let order = index.used_by(world.order(&["ly-one", "ly-two"], &["ly_one", "ly_two"]));
+    index.hold("ly-two");
+    let first = world.build(&order);
+    index.wait_for("/simple/ly-two/");
+    let second = world.build(&order);
+    second.wait_for_step("waiting for another process that builds it");
+    index.release();
+    assert_eq!(ready(&first.states()), ready(&second.states()));
+    assert_eq!(index.asked("/files/ly_two-1.0-py3-none-any.whl"), 1);
+}
+
+#[test]
+fn without_a_network() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one"], &["ly_one"]);
+    for name in ["PIP_INDEX_URL", "UV_INDEX_URL"] {
+        order.variables.push((name.to_owned(), "http://ada:s3cret@127.0.0.1:9/simple".to_owned()));
+    }
+    let states = world.build(&order).states();
+    let (what, command) = failed(&states);
+    assert!(what.contains("http://***@127.0.0.1:9/simple cannot be reached (connection refused)"), "{what}");
+    assert_eq!(command, "PIP_INDEX_URL=https://pypi.org/simple lyceum serve");
+    assert_eq!(world.built(), Vec::<PathBuf>::new());
+    let log = fs::read_to_string(world.environments().join("default.log")).unwrap();
+    assert!(log.contains("to mend it: PIP_INDEX_URL=") && !log.contains("s3cret"), "{log}");
+}
+
+#[test]
+fn tries_again_when_the_network_is_back() {
+    let world = World::new();
+    let index = Index::start(&world.wheels(&["ly_one"], 0));
+    index.hang_up(true);
+    let mut order = index.used_by(world.order(&["ly-one"], &["ly_one"]));
+    order.maintain = true;
+    let mut builder = world.build(&order);
+    let failure = builder.wait_for(|state| state["state"] == "failed" && !state["retry_at"].is_null());
+    assert!(failure["what"].as_str().unwrap().contains("cannot be reached"), "{failure}");
+    index.hang_up(false);
+    builder.say("retry");
+    ready(&[builder.wait_for(|state| state["state"] == "ready")]);
+}
+
+#[test]
+fn on_a_full_disk() {
+    let world = World::new();
+    let mut order = world.order(&["ly-large"], &["ly_large"]);
+    order.wheels = world.wheels(&["ly_large"], 40 << 20);
+    let small_disk = world.mount_small_disk();
+    if !small_disk {
+        order.largest_file = Some(20 << 20);
+    }
+    let (what, command) = failed(&world.build(&order).states());
+    assert!(what.contains("is full"), "{what}");
+    assert_eq!(command, "lyceum serve --data /PATH/ON/A/LARGER/DISK");
+    assert_eq!(world.built(), Vec::<PathBuf>::new(), "room is made again");
+
+    order.largest_file = None;
+    order.disk_bytes = 1 << 60;
+    let states = world.build(&order).states();
+    assert!(failed(&states).0.starts_with("preparing the environment: the disk with"), "{states:?}");
+}
+
+#[test]
+fn in_a_directory_that_may_not_be_written() {
+    let world = World::new();
+    let order = world.order(&["ly-one"], &[]);
+    fs::create_dir(world.path("shared/environments")).unwrap();
+    fs::set_permissions(world.path("shared/environments"), fs::Permissions::from_mode(0o555)).unwrap();
+    world::give_to_builder(&world.path("shared/environments"));
+    let (what, command) = failed(&world.build(&order).states());
+    assert!(what.contains("ermission denied"), "{what}");
+    let place = world.environments();
+    assert_eq!(command, format!("chown -R {} {}", world::builder_uid(), place.display()));
+}
+
+#[test]
+fn on_a_python_that_will_not_do() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one"], &[]);
+
+    // A Python as Debian ships it without python3-venv.
+    let (library, minor) = python_library();
+    let bare = world.path("bare/lib").join(library.file_name().unwrap());
+    fs::create_dir_all(&bare).unwrap();
+    fs::create_dir_all(world.path("bare/bin")).unwrap();
+    for entry in fs::read_dir(&library).unwrap().flatten().filter(|entry| entry.file_name() != "ensurepip") {
+        symlink(entry.path(), bare.join(entry.file_name())).unwrap();
+    }
+    order.python = world.path("bare/bin/python3").display().to_string();
+    fs::copy("/usr/bin/python3", &order.python).unwrap();
+    let (what, command) = failed(&world.build(&order).states());
+    assert!(what.contains("lacks the modules `venv` and `ensurepip`"), "{what}");
+    let system = System::of_this_machine();
+    assert_eq!(command, system.install_venv("python3", minor));
+    assert!(system != System::Debian || command == "apt-get install python3-venv");
+
+    // A Python in a home that is closed to others.
+    fs::create_dir(world.path("home")).unwrap();
+    symlink("/usr/bin/python3", world.path("home/python3")).unwrap();
+    world::give_to_builder(&world.path("home"));
+    fs::set_permissions(world.path("home"), fs::Permissions::from_mode(0o700)).unwrap();
+    order.python = world.path("home/python3").display().to_string();
+    let (what, _) = failed(&world.build(&order).states());
+    assert!(what.contains("cannot be run by other users: they may not pass") && what.ends_with("/home"), "{what}");
+}
+
+#[test]
+fn with_a_package_that_does_not_import() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one"], &["ly_one", "ly_nothing"]);
+    order.wheels = world.wheels(&["ly_one"], 0);
+    let (what, command) = failed(&world.build(&order).states());
+    assert!(what.starts_with("importing ly_nothing: ModuleNotFoundError: No module named 'ly_nothing'"), "{what}");
+    assert_eq!(command, format!("less {}", world.environments().join("default.log").display()));
+    assert_eq!(world.built(), Vec::<PathBuf>::new());
+}
+
+/// The process that the other tests start as an ordinary user; alone it does nothing.
+#[tokio::test]
+async fn builder() {
+    if let Some(order) = Order::of_this_process() {
+        world::build_here(order).await;
+    }
+}
+
+#[track_caller]
+fn ready(states: &[Value]) -> PathBuf {
+    let last = states.last().expect("a builder says how it ends");
+    assert_eq!(last["state"], "ready", "{last}");
+    PathBuf::from(last["python"].as_str().unwrap())
+}
+
+#[track_caller]
+fn failed(states: &[Value]) -> (String, String) {
+    let last = states.last().expect("a builder says how it ends");
+    assert_eq!(last["state"], "failed", "{last}");
+    (last["what"].as_str().unwrap().to_owned(), last["command"].as_str().unwrap().to_owned())
+}
+
+/// Where the system's Python keeps its modules, and its minor version.
+fn python_library() -> (PathBuf, u32) {
+    let code = "import os, sys; print(os.path.dirname(os.__file__), sys.version_info.minor)";
+    let answer = world::output_as(0, Path::new("/usr/bin/python3"), &["-I", "-c", code]);
+    let (library, minor) = answer.trim().rsplit_once(' ').unwrap();
+    (library.into(), minor.parse().unwrap())
+}
