@@ -187,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// [open_redirect]
+    /// `open_redirect`
     #[test]
     fn next_stays_inside() {
         for (next, expected) in [

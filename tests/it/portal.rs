@@ -115,7 +115,7 @@ impl TestPortal {
         let cookie = cookie(&answer, "lyceum_login").expect("a sign-in sets the cookie");
         let body: Value = answer.json().await.unwrap();
         let mut caller = self.anybody().with("cookie", &format!("lyceum_login={cookie}")).with("origin", &self.url);
-        caller.csrf_token = body["csrf_token"].as_str().unwrap().to_owned();
+        body["csrf_token"].as_str().unwrap().clone_into(&mut caller.csrf_token);
         caller
     }
 

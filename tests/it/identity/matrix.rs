@@ -1,4 +1,4 @@
-//! [authz_matrix]: every route of the router against everybody who may come. A route without
+//! `authz_matrix`: every route of the router against everybody who may come. A route without
 //! a row fails, and so does a row without a route.
 
 use std::collections::BTreeSet;

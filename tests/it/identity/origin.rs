@@ -1,4 +1,4 @@
-//! [csrf_matrix]: every route that changes something, from the router's own list, against
+//! `csrf_matrix`: every route that changes something, from the router's own list, against
 //! every kind of proof that a request may carry.
 
 use lyceum::{model::Role, web};
