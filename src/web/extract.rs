@@ -2,15 +2,15 @@
 //! Every rejection is an [`Error`] of ours that names the field; nothing else may be used in
 //! a handler's arguments to read these.
 
-use std::{collections::HashSet, convert::Infallible, fmt::Display, str::FromStr, sync::Arc};
+use std::{collections::HashSet, convert::Infallible, fmt::Display, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
-    RequestExt,
     body::{Body, Bytes, HttpBody},
     extract::{FromRequest, FromRequestParts, MatchedPath, OptionalFromRequestParts, RawPathParams, Request},
     http::{HeaderMap, header, request::Parts},
 };
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use bytes::BytesMut;
+use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
@@ -21,6 +21,9 @@ use crate::auth::Principal;
 
 /// The largest body of a page's form or an API request, in bytes.
 pub const BODY_LIMIT: usize = 1024 * 1024;
+
+/// For a body of that size, over the slowest line.
+const LONGEST_UPLOAD: Duration = Duration::from_secs(30);
 
 /// Whoever is signed in, by cookie or token, with a token's scopes checked for this route.
 /// `Option<CurrentUser>` is `None` for nobody; a token that is no good is refused even then.
@@ -288,18 +291,38 @@ fn content_type(headers: &HeaderMap) -> String {
 
 /// Reads a body of at most [`BODY_LIMIT`] bytes.
 pub(super) async fn whole_body(request: Request) -> Result<Bytes> {
-    read(request.into_limited_body()).await
-}
-
-pub(super) async fn read(body: Body) -> Result<Bytes> {
-    // A body that announces its length need not be read to be refused.
-    if (BODY_LIMIT as u64) < body.size_hint().lower() {
+    let waits_for_leave = request.headers().contains_key(header::EXPECT);
+    let body = request.into_body();
+    // A client that asks before it sends is told at once.
+    if waits_for_leave && (BODY_LIMIT as u64) < body.size_hint().lower() {
         return Err(Error::too_large(BODY_LIMIT));
     }
-    match Limited::new(body, BODY_LIMIT).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(err) if err.is::<LengthLimitError>() => Err(Error::too_large(BODY_LIMIT)),
-        Err(_) => Err(Error::malformed("The body ended before it was complete.")),
+    read(body).await
+}
+
+/// Keeps the first [`BODY_LIMIT`] bytes. Of a larger body some more is read and thrown away,
+/// because many clients only look at the answer when they have sent everything.
+pub(super) async fn read(mut body: Body) -> Result<Bytes> {
+    let mut kept = BytesMut::new();
+    let mut length = 0;
+    let all = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            length += data.len();
+            if length <= BODY_LIMIT {
+                kept.extend_from_slice(&data);
+            } else if 16 * BODY_LIMIT < length {
+                break;
+            }
+        }
+        Ok::<(), axum::Error>(())
+    };
+    let outcome = tokio::time::timeout(LONGEST_UPLOAD, all).await;
+    match outcome {
+        _ if BODY_LIMIT < length => Err(Error::too_large(BODY_LIMIT)),
+        Ok(Ok(())) => Ok(kept.freeze()),
+        Ok(Err(_)) => Err(Error::malformed("The body ended before it was complete.")),
+        Err(_elapsed) => Err(Error::malformed("The body took too long to arrive.")),
     }
 }
 

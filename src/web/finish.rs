@@ -44,15 +44,14 @@ pub(super) async fn finish(State(portal): State<Arc<Portal>>, mut request: Reque
     let elapsed = started.elapsed();
     portal.metrics.answered(asked.method.as_str(), &asked.route, status, elapsed);
     let user = identity.somebody().map(|principal| principal.id().to_string());
-    tracing::info!(
-        request_id = id,
-        method = asked.method.as_str(),
-        route = asked.route,
-        status,
-        milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
-        user,
-        "answered"
-    );
+    let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+    let (method, route) = (asked.method.as_str(), asked.route.as_str());
+    // A notebook asks several times a second: its traffic is told on demand only.
+    if response.extensions().get::<FromApp>().is_some() {
+        tracing::debug!(request_id = id, method, route, status, milliseconds, user, "passed on");
+    } else {
+        tracing::info!(request_id = id, method, route, status, milliseconds, user, "answered");
+    }
     response
 }
 

@@ -101,10 +101,17 @@ pub fn ours(headers: &HeaderMap, config: &WebConfig) -> Option<Origin> {
             name == "localhost"
                 || name.ends_with(".localhost")
                 || name.parse::<IpAddr>().is_ok()
-                || config.host_names.iter().any(|host| host.eq_ignore_ascii_case(name))
+                || config.host_names.iter().any(|host| is_same_host(host, name))
         }
     };
     known.then(|| url.origin())
+}
+
+/// Whether two names are of the same host: alike, or one of them without its domain.
+fn is_same_host(known: &str, asked: &str) -> bool {
+    let bare = |name: &str| !name.contains('.');
+    let first = |name: &str| name.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    known.eq_ignore_ascii_case(asked) || ((bare(known) || bare(asked)) && first(known) == first(asked))
 }
 
 /// What a token in the request must match.
@@ -125,11 +132,11 @@ impl Proof {
         {
             return Self::Login(principal.clone());
         }
-        // Anybody can have a form of their own and its cookie put into somebody's browser,
-        // so that it signs in as them. It counts only where the browser says nothing at all.
-        let silent = !headers.contains_key("sec-fetch-site") && !headers.contains_key(header::ORIGIN);
+        // An app on another port can put its own form's cookie into somebody's browser, so
+        // that it signs in as the app's owner. The form counts only where the browser does
+        // not itself say that another page sent it.
         match identity::cookie(headers, identity::FORM_COOKIE) {
-            Cookie::One(cookie) if is_sign_in && silent => Self::Form(cookie.to_owned()),
+            Cookie::One(cookie) if is_sign_in && !names_another_page(headers) => Self::Form(cookie.to_owned()),
             _ => Self::Nothing,
         }
     }
@@ -141,6 +148,19 @@ impl Proof {
             Self::Nothing => false,
         }
     }
+}
+
+/// Whether the browser says that a page of another origin sent this: by whatever name the
+/// portal was asked, that page was not loaded from here.
+fn names_another_page(headers: &HeaderMap) -> bool {
+    let site =
+        headers.get_all("sec-fetch-site").iter().any(|site| !matches!(site.as_bytes(), b"same-origin" | b"none"));
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let is_foreign = |origin: &str| match origin.split_once("://") {
+        Some((_, authority)) => !authority.eq_ignore_ascii_case(host),
+        None => origin != "null",
+    };
+    site || headers.get_all(header::ORIGIN).iter().any(|origin| origin.to_str().map_or(true, is_foreign))
 }
 
 /// Where to go after signing in: `next` when it is a page of ours, else the home page.
@@ -167,7 +187,7 @@ mod tests {
 
     use super::*;
 
-    /// [open_redirect]
+    /// `open_redirect`
     #[test]
     fn next_stays_inside() {
         for (next, expected) in [
@@ -225,6 +245,9 @@ mod tests {
             ("192.0.2.1", "http://192.0.2.1:80", true),
             ("node7.example.org:8000", "http://node7.example.org:8000", true),
             ("Node7.Example.Org:8000", "http://node7.example.org:8000", true),
+            ("node7:8000", "http://node7:8000", true),
+            ("node7.evil.example:8000", "http://node7.evil.example:8000", false),
+            ("node8:8000", "http://node8:8000", false),
             ("127.0.0.1:8000", "http://127.0.0.1:8001", false),
             ("127.0.0.1:8000", "https://127.0.0.1:8000", false),
             ("127.0.0.1:8000", "http://localhost:8000", false),

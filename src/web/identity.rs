@@ -190,8 +190,6 @@ fn peer(extensions: &Extensions) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::net::SocketAddr;
-
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {

@@ -1,14 +1,21 @@
 //! A whole portal for tests: the real router behind the real accept loop on a port of its
 //! own, SQLite in a temporary directory, and a clock that only the test moves.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path, sync::Arc};
 
 use lyceum::{
+    admission::Admission,
+    apps::Catalogue,
     auth::{Access, Local, passwords},
     db::{Config, Db, logins::Login, users::NewUser},
+    environments::{self, Environments, Place, Recipe},
+    helper::{cgroup::Hierarchy, client::Launcher},
     listen,
-    model::{Clock, LoginId, Role, Timestamp, UserId, Username},
-    web::{self, Portal, WebConfig},
+    model::{Capacity, Clock, GpuInventory, LoginId, Role, Timestamp, UserId, Username},
+    proxy::Proxy,
+    scheduler,
+    sessions::{self, Sessions},
+    web::{self, Parts, Portal, WebConfig, gateway::Gateway},
 };
 use reqwest::{Client, Method, RequestBuilder, Response, header, redirect};
 use serde_json::{Value, json};
@@ -61,11 +68,18 @@ impl TestPortal {
         let access = Arc::new(access);
         let mut config = WebConfig { private: directory.path().to_owned(), ..WebConfig::default() };
         configure(&mut config);
-        let portal = Arc::new(Portal::new(db, clock.clone(), access.clone(), config));
+        let shutdown = CancellationToken::new();
+        let portal = Arc::new(Portal::new(Parts {
+            access: access.clone(),
+            config,
+            sessions: sessions(db, &clock, directory.path()),
+            gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32]),
+            single_user: None,
+            stopping: shutdown.clone(),
+        }));
 
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let shutdown = CancellationToken::new();
         let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
         tokio::spawn(listen::serve(listener, router(portal.clone()), options, shutdown.clone()));
         let poll = tokio::spawn(async move { access.poll_for_ever().await });
@@ -101,7 +115,7 @@ impl TestPortal {
         let cookie = cookie(&answer, "lyceum_login").expect("a sign-in sets the cookie");
         let body: Value = answer.json().await.unwrap();
         let mut caller = self.anybody().with("cookie", &format!("lyceum_login={cookie}")).with("origin", &self.url);
-        caller.csrf_token = body["csrf_token"].as_str().unwrap().to_owned();
+        body["csrf_token"].as_str().unwrap().clone_into(&mut caller.csrf_token);
         caller
     }
 
@@ -136,6 +150,52 @@ impl TestPortal {
     pub fn bearer(&self, secret: &str) -> Caller {
         self.anybody().with("authorization", &format!("Bearer {secret}"))
     }
+}
+
+/// The sessions' service without its loop and without a helper: what is asked for is written,
+/// and nothing ever starts.
+fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    drop(theirs);
+    let capacity = Capacity { gpus: 0, cpus: 4, memory_bytes: 8 << 30 };
+    let inventory = GpuInventory { gpus: Vec::new(), driver: false };
+    let scheduler = scheduler::local::Local::new(scheduler::local::Config {
+        launcher: Arc::new(Launcher::helper(ours).unwrap()),
+        capacity,
+        inventory: inventory.clone(),
+        run: directory.join("run"),
+        placements: directory.join("placements"),
+        hierarchy: Hierarchy::Sampled,
+        service_uid: 64_999,
+        grace_seconds: 1,
+        clock: clock.clone(),
+    })
+    .unwrap();
+    let place = Place {
+        shared: directory.join("shared"),
+        cache: directory.join("cache"),
+        everybody: false,
+        variables: Vec::new(),
+    };
+    let never = environments::Config { build: environments::Build::Never, ..environments::Config::default() };
+    let config = sessions::Config {
+        profiles: sessions::shipped_profiles(&capacity),
+        key: [8; 32],
+        logs: directory.join("logs"),
+        installed: environments::install(&directory.join("shared")).unwrap(),
+        storage: Vec::new(),
+        start_timeout_seconds: 60,
+        portal_uid: 64_999,
+        shared_uid: false,
+        one_person: false,
+    };
+    Sessions::new(
+        Admission { db, clock: clock.clone(), capacity, inventory },
+        Arc::new(scheduler),
+        Catalogue::new(Vec::new()),
+        Environments::new(never, place, Recipe::default(), clock.clone()),
+        config,
+    )
 }
 
 /// Somebody who sends requests with the same headers each time, and follows no redirects.

@@ -1,10 +1,14 @@
-//! [authz_matrix]: every route of the router against everybody who may come. A route without
+//! `authz_matrix`: every route of the router against everybody who may come. A route without
 //! a row fails, and so does a row without a route.
 
 use std::collections::BTreeSet;
 
 use lyceum::{
-    model::Role,
+    db::{
+        admit::{Admitted, NewSession, Verdict},
+        sessions::{Ending, Filter},
+    },
+    model::{EndReason, Resources, Role, SessionId, session::SessionSpec},
     web::{self, Route},
 };
 use serde_json::{Value, json};
@@ -35,10 +39,39 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/tokens", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/tokens", r#"{"name": "x"}"#, [401, 201, 201, 201, 403, 401, 401]),
     row("DELETE", "/api/v1/tokens/{id}", "", [401, 204, 404, 404, 403, 401, 401]),
+    row("GET", "/api/v1/profiles", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/environments", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/admission", r#"{"app": "terminal"}"#, [401, 200, 200, 200, 403, 401, 401]),
+    row("GET", "/api/v1/sessions", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/sessions", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/sessions/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/sessions/{id}", r#"{"name": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
+    row("DELETE", "/api/v1/sessions/{id}", "", [401, 202, 404, 202, 403, 401, 401]),
+    // It does not run: whoever may extend it hears of the conflict.
+    row("POST", "/api/v1/sessions/{id}/extend", "{}", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/sessions/{id}/keep", "{}", [401, 409, 404, 404, 403, 401, 401]),
+    row("GET", "/api/v1/sessions/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/sessions/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/quotas/default", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("PATCH", "/api/v1/quotas/default", "{}", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("PATCH", "/api/v1/quotas/users/{name}", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/openapi.json", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/login", "", [200, 303, 303, 303, 200, 401, 200]),
     row("POST", "/login", "username=nobody&password=x", [401, 401, 401, 401, 401, 401, 401]),
     row("POST", "/logout", "", [303, 303, 303, 303, 303, 401, 303]),
+    row("GET", "/", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/events", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/sessions/new", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/sessions", "app=nothing", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/sessions/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
+    row("GET", "/sessions/{id}/card", "", [303, 200, 404, 200, 200, 401, 303]),
+    row("POST", "/sessions/{id}/stop", "a=b", [401, 303, 404, 303, 403, 401, 401]),
+    row("POST", "/sessions/{id}/extend", "a=b", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/sessions/{id}/keep", "a=b", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/sessions/{id}/start-again", "a=b", [401, 303, 404, 404, 403, 401, 401]),
+    // It waits; a program is told to try again. Not the administrator's: 404.
+    row("ANY", "/s/{*rest}", "", [401, 503, 404, 404, 403, 401, 401]),
     row("GET", "/settings", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/settings/password", "a=b", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/settings/tokens", "name=x", [401, 200, 200, 200, 403, 401, 401]),
@@ -72,7 +105,8 @@ async fn everybody_gets_what_is_theirs() {
         for (person, expected) in PEOPLE.into_iter().zip(row.statuses) {
             let path = scene.path(row.path).await;
             let caller = scene.caller(person).await.with("x-forwarded-for", "192.0.2.1");
-            let mut request = caller.request(row.method, &path);
+            let method = if row.method == "ANY" { "GET" } else { row.method };
+            let mut request = caller.request(method, &path);
             if !row.body.is_empty() {
                 let kind = if row.path.starts_with("/api/") { "application/json" } else { FORM };
                 request = request.header("content-type", kind).body(row.body);
@@ -142,15 +176,64 @@ impl Scene {
 
     /// The path with something of the user's in it.
     async fn path(&self, template: &str) -> String {
-        let id = if template.contains("{id}") { self.thing(template).await } else { String::new() };
-        template.replace("{id}", &id).replace("{kind}", "not-found").replace("{*path}", "app.css")
+        let id = if template.contains("{id}") || template.contains("{*rest}") {
+            self.thing(template).await
+        } else {
+            String::new()
+        };
+        template
+            .replace("{id}", &id)
+            .replace("{*rest}", &format!("{id}/"))
+            .replace("{name}", "user")
+            .replace("{kind}", "not-found")
+            .replace("{*path}", "app.css")
     }
 
     /// The id of a fresh thing of the user's, of the kind that the route is about.
     async fn thing(&self, template: &str) -> String {
+        if template.contains("/sessions/") || template.starts_with("/s/") {
+            return self.session().await;
+        }
         assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");
         let made: Value = self.user.post("/api/v1/tokens", &json!({ "name": "thing" })).await.json().await.unwrap();
         made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// A session of the user's that waits. Those of the rows before have ended.
+    async fn session(&self) -> String {
+        let sessions = &self.portal.portal.sessions;
+        let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
+        let live = Filter { owner: Some(owner.id), live_only: true, limit: 500, ..Filter::default() };
+        for session in sessions.list(live).await.unwrap() {
+            let ending = Ending {
+                reason: EndReason::StoppedByOwner,
+                exit_code: None,
+                signal: None,
+                at: self.portal.clock.now(),
+                detail: String::new(),
+            };
+            assert!(self.portal.db().end_session(session.id, &ending).await.unwrap());
+        }
+        let id = SessionId::new();
+        let new = NewSession {
+            id,
+            owner: owner.id,
+            app: "terminal".to_owned(),
+            name: "thing".to_owned(),
+            spec: SessionSpec {
+                resources: Resources::default(),
+                profile: None,
+                environment: None,
+                working_directory: None,
+                duration_seconds: 3600,
+                log_directory: None,
+            },
+            light: true,
+            cluster: "local".to_owned(),
+            idempotency: None,
+        };
+        assert!(matches!(sessions.admission.insert(&new).await.unwrap(), Admitted::Judged(Verdict::Admit { .. })));
+        id.to_string()
     }
 }
 

@@ -75,7 +75,7 @@ async fn in_and_out_by_the_page() {
     assert!(!page.contains("wrong\""), "the password is not kept");
 }
 
-/// [open_redirect], through the form; the table of addresses is beside `safe_next`.
+/// `open_redirect`, through the form; the table of addresses is beside `safe_next`.
 #[tokio::test]
 async fn sign_in_leads_nowhere_else() {
     let portal = TestPortal::start().await;
@@ -114,7 +114,7 @@ async fn nobody_learns_which_names_there_are() {
     assert!(rows.iter().all(|row| row.action == "sign_in_failed" && row.target.len() <= 64));
 }
 
-/// [login_throttle]
+/// `login_throttle`
 #[tokio::test]
 async fn guessing_slows_down_and_never_locks_out() {
     let portal = TestPortal::start().await;
@@ -238,7 +238,7 @@ async fn a_sign_in_replaces_the_browsers_login() {
     assert_eq!(before.get("/api/v1/me").await.status(), 401, "the old secret is worth nothing");
 }
 
-/// [cookie_tossing]
+/// `cookie_tossing`
 #[tokio::test]
 async fn a_second_cookie_signs_out() {
     let portal = TestPortal::start().await;
