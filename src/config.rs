@@ -12,10 +12,10 @@ use serde::{Deserialize, Deserializer, de};
 use toml::{Table, Value};
 
 use crate::{
-    apps, db, environments, gpu,
-    model::{Capacity, Resources, size::parse_size, time::parse_duration},
+    apps, check, db, environments, gpu,
+    model::{Capacity, Clock, Resources, size::parse_size, time::parse_duration},
     sessions::Profile,
-    start::Surroundings,
+    start::{Paths, Surroundings},
 };
 
 /// Everything that can be set.
@@ -340,6 +340,31 @@ impl Config {
             }
         }
         faults
+    }
+
+    /// What `lyceum check` looks at.
+    #[must_use]
+    pub fn facts(&self, paths: &Paths, environment: &Environment) -> check::Facts {
+        let is_root = rustix::process::geteuid().is_root();
+        let embedded = !self.database.url.starts_with("postgres");
+        check::Facts {
+            data: paths.data.clone(),
+            private: paths.private.clone(),
+            run: paths.run.clone(),
+            database: embedded.then(|| paths.private.join("lyceum.db")),
+            listen: self.server.listen,
+            is_root,
+            service_user: self.server.user.clone(),
+            environments: self.environments.clone(),
+            place: environments::Place {
+                shared: paths.shared.clone(),
+                cache: paths.private.join("environments"),
+                everybody: is_root,
+                variables: environment.for_tools(),
+            },
+            gpus: gpu::Config { gpus: self.scheduler.local.gpus.clone(), nvml: self.scheduler.local.nvml.clone() },
+            clock: Clock::System,
+        }
     }
 
     /// The configured profiles, or the shipped rule scaled to the machine.

@@ -102,8 +102,13 @@ fn run(command: Command) -> Result<ExitCode> {
     match command.verb.unwrap_or(Verb::Serve(command.serve)) {
         Verb::Serve(options) => serve(&place, &options, &environment),
         Verb::Check { as_user } => {
-            let _ = as_user;
-            Ok(ExitCode::SUCCESS)
+            let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
+            let config = Config::load(place.config.as_deref(), &environment)?;
+            let facts = config.facts(&paths, &environment);
+            let findings = runtime()?.block_on(lyceum::check::run(&facts, as_user.as_deref()));
+            lyceum::check::render(&findings, std::io::stdout())?;
+            let fault = lyceum::check::worst(&findings) == lyceum::check::Level::Fault;
+            Ok(if fault { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Verb::Admin { verb } => {
             let config = Config::load(place.config.as_deref(), &environment)?;

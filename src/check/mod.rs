@@ -6,6 +6,7 @@
 mod disk;
 mod machine;
 mod network;
+mod person;
 
 use std::{
     io::{self, Write},
@@ -60,7 +61,9 @@ pub struct Facts {
 }
 
 /// Makes every check, in the order in which a portal needs things.
-pub async fn run(facts: &Facts) -> Vec<Finding> {
+///
+/// `person` is a Unix account to look at as well.
+pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![
         disk::data_directory(facts),
         disk::private_directory(facts),
@@ -82,6 +85,7 @@ pub async fn run(facts: &Facts) -> Vec<Finding> {
         network::port(facts).await,
         network::browser(facts),
     ]);
+    findings.extend(person.map(person::account).into_iter().flatten());
     findings
 }
 

@@ -155,6 +155,12 @@ impl Environments {
         self.0.known.borrow().iter().find(|environment| environment.name == name).cloned()
     }
 
+    /// What workloads in this environment find in their own environment: the one that Lyceum
+    /// builds holds one backend of Keras, and not the one that Keras would look for.
+    pub fn variables(&self, name: &str) -> Vec<(&'static str, &'static str)> {
+        if name == DEFAULT && self.0.config.has_managed_default() { vec![("KERAS_BACKEND", "jax")] } else { Vec::new() }
+    }
+
     /// Wakes at every change: progress, ready, failed.
     pub fn subscribe(&self) -> watch::Receiver<Vec<Environment>> {
         self.0.known.subscribe()

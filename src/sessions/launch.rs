@@ -33,6 +33,12 @@ impl Sessions {
                 _ => None,
             },
         );
+        let variables = session.spec.environment.as_ref().map(|name| self.environments.variables(name));
+        let extra: BTreeMap<String, String> = variables
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect();
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
@@ -51,7 +57,7 @@ impl Sessions {
             gpu_driver: self.scheduler.inventory().driver,
             token: &self.upstream_secret(session.id),
             port,
-            extra: &BTreeMap::new(),
+            extra: &extra,
         };
         let app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
         let home = HomeSetup {

@@ -1,6 +1,8 @@
 //! Sessions over REST: what `/api/v1/sessions` and `/api/v1/admission` take and answer.
 //! The pages of sessions are in `home`, `start_form` and `show`; both call the same service.
 
+#![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
+
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
@@ -18,7 +20,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     Portal,
     error::{Accepted, Created, Error, Result},
-    extract::{self, CurrentUser, Id, IdempotencyKey, Json, Listed, Paging},
+    extract::{CurrentUser, Id, IdempotencyKey, Json, Listed, Paging, Query},
 };
 use crate::{
     db::{admit::Verdict, sessions::Filter},
@@ -129,7 +131,7 @@ pub async fn list(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
-    extract::Query(parameters): extract::Query<ListParameters>,
+    Query(parameters): Query<ListParameters>,
 ) -> Result<axum::Json<Listed<SessionView>>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
@@ -271,7 +273,7 @@ pub async fn log(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     Id(id): Id<SessionId>,
-    extract::Query(parameters): extract::Query<LogParameters>,
+    Query(parameters): Query<LogParameters>,
 ) -> Result<Response> {
     let lines = match parameters.tail.unwrap_or(200) {
         lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),

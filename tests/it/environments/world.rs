@@ -1,6 +1,8 @@
 //! What the tests of environments stand on: a folder, the builder as a process of an
 //! ordinary user, tiny wheels, and a package index that can be held up.
 
+#![expect(clippy::print_stdout, reason = "the builder's process tells its parent through standard output")]
+
 use std::{
     collections::BTreeMap,
     fs,
