@@ -8,7 +8,7 @@
 use std::{
     ffi::OsString,
     fs::{self, DirBuilder},
-    io::{self, Read, Write},
+    io,
     ops::RangeInclusive,
     os::{
         fd::OwnedFd,
@@ -379,15 +379,18 @@ fn names_secret(path: &Path) -> bool {
 }
 
 /// Copies our own program to `bin/VERSION-HASH/lyceum`, unless it is there; those of other
-/// versions stay, because agents run them.
+/// versions stay, because agents run them. The hash is of the file's identity (place, size,
+/// time): a start need not read what is copied already.
 fn copy_binary(own_binary: &Path, bin: &Path) -> Result<PathBuf> {
     let copy = || -> io::Result<PathBuf> {
-        let mut program = Vec::new();
-        fs::File::open(own_binary)?.read_to_end(&mut program)?;
-        let hash = hex(&Sha256::digest(&program)[..4]);
+        let mut program = fs::File::open(own_binary)?;
+        let facts = program.metadata()?;
+        let identity =
+            format!("{} {} {} {}.{}", facts.dev(), facts.ino(), facts.len(), facts.mtime(), facts.mtime_nsec());
+        let hash = hex(&Sha256::digest(identity)[..4]);
         let directory = bin.join(format!("{}-{hash}", env!("CARGO_PKG_VERSION")));
         let target = directory.join("lyceum");
-        if fs::symlink_metadata(&target).is_ok_and(|facts| facts.is_file() && facts.len() == program.len() as u64) {
+        if fs::symlink_metadata(&target).is_ok_and(|there| there.is_file() && there.len() == facts.len()) {
             return Ok(target);
         }
         match DirBuilder::new().mode(0o755).create(&directory) {
@@ -396,7 +399,7 @@ fn copy_binary(own_binary: &Path, bin: &Path) -> Result<PathBuf> {
         }
         let draft = directory.join(format!(".lyceum.{}", std::process::id()));
         let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o755).open(&draft)?;
-        file.write_all(&program)?;
+        io::copy(&mut program, &mut file)?;
         file.sync_all()?;
         drop(file);
         fs::rename(&draft, &target)?;

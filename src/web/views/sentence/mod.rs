@@ -220,8 +220,11 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         }
         None => say.text("Ended ").ago(at, around).text("."),
     };
-    use EndReason::{Idle, StoppedByAdmin, StoppedByOwner, TimeLimit};
-    let said = matches!(session.end_reason, Some(Idle | StoppedByAdmin | StoppedByOwner | TimeLimit));
+    // These sentences have said everything already.
+    let said = matches!(
+        session.end_reason,
+        Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin | EndReason::Idle | EndReason::TimeLimit)
+    );
     match session.detail.as_deref().filter(|_| !said) {
         Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
         _ => told,
