@@ -327,6 +327,11 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes> {
 }
 
 fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
+    // Every request is an object; serde would also take an array of its fields in order.
+    let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()).is_none_or(|byte| *byte == b'{');
+    if !is_object && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
+        return Err(Error::field("body", "invalid_type", "This must be an object."));
+    }
     let mut reader = serde_json::Deserializer::from_slice(body);
     let value: Result<T, _> = serde_path_to_error::deserialize(&mut reader);
     match value {
@@ -445,7 +450,7 @@ mod tests {
             assert_eq!(found.unwrap_or(("", "")), (field, code), "{body}: {:?}", error.field_errors());
         }
         let deep = "[".repeat(100_000);
-        assert_eq!(parse_json::<Outer>(deep.as_bytes()).unwrap_err().status().as_u16(), 422);
+        assert_eq!(parse_json::<Outer>(br#"["x", null]"#).unwrap_err().status().as_u16(), 422);
         assert_eq!(parse_json::<serde_json::Value>(deep.as_bytes()).unwrap_err().status().as_u16(), 400);
     }
 

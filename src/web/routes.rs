@@ -10,7 +10,8 @@ use axum::{
     routing::{MethodRouter, any, get, post},
 };
 use utoipa::openapi::{
-    self, InfoBuilder, OpenApi,
+    self, Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
+    path::Operation,
     security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
@@ -71,8 +72,22 @@ pub(super) fn of_document(document: &OpenApi) -> impl Iterator<Item = Route> {
     })
 }
 
-/// What the document says besides its routes.
+/// What the document says besides its routes, and what is alike for all of them.
 pub(super) fn describe(document: &mut OpenApi) {
+    for (path, item) in &mut document.paths.paths {
+        let operations = [
+            ("get", &mut item.get),
+            ("post", &mut item.post),
+            ("put", &mut item.put),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
+        for (method, operation) in operations {
+            if let Some(operation) = operation {
+                complete(operation, method, path);
+            }
+        }
+    }
     document.info = InfoBuilder::new()
         .title("Lyceum")
         .version(env!("CARGO_PKG_VERSION"))
@@ -88,3 +103,23 @@ pub(super) fn describe(document: &mut OpenApi) {
         SecurityRequirement::new("login", Vec::<String>::new()),
     ]);
 }
+
+/// Gives an operation an id of its own, and its errors their form: problem documents.
+fn complete(operation: &mut Operation, method: &str, path: &str) {
+    // Handlers of different files may share a name; a method and a path are there once.
+    let words = path.trim_start_matches("/api/v1/").split(|letter: char| !letter.is_ascii_alphanumeric());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    operation.operation_id = Some(format!("{method}_{}", words.join("_")));
+
+    let problem = || Content::new(Some(Ref::from_schema_name("Problem")));
+    for (status, response) in &mut operation.responses.responses {
+        if let (RefOr::T(response), true) = (response, status.starts_with(['4', '5'])) {
+            response.content.clear();
+            response.content.insert(PROBLEM.to_owned(), problem().into());
+        }
+    }
+    let other = ResponseBuilder::new().description("Any error").content(PROBLEM, problem()).build();
+    operation.responses.responses.insert("default".to_owned(), other.into());
+}
+
+const PROBLEM: &str = "application/problem+json";

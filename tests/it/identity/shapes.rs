@@ -1,7 +1,7 @@
 //! The shapes of answers: problem documents and error pages, security headers on everything,
 //! limits, the embedded files, the OpenAPI document.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use axum::{Router, routing::get};
 use lyceum::{
@@ -175,9 +175,13 @@ async fn the_document_describes_the_routes() {
     let document: Value = portal.anybody().get("/api/v1/openapi.json").await.json().await.unwrap();
     assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
     assert!(document["components"]["schemas"]["Problem"].is_object());
+    let mut ids = BTreeSet::new();
     for route in web::all_routes().iter().filter(|route| route.path.starts_with("/api/")) {
         let operation = &document["paths"][&route.path][route.method.to_lowercase()];
-        assert!(operation["operationId"].is_string(), "{route:?}");
+        let id = operation["operationId"].as_str().unwrap();
+        assert!(ids.insert(id.to_owned()), "{id} stands twice");
+        let error = &operation["responses"]["default"]["content"]["application/problem+json"]["schema"]["$ref"];
+        assert_eq!(error, "#/components/schemas/Problem", "{route:?}");
         let successes = operation["responses"].as_object().unwrap().keys().filter(|code| code.starts_with('2'));
         assert_eq!(successes.count(), 1, "{route:?}");
     }
