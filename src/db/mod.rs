@@ -13,7 +13,7 @@ pub mod tokens;
 mod types;
 pub mod users;
 
-use std::{path::Path, str::FromStr, time::Duration};
+use std::{os::unix::fs::OpenOptionsExt, path::Path, str::FromStr, time::Duration};
 
 use serde::Deserialize;
 use sqlx::{
@@ -154,6 +154,8 @@ impl Db {
     }
 
     async fn open_sqlite(path: &Path) -> Result<Self> {
+        // SQLite gives its other files the mode of this one.
+        let _ = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)

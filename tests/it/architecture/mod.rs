@@ -75,7 +75,7 @@ const ROOTS: &[(&str, &[&str])] = &[
     ("start", &["main", "app", "config", "admin", "check"]),
     ("client", &["main"]),
     ("admin", &["main"]),
-    ("check", &["main"]),
+    ("check", &["main", "config"]),
     ("config", &["main", "app", "start", "admin", "check"]),
 ];
 

@@ -1,175 +1,8 @@
-//! Quotas: what one person may use, and the pure decision about a request.
-//! `decide` sees numbers only; reading them, and reserving in the same transaction, is
-//! `admission`'s business. A limit is `inherit` (no row), unlimited (-1), none (0) or a value.
+//! The decision about a request, and the sentences that explain it. Pure: it sees numbers
+//! and answers with reasons as data, all of them, the most telling first.
 
-use serde::{Deserialize, Serialize};
-
-use super::{Capacity, Resources, Timestamp, size::human_size, time::human_duration};
-
-/// Why something waits or is refused, as data: the same in page, API and log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Reason {
-    /// Stable: `quota.gpus.user`, `quota.duration.user`, `capacity.memory`, `environment.building` …
-    pub code: String,
-    /// Whose limit: `default`, `override`, `machine` …
-    pub scope: String,
-    pub used: i64,
-    pub requested: i64,
-    pub limit: i64,
-    pub over_by: i64,
-    /// One sentence: what happened and what would change it.
-    pub hint: String,
-}
-
-/// What may be limited for each person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Field {
-    Gpus,
-    Cpus,
-    MemoryBytes,
-    Sessions,
-    Jobs,
-    Pending,
-    Light,
-    MaxSessionSeconds,
-    MaxJobSeconds,
-    MaxExtensions,
-    ExtensionSeconds,
-    IdleTimeoutSeconds,
-}
-
-impl Field {
-    pub const ALL: [Self; 12] = [
-        Self::Gpus,
-        Self::Cpus,
-        Self::MemoryBytes,
-        Self::Sessions,
-        Self::Jobs,
-        Self::Pending,
-        Self::Light,
-        Self::MaxSessionSeconds,
-        Self::MaxJobSeconds,
-        Self::MaxExtensions,
-        Self::ExtensionSeconds,
-        Self::IdleTimeoutSeconds,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gpus => "gpus",
-            Self::Cpus => "cpus",
-            Self::MemoryBytes => "memory_bytes",
-            Self::Sessions => "sessions",
-            Self::Jobs => "jobs",
-            Self::Pending => "pending",
-            Self::Light => "light",
-            Self::MaxSessionSeconds => "max_session_seconds",
-            Self::MaxJobSeconds => "max_job_seconds",
-            Self::MaxExtensions => "max_extensions",
-            Self::ExtensionSeconds => "extension_seconds",
-            Self::IdleTimeoutSeconds => "idle_timeout_seconds",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.as_str() == text)
-    }
-}
-
-/// A limit as it binds: no limit at all, or at most so much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
-    Unlimited,
-    AtMost(i64),
-}
-
-/// One row of the table of limits: at the default, or for one person.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LimitRow {
-    pub scope: Scope,
-    pub field: Field,
-    /// -1 is unlimited.
-    pub value: i64,
-    pub expires_at: Option<Timestamp>,
-    pub note: Option<String>,
-}
-
-/// At which level a limit is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    Default,
-    User,
-}
-
-impl std::str::FromStr for Scope {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "default" => Ok(Self::Default),
-            "user" => Ok(Self::User),
-            _ => Err(()),
-        }
-    }
-}
-
-/// A limit with where it comes from: `override`, `override until …`, `default`, `machine`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Effective {
-    pub limit: Limit,
-    pub source: String,
-}
-
-/// What somebody's live, admitted workloads hold, and how many wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
-pub struct Usage {
-    pub gpus: i64,
-    pub cpus: i64,
-    /// The part of `cpus` that light sessions hold.
-    pub light_cpus: i64,
-    pub memory_bytes: i64,
-    pub sessions: i64,
-    pub light: i64,
-    pub jobs: i64,
-    pub pending: i64,
-}
-
-/// What somebody asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    pub resources: Resources,
-    pub duration_seconds: i64,
-    /// Counts as `light` rather than as a session.
-    pub light: bool,
-}
-
-/// The answer to a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
-    Admit,
-    Wait(Vec<Reason>),
-    Refuse(Vec<Reason>),
-}
-
-/// What `decide` looks at besides the request.
-#[derive(Clone, Debug)]
-pub struct Situation<'a> {
-    pub limits: &'a Limits,
-    /// The person's own.
-    pub usage: Usage,
-    /// What everybody's admitted workloads hold on the machine.
-    pub in_use: Usage,
-    pub capacity: Capacity,
-    /// Names and GPUs of the person's live sessions: what could be stopped.
-    pub own: &'a [(String, i64)],
-    /// True when this request already waits, so that it does not count against `pending` again.
-    pub already_waiting: bool,
-}
-
-/// Where a limit comes from that is nobody's but the machine's.
-const MACHINE: &str = "machine";
+use super::{Decision, Effective, Field, Limit, MACHINE, Reason, Request, Situation};
+use crate::model::{size::human_size, time::human_duration};
 
 /// Decides about a request; all reasons are returned, the most telling first.
 ///
@@ -337,82 +170,6 @@ fn machine_full(field: Field, used: i64, requested: i64, machine: i64) -> Reason
     reason(&code("capacity", field), MACHINE.to_owned(), (used, requested, machine), hint)
 }
 
-/// The effective limit of every field, complete by construction.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits(Vec<(Field, Effective)>);
-
-impl Limits {
-    /// Resolves every field: an unexpired override, else the default that an administrator
-    /// set, else what a fresh install gives. With one account everything belongs to it; as
-    /// soon as there is a second one, a person gets one GPU by default.
-    #[must_use]
-    pub fn resolve(rows: &[LimitRow], capacity: &Capacity, single_account: bool, now: Timestamp) -> Self {
-        let row = |scope, field| {
-            rows.iter()
-                .find(|row| row.scope == scope && row.field == field && row.expires_at.is_none_or(|end| now < end))
-        };
-        let effective = |field| {
-            if let Some(row) = row(Scope::User, field) {
-                let source =
-                    row.expires_at.map_or_else(|| "override".to_owned(), |end| format!("override until {end}"));
-                return Effective { limit: Limit::of(row.value), source };
-            }
-            if let Some(row) = row(Scope::Default, field) {
-                return Effective { limit: Limit::of(row.value), source: "default".to_owned() };
-            }
-            let (value, source) = match field {
-                Field::Gpus if single_account => (capacity.gpus, MACHINE),
-                Field::Gpus => (capacity.gpus.min(1), "default"),
-                Field::Cpus => (capacity.cpus, MACHINE),
-                Field::MemoryBytes => (capacity.memory_bytes, MACHINE),
-                Field::Sessions | Field::Jobs => (4, "default"),
-                Field::Pending => (20, "default"),
-                Field::Light => (6, "default"),
-                Field::MaxSessionSeconds | Field::ExtensionSeconds => (8 * 3600, "default"),
-                Field::MaxJobSeconds => (48 * 3600, "default"),
-                Field::MaxExtensions => (3, "default"),
-                Field::IdleTimeoutSeconds => (2 * 3600, "default"),
-            };
-            Effective { limit: Limit::AtMost(value), source: source.to_owned() }
-        };
-        Self(Field::ALL.into_iter().map(|field| (field, effective(field))).collect())
-    }
-
-    pub fn of(&self, field: Field) -> &Effective {
-        self.0.iter().find(|(name, _)| *name == field).map(|(_, effective)| effective).expect("every field is resolved")
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (Field, &Effective)> {
-        self.0.iter().map(|(field, effective)| (*field, effective))
-    }
-}
-
-impl Limit {
-    /// From a stored value, where -1 is unlimited.
-    #[must_use]
-    pub fn of(value: i64) -> Self {
-        if value < 0 { Self::Unlimited } else { Self::AtMost(value) }
-    }
-
-    /// As it is stored and as the API shows it.
-    #[must_use]
-    pub fn value(self) -> i64 {
-        match self {
-            Self::Unlimited => -1,
-            Self::AtMost(value) => value,
-        }
-    }
-
-    /// The smaller of this and `value`.
-    #[must_use]
-    pub fn cap(self, value: i64) -> i64 {
-        match self {
-            Self::Unlimited => value,
-            Self::AtMost(limit) => limit.min(value),
-        }
-    }
-}
-
 impl Field {
     /// The amount with its unit: `2 GPUs`, `1 core`, `48 GB`, `8 h`.
     fn amount(self, value: i64) -> String {
@@ -459,7 +216,11 @@ impl Field {
 mod tests {
     use proptest::prelude::*;
 
-    use super::{super::size::GIB, *};
+    use super::{
+        super::{LimitRow, Limits, Scope, Usage},
+        *,
+    };
+    use crate::model::{Capacity, Resources, Timestamp, size::GIB};
 
     const WHOLE: Capacity = Capacity { gpus: 4, cpus: 32, memory_bytes: 192 * GIB };
     const NOW: Timestamp = Timestamp(1_000_000);
