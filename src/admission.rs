@@ -89,7 +89,8 @@ impl Admission {
     /// free, is a reason of its own.
     fn choose_gpus(&self, request: &Request, facts: &Facts) -> Verdict {
         let (want, model) = (request.resources.gpus, request.resources.gpu_model.as_deref());
-        if let Some(gpus) = self.inventory.pick(&facts.gpus_taken, want, model) {
+        let picked = usize::try_from(want).ok().and_then(|want| self.inventory.pick(&facts.gpus_taken, want, model));
+        if let Some(gpus) = picked {
             return Verdict::Admit { gpus };
         }
         let model = model.unwrap_or("GPU");

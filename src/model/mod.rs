@@ -3,6 +3,7 @@
 //! this folder is a pure function that a table or a property can test.
 
 pub mod fault;
+pub mod gpus;
 pub mod ids;
 pub mod quota;
 pub mod resources;
@@ -12,8 +13,9 @@ pub mod time;
 pub mod user;
 
 pub use fault::FieldError;
+pub use gpus::{Gpu, GpuInventory};
 pub use ids::{LoginId, SessionId, TokenId, UserId};
-pub use resources::{Capacity, Gpu, GpuInventory, Resources};
+pub use resources::{Capacity, Resources};
 pub use session::{EndReason, Session, SessionState};
 pub use time::{Clock, Timestamp};
 pub use user::{Role, User, Username};

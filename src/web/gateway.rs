@@ -307,7 +307,8 @@ async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, aske
         return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
     }
     let layout = app_layout(portal, principal, &asked.headers);
-    let card = show::card(portal, principal, &asked.headers, &session);
+    let standing = portal.sessions.standing(session.owner).await?;
+    let card = show::card(portal, principal, &asked.headers, &session, &standing.limits);
     Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))))
 }
 
@@ -320,7 +321,8 @@ async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, ask
         return Err(Error::unavailable("This session does not run yet. Try again in a moment.", 2));
     }
     let layout = app_layout(portal, principal, &asked.headers);
-    let card = show::card(portal, principal, &asked.headers, &session);
+    let standing = portal.sessions.standing(session.owner).await?;
+    let card = show::card(portal, principal, &asked.headers, &session, &standing.limits);
     let doing = portal.sessions.live(id).status.map(|status| status.step);
     let steps = views::ShowSession::steps(&session, doing.as_deref());
     Ok(Page(views::Waiting::new(layout, card, steps)).into_response())

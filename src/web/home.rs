@@ -44,8 +44,8 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
         most_sessions: show::most_sessions(&standing),
-        live: live.iter().map(|session| show::card(&portal, &user, &headers, session)).collect(),
-        ended: ended.iter().map(|session| show::card(&portal, &user, &headers, session)).collect(),
+        live: live.iter().map(|session| show::card(&portal, &user, &headers, session, &standing.limits)).collect(),
+        ended: ended.iter().map(|session| show::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };
     Ok(Page(view).into_response())
 }

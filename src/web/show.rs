@@ -19,8 +19,8 @@ use super::{
 use crate::{
     auth::Principal,
     model::{
-        Role, Session, SessionId, SessionState,
-        quota::{Field, Limit},
+        Role, Session, SessionId,
+        quota::{Field, Limit, Limits},
         size::parse_size,
     },
     sessions::Actor,
@@ -30,22 +30,31 @@ use crate::{
 const LOG_WINDOW: u64 = 32 * 1024;
 
 /// A session's card for this reader.
-pub(super) fn card(portal: &Portal, principal: &Principal, headers: &HeaderMap, session: &Session) -> Card {
+pub(super) fn card(
+    portal: &Portal,
+    principal: &Principal,
+    headers: &HeaderMap,
+    session: &Session,
+    limits: &Limits,
+) -> Card {
     let live = portal.sessions.live(session.id);
     let capacity = portal.sessions.admission.capacity;
-    // The button is offered while the row says nothing against it; the service decides.
-    let extendable = session.state == SessionState::Running && session.extensions < 3;
+    let extendable = match limits.of(Field::MaxExtensions).limit {
+        Limit::Unlimited => true,
+        Limit::AtMost(times) => session.extensions < times,
+    };
+    let extension = limits.of(Field::ExtensionSeconds).limit.cap(8 * 3600);
     let context = CardContext {
         around: Circumstances {
             now: portal.clock.now(),
             idle_stops_at: live.idle_stops_at,
             step: live.status.map(|status| status.step),
-            most_memory_bytes: Some(capacity.memory_bytes),
+            most_memory_bytes: Some(limits.of(Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
             is_own: session.owner == principal.id(),
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),
-        extend_seconds: extendable.then_some(8 * 3600),
+        extend_seconds: (extendable && 0 < extension).then_some(extension),
         sample: live.sample,
         csrf_token: principal.csrf_token().to_owned(),
     };
@@ -61,6 +70,7 @@ pub async fn page(
 ) -> Result<Response> {
     let actor = Actor { user: &user.user };
     let session = portal.sessions.find(actor, id).await?;
+    let standing = portal.sessions.standing(session.owner).await?;
     let now = portal.clock.now();
     let history = portal.sessions.events(actor, id, 0).await?;
     let log = portal.sessions.log_tail(actor, id, LOG_WINDOW).await?;
@@ -69,7 +79,7 @@ pub async fn page(
     let view = ShowSession {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
-        card: card(&portal, &user, &headers, &session),
+        card: card(&portal, &user, &headers, &session, &standing.limits),
         steps: ShowSession::steps(&session, doing.as_deref()),
         facts: ShowSession::facts(&session, title),
         moments: ShowSession::moments(&session, now),
@@ -93,7 +103,8 @@ pub async fn fragment(
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
     let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
-    Ok(Page(card(&portal, &user, &headers, &session)).into_response())
+    let standing = portal.sessions.standing(session.owner).await?;
+    Ok(Page(card(&portal, &user, &headers, &session, &standing.limits)).into_response())
 }
 
 pub async fn stop(
