@@ -232,7 +232,7 @@ impl Error {
             StatusCode::FORBIDDEN => Self::forbidden("You may not do this."),
             StatusCode::NOT_FOUND => Self::not_found(),
             StatusCode::METHOD_NOT_ALLOWED => Self::method_not_allowed(),
-            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(super::extract::BODY_LIMIT),
+            StatusCode::PAYLOAD_TOO_LARGE => Self::too_large(super::BODY_LIMIT),
             status if status.is_client_error() => Self::malformed("The request cannot be read."),
             status if status.is_server_error() => Self::internal(format!("an answer of status {status}")),
             _ => return None,

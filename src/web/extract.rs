@@ -14,13 +14,11 @@ use http_body_util::BodyExt;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{
+    BODY_LIMIT,
     error::{Error, FieldError, Result},
     identity::Identity,
 };
 use crate::auth::Principal;
-
-/// The largest body of a page's form or an API request, in bytes.
-pub const BODY_LIMIT: usize = 1024 * 1024;
 
 /// For a body of that size, over the slowest line.
 const LONGEST_UPLOAD: Duration = Duration::from_secs(30);

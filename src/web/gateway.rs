@@ -15,14 +15,14 @@ use parking_lot::RwLock;
 use url::Url;
 
 use super::{
-    AppsOrigin, Portal,
+    AppsOrigin, Portal, cards,
     error::{Error, Result},
     extract::wants_html,
     finish::FromApp,
     guard,
     identity::{self, Cookie, Identity},
     page::{Layout, Nav, Page},
-    show, ticket,
+    ticket,
     views::{self, TerminalPage},
 };
 use crate::{
@@ -308,7 +308,7 @@ async fn closed(portal: &Portal, principal: &Arc<Principal>, id: SessionId, aske
     }
     let layout = app_layout(portal, principal, &asked.headers);
     let standing = portal.sessions.standing(session.owner).await?;
-    let card = show::card(portal, principal, &asked.headers, &session, &standing.limits);
+    let card = cards::card(portal, principal, &asked.headers, &session, &standing.limits);
     Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))))
 }
 
@@ -322,7 +322,7 @@ async fn waiting(portal: &Portal, principal: &Arc<Principal>, id: SessionId, ask
     }
     let layout = app_layout(portal, principal, &asked.headers);
     let standing = portal.sessions.standing(session.owner).await?;
-    let card = show::card(portal, principal, &asked.headers, &session, &standing.limits);
+    let card = cards::card(portal, principal, &asked.headers, &session, &standing.limits);
     let doing = portal.sessions.live(id).status.map(|status| status.step);
     let steps = views::ShowSession::steps(&session, doing.as_deref());
     Ok(Page(views::Waiting::new(layout, card, steps)).into_response())

@@ -1,5 +1,5 @@
 //! The first page after sign-in: quota bars, what is being built, live sessions, what ended
-//! lately. It also draws the quota bars for the start form.
+//! lately. The bars and cards themselves are drawn in `cards`.
 
 use std::sync::Arc;
 
@@ -10,19 +10,13 @@ use axum::{
 };
 
 use super::{
-    Portal,
+    Portal, cards,
     error::Result,
     extract::CurrentUser,
     page::{Nav, Page},
-    show,
-    views::{EnvironmentBanner, Home, Meter, Moment, Unit},
+    views::{EnvironmentBanner, Home, Moment},
 };
-use crate::{
-    admission::Standing,
-    db::sessions::Filter,
-    environments::State as Building,
-    model::quota::{Field, Limit},
-};
+use crate::{db::sessions::Filter, environments::State as Building};
 
 /// How many ended sessions the page shows.
 const ENDED: i64 = 8;
@@ -40,36 +34,14 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
     let view = Home {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
-        meters: meters(&standing),
+        meters: cards::meters(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
-        most_sessions: show::most_sessions(&standing),
-        live: live.iter().map(|session| show::card(&portal, &user, &headers, session, &standing.limits)).collect(),
-        ended: ended.iter().map(|session| show::card(&portal, &user, &headers, session, &standing.limits)).collect(),
+        most_sessions: cards::most_sessions(&standing),
+        live: live.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
+        ended: ended.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };
     Ok(Page(view).into_response())
-}
-
-/// Somebody's quota bars.
-pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
-    let usage = &standing.usage;
-    let rows = [
-        (Field::Gpus, "gpus", "GPUs", usage.gpus, Unit::Count, standing.capacity.gpus),
-        (Field::Cpus, "cpus", "cores", usage.cpus, Unit::Count, standing.capacity.cpus),
-        (Field::MemoryBytes, "memory_bytes", "memory", usage.memory_bytes, Unit::Bytes, standing.capacity.memory_bytes),
-        (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
-    ];
-    let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
-        let effective = standing.limits.of(field);
-        // A limit beyond the machine is the machine's.
-        let limit = match effective.limit {
-            Limit::Unlimited if machine == i64::MAX => None,
-            limit => Some(limit.cap(machine)),
-        };
-        Meter { field: name, label: label.to_owned(), used, asked: 0, limit, unit, source: effective.source.clone() }
-    };
-    // A machine without GPUs has nothing to draw there.
-    rows.into_iter().filter(|row| row.0 != Field::Gpus || 0 < standing.capacity.gpus).map(meter).collect()
 }
 
 /// The environment that is being built, or could not be.

@@ -12,7 +12,7 @@ use futures_util::Stream;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Portal, extract::CurrentUser, sessions::sse, show};
+use super::{Portal, cards, extract::CurrentUser, sessions::sse};
 
 /// How often the stream looks whether its reader still may read.
 const LOOK: Duration = Duration::from_secs(2);
@@ -25,7 +25,7 @@ pub async fn stream(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Res
 fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event> {
     let changes = portal.sessions.subscribe();
     let environments = portal.sessions.environments.subscribe();
-    let sees_all = show::is_operator(&user);
+    let sees_all = cards::is_operator(&user);
     futures_util::stream::unfold((changes, environments), move |(mut changes, mut environments)| {
         let (portal, user) = (Arc::clone(&portal), user.clone());
         async move {

@@ -3,6 +3,7 @@
 //! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
 
 mod assets;
+mod cards;
 mod catalogue;
 pub mod error;
 pub mod extract;
@@ -59,6 +60,9 @@ use crate::{
 };
 use gateway::Gateway;
 use page::{Layout, Nav, Theme, Viewer};
+
+/// The largest body of a page's form or an API request, in bytes.
+pub const BODY_LIMIT: usize = 1024 * 1024;
 
 /// What all handlers share.
 pub struct Portal {
@@ -280,7 +284,7 @@ pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
     routes
         .fallback(async || Error::not_found())
         .method_not_allowed_fallback(async || Error::method_not_allowed())
-        .layer(DefaultBodyLimit::max(extract::BODY_LIMIT))
+        .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(from_fn_with_state(portal.clone(), guard::same_origin))
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(portal.clone(), finish::finish))

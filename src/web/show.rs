@@ -10,56 +10,19 @@ use axum::{
 };
 
 use super::{
-    Portal,
+    Portal, cards,
     error::{Error, Result},
     extract::{CurrentUser, Form, Id},
     page::{Nav, Page},
-    views::{self, Card, CardContext, Circumstances, Happening, Moment, ShowSession},
+    views::{self, Happening, Moment, ShowSession},
 };
 use crate::{
-    auth::Principal,
-    model::{
-        Role, Session, SessionId,
-        quota::{Field, Limit, Limits},
-        size::parse_size,
-    },
+    model::{SessionId, size::parse_size},
     sessions::Actor,
 };
 
 /// How much of the log the page shows (bytes).
 const LOG_WINDOW: u64 = 32 * 1024;
-
-/// A session's card for this reader.
-pub(super) fn card(
-    portal: &Portal,
-    principal: &Principal,
-    headers: &HeaderMap,
-    session: &Session,
-    limits: &Limits,
-) -> Card {
-    let live = portal.sessions.live(session.id);
-    let capacity = portal.sessions.admission.capacity;
-    let extendable = match limits.of(Field::MaxExtensions).limit {
-        Limit::Unlimited => true,
-        Limit::AtMost(times) => session.extensions < times,
-    };
-    let extension = limits.of(Field::ExtensionSeconds).limit.cap(8 * 3600);
-    let context = CardContext {
-        around: Circumstances {
-            now: portal.clock.now(),
-            idle_stops_at: live.idle_stops_at,
-            step: live.status.map(|status| status.step),
-            most_memory_bytes: Some(limits.of(Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
-            is_own: session.owner == principal.id(),
-        },
-        app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
-        open_url: portal.open_url(headers, session.id),
-        extend_seconds: (extendable && 0 < extension).then_some(extension),
-        sample: live.sample,
-        csrf_token: principal.csrf_token().to_owned(),
-    };
-    Card::new(session, &context)
-}
 
 /// `/sessions/{id}`
 pub async fn page(
@@ -79,7 +42,7 @@ pub async fn page(
     let view = ShowSession {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
-        card: card(&portal, &user, &headers, &session, &standing.limits),
+        card: cards::card(&portal, &user, &headers, &session, &standing.limits),
         steps: ShowSession::steps(&session, doing.as_deref()),
         facts: ShowSession::facts(&session, title),
         moments: ShowSession::moments(&session, now),
@@ -104,7 +67,7 @@ pub async fn fragment(
 ) -> Result<Response> {
     let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
     let standing = portal.sessions.standing(session.owner).await?;
-    Ok(Page(card(&portal, &user, &headers, &session, &standing.limits)).into_response())
+    Ok(Page(cards::card(&portal, &user, &headers, &session, &standing.limits)).into_response())
 }
 
 pub async fn stop(
@@ -173,17 +136,4 @@ fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
     let page = format!("/sessions/{id}");
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if referer.ends_with(&page) { Redirect::to(&page) } else { Redirect::to("/") }
-}
-
-/// How many sessions may run at once, for the heading.
-pub(super) fn most_sessions(standing: &crate::admission::Standing) -> Option<i64> {
-    match standing.limits.of(Field::Sessions).limit {
-        Limit::Unlimited => None,
-        Limit::AtMost(most) => Some(most),
-    }
-}
-
-/// Whether this reader sees other people's things.
-pub(super) fn is_operator(principal: &Principal) -> bool {
-    Role::Operator <= principal.user.role
 }

@@ -12,10 +12,9 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    Portal,
+    Portal, cards,
     error::{Error, Kind, Result},
     extract::{CurrentUser, Form, Query},
-    home,
     page::{Nav, Page},
     views::{
         AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
@@ -272,7 +271,7 @@ fn view(
         gpu_models,
         environments: environments(portal),
         durations: NewSession::durations(longest(standing), chosen),
-        meters: home::meters(standing),
+        meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
         errors,
         verdict: None,

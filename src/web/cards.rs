@@ -1,0 +1,84 @@
+//! What several pages draw: a session's card for whoever reads it, and somebody's quota bars.
+//! They gather what the pure views need from the services; the views do the rest.
+
+use axum::http::HeaderMap;
+
+use super::{
+    Portal,
+    views::{Card, CardContext, Circumstances, Meter, Unit},
+};
+use crate::{
+    admission::Standing,
+    auth::Principal,
+    model::{
+        Role, Session,
+        quota::{Field, Limit, Limits},
+    },
+};
+
+/// A session's card for this reader.
+pub(super) fn card(
+    portal: &Portal,
+    principal: &Principal,
+    headers: &HeaderMap,
+    session: &Session,
+    limits: &Limits,
+) -> Card {
+    let live = portal.sessions.live(session.id);
+    let capacity = portal.sessions.admission.capacity;
+    let extendable = match limits.of(Field::MaxExtensions).limit {
+        Limit::Unlimited => true,
+        Limit::AtMost(times) => session.extensions < times,
+    };
+    let extension = limits.of(Field::ExtensionSeconds).limit.cap(8 * 3600);
+    let context = CardContext {
+        around: Circumstances {
+            now: portal.clock.now(),
+            idle_stops_at: live.idle_stops_at,
+            step: live.status.map(|status| status.step),
+            most_memory_bytes: Some(limits.of(Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
+            is_own: session.owner == principal.id(),
+        },
+        app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
+        open_url: portal.open_url(headers, session.id),
+        extend_seconds: (extendable && 0 < extension).then_some(extension),
+        sample: live.sample,
+        csrf_token: principal.csrf_token().to_owned(),
+    };
+    Card::new(session, &context)
+}
+
+/// Somebody's quota bars.
+pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
+    let usage = &standing.usage;
+    let rows = [
+        (Field::Gpus, "gpus", "GPUs", usage.gpus, Unit::Count, standing.capacity.gpus),
+        (Field::Cpus, "cpus", "cores", usage.cpus, Unit::Count, standing.capacity.cpus),
+        (Field::MemoryBytes, "memory_bytes", "memory", usage.memory_bytes, Unit::Bytes, standing.capacity.memory_bytes),
+        (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
+    ];
+    let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
+        let effective = standing.limits.of(field);
+        // A limit beyond the machine is the machine's.
+        let limit = match effective.limit {
+            Limit::Unlimited if machine == i64::MAX => None,
+            limit => Some(limit.cap(machine)),
+        };
+        Meter { field: name, label: label.to_owned(), used, asked: 0, limit, unit, source: effective.source.clone() }
+    };
+    // A machine without GPUs has nothing to draw there.
+    rows.into_iter().filter(|row| row.0 != Field::Gpus || 0 < standing.capacity.gpus).map(meter).collect()
+}
+
+/// How many sessions may run at once, for the heading.
+pub(super) fn most_sessions(standing: &Standing) -> Option<i64> {
+    match standing.limits.of(Field::Sessions).limit {
+        Limit::Unlimited => None,
+        Limit::AtMost(most) => Some(most),
+    }
+}
+
+/// Whether this reader sees other people's things.
+pub(super) fn is_operator(principal: &Principal) -> bool {
+    Role::Operator <= principal.user.role
+}
