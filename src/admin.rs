@@ -3,8 +3,9 @@
 //! root becomes the database's owner first, so that no file of root's is left in there.
 
 use std::{
-    io::Read,
-    os::unix::fs::MetadataExt,
+    fs::{File, OpenOptions},
+    io::{Read, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -102,18 +103,32 @@ pub enum QuotaVerb {
 
 /// Runs one command.
 pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
-    become_owner(&paths.private)?;
+    let owner = owner(&paths.private)?;
+    // What the caller names is opened with the caller's rights, before they are given up.
+    let file = match &verb {
+        Verb::Backup { file } => Some(new_file(file, owner)?),
+        Verb::Restore { file } => Some(File::open(file).with_context(|| format!("reading {}", file.display()))?),
+        _ => None,
+    };
+    become_owner(owner)?;
+    let file = match (&verb, file) {
+        (Verb::Restore { .. }, Some(file)) => {
+            restore(file, config, paths)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        (_, file) => file,
+    };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        if let Verb::Restore { file } = &verb {
-            return restore(file, config, paths);
-        }
         let db = Db::open(&config.database, &paths.private).await?;
         let done = match verb {
             Verb::User(verb) => user(&db, verb).await,
             Verb::Token(verb) => token(&db, verb).await,
             Verb::Quota(verb) => quota(&db, verb).await,
-            Verb::Backup { file } => backup(&db, &file).await,
+            Verb::Backup { .. } => match file {
+                Some(file) => backup(&db, file, &paths.private).await,
+                None => Ok(()),
+            },
             Verb::Restore { .. } | Verb::Migrate => Ok(()),
         };
         db.close().await;
@@ -155,7 +170,7 @@ async fn user(db: &Db, verb: UserVerb) -> Result<()> {
                     let state = if user.disabled { "disabled" } else { "enabled" };
                     let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
                     let unix = user.unix_name.as_deref().unwrap_or("-");
-                    println!("{:<20} {:<10} {state:<9} {unix:<16} {seen}", user.name, user.role.as_str());
+                    println!("{:<20} {:<10} {state:<9} {unix:<16} {seen}", user.name.as_str(), user.role.as_str());
                 }
             }
             return Ok(());
@@ -250,25 +265,37 @@ fn parse_change(text: &str) -> Result<crate::db::quotas::Change> {
     Ok((field, value))
 }
 
-async fn backup(db: &Db, file: &Path) -> Result<()> {
-    ensure!(!file.exists(), "{} exists already; a backup never overwrites", file.display());
+/// SQLite writes the copy where it may; from there it goes to the caller's file.
+async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
     ensure!(
         matches!(db, Db::Sqlite { .. }),
         "the database is PostgreSQL: back it up with pg_dump, which knows it better"
     );
-    db.copy_to(file).await.with_context(|| format!("writing {}", file.display()))
+    let draft = private.join(format!("backup-{}.db", std::process::id()));
+    let written = db.copy_to(&draft).await;
+    let copied = written.map_err(anyhow::Error::from).and_then(|()| {
+        std::io::copy(&mut File::open(&draft)?, &mut file)?;
+        Ok(file.sync_all()?)
+    });
+    let _ = std::fs::remove_file(&draft);
+    copied.context("writing the backup")
 }
 
-fn restore(file: &Path, config: &Config, paths: &Paths) -> Result<()> {
+fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {
     ensure!(!config.database.url.starts_with("postgres"), "the database is PostgreSQL: restore it with psql");
-    let lock =
-        std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
+    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
     if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("the portal is running; stop it first");
     }
     let target = paths.private.join("lyceum.db");
     let draft = target.with_extension("restored");
-    std::fs::copy(file, &draft).with_context(|| format!("reading {}", file.display()))?;
+    let mut head = [0; 16];
+    copy.read_exact(&mut head).context("reading the copy")?;
+    ensure!(head == *b"SQLite format 3\0", "this file is no copy of a Lyceum database");
+    let mut target_file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    target_file.write_all(&head)?;
+    std::io::copy(&mut copy, &mut target_file).context("copying")?;
+    target_file.sync_all()?;
     for leftover in ["lyceum.db-wal", "lyceum.db-shm"] {
         let _ = std::fs::remove_file(paths.private.join(leftover));
     }
@@ -295,15 +322,30 @@ fn actor() -> String {
     format!("unix:{name}")
 }
 
-/// Root becomes whoever owns the private directory, if there is one yet.
-fn become_owner(private: &Path) -> Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        return Ok(());
+/// Whose the private directory is.
+fn owner(private: &Path) -> Result<u32> {
+    let facts = std::fs::metadata(private)
+        .with_context(|| format!("{} is not there: start the portal once, or say --data DIR", private.display()))?;
+    Ok(facts.uid())
+}
+
+/// An empty file that the database's owner may fill.
+fn new_file(path: &Path, owner: u32) -> Result<File> {
+    let file = OpenOptions::new()
+        .create_new(true)
+        .write(true)
+        .mode(0o600)
+        .open(path)
+        .with_context(|| format!("making {} (a backup never overwrites a file)", path.display()))?;
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::fchown(&file, Some(owner), None)?;
     }
-    let owner = std::fs::metadata(private)
-        .with_context(|| format!("{} is not there: start the portal once, or say --data DIR", private.display()))?
-        .uid();
-    if owner == 0 {
+    Ok(file)
+}
+
+/// Root becomes whoever owns the private directory.
+fn become_owner(owner: u32) -> Result<()> {
+    if owner == 0 || !nix::unistd::geteuid().is_root() {
         return Ok(());
     }
     let user = nix::unistd::User::from_uid(owner.into())?.with_context(|| format!("uid {owner} has no name"))?;

@@ -62,6 +62,13 @@ impl Admission {
         Ok(Standing { limits, usage: facts.usage, in_use: facts.in_use, capacity: self.capacity })
     }
 
+    /// Somebody's limits alone, for those who look often.
+    pub async fn limits(&self, owner: UserId) -> db::Result<Limits> {
+        let single = self.db.count_users().await? <= 1;
+        let rows = self.db.limits_of(owner).await?;
+        Ok(Limits::resolve(&rows, &self.capacity, single, self.clock.now()))
+    }
+
     async fn admit(&self, owner: UserId, deed: Deed<'_>, request: &Request) -> db::Result<Admitted> {
         let single = self.db.count_users().await? <= 1;
         let now = self.clock.now();

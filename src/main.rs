@@ -15,7 +15,7 @@ use lyceum::{
 
 /// The web portal of a deep-learning machine room.
 #[derive(Parser)]
-#[command(version, args_conflicts_with_subcommands = true)]
+#[command(version)]
 struct Command {
     #[command(subcommand)]
     verb: Option<Verb>,

@@ -38,7 +38,7 @@ class Tab {
     this.button.addEventListener("click", () => show(number));
     tabs.append(this.button);
     screens.append(this.screen);
-    this.terminal = new Terminal({ theme: theme(), fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace', fontSize: 13.5, scrollback: 10_000, cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches, screenReaderMode: false });
+    this.terminal = new Terminal({ theme: theme(), fontFamily: 'ui-monospace, "SF Mono", "Cascadia Mono", "DejaVu Sans Mono", monospace', fontSize: 14, lineHeight: 1.2, scrollback: 10_000, cursorBlink: !matchMedia("(prefers-reduced-motion: reduce)").matches, screenReaderMode: false });
     this.fit = new FitAddon();
     this.terminal.loadAddon(this.fit);
     this.terminal.open(this.screen);

@@ -17,6 +17,9 @@ use crate::{
 /// More busy cores than this are work, whoever started it: a cell, a script, a detached training.
 const WORKING_CORES: f64 = 0.3;
 
+/// Use is written down at most so often (seconds); what is not written yet is in memory.
+const WORTH_NOTING: i64 = 10;
+
 /// When this session will be stopped for idleness if nothing happens; `None` where it never is.
 #[must_use]
 pub fn stops_at(session: &Session, last_use: Timestamp, limit: Limit) -> Option<Timestamp> {
@@ -46,9 +49,11 @@ impl Sessions {
         if app.idle != Idle::Http && working || app.idle == Idle::Kernels && self.kernels_in_use(session).await {
             last_use = now;
         }
-        self.db.set_activity(session.id, last_use).await?;
-        let standing = self.admission.standing(session.owner).await?;
-        Ok(stops_at(session, last_use, standing.limits.of(Field::IdleTimeoutSeconds).limit))
+        if session.last_activity_at.is_none_or(|known| WORTH_NOTING <= last_use.seconds_since(known)) {
+            self.db.set_activity(session.id, last_use).await?;
+        }
+        let limits = self.admission.limits(session.owner).await?;
+        Ok(stops_at(session, last_use, limits.of(Field::IdleTimeoutSeconds).limit))
     }
 
     /// Whether a kernel computes. A probe that fails proves nothing, so it counts as use.

@@ -71,7 +71,8 @@ impl Sessions {
             live.sample = sample;
             news
         };
-        if ready {
+        let starting = self.routes.find(session.id).is_some_and(|route| route.state == SessionState::Starting);
+        if ready && starting {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
             match self.db.mark_running(session.id, now, expires_at).await {
