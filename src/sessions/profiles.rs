@@ -17,14 +17,15 @@ pub fn shipped_profiles(capacity: &Capacity) -> Vec<Profile> {
         resources: Resources { gpus, gpu_model: None, cpus: cpus.max(1), memory_bytes: whole_gigabytes(memory) },
         duration_seconds: HOURS * 3600,
     };
-    let (cpus, memory) = (capacity.cpus, capacity.memory_bytes);
+    let cpus = capacity.cpus;
+    // Even whole machines leave some memory for a terminal and a TensorBoard beside them.
+    let all = capacity.memory_bytes;
+    let memory = if 8 * GIB <= all { all - 2 * GIB } else { all };
     if capacity.gpus == 0 {
-        // The whole machine leaves some memory for a terminal and a TensorBoard beside it.
-        let whole = if 8 * GIB <= memory { memory - 2 * GIB } else { memory };
         let mut profiles = vec![
-            profile("small", "Small", 0, cpus / 4, memory / 8),
-            profile("medium", "Medium", 0, cpus / 2, memory / 3),
-            profile("whole", "Whole machine", 0, cpus, whole),
+            profile("small", "Small", 0, cpus / 4, all / 8),
+            profile("medium", "Medium", 0, cpus / 2, all / 3),
+            profile("whole", "Whole machine", 0, cpus, memory),
         ];
         profiles.dedup_by(|later, earlier| later.resources == earlier.resources);
         return profiles;
@@ -59,7 +60,7 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(names(4, 40, 384), ["cpu 0 2 8", "1-gpu 1 8 48", "2-gpu 2 16 96", "4-gpu 4 32 192"]);
-        assert_eq!(names(1, 4, 16), ["cpu 0 2 8", "1-gpu 1 4 16"]);
+        assert_eq!(names(1, 4, 16), ["cpu 0 2 8", "1-gpu 1 4 14"]);
         assert_eq!(names(0, 8, 24), ["small 0 2 3", "medium 0 4 8", "whole 0 8 22"]);
         assert_eq!(names(0, 1, 1), ["small 0 1 1"]);
     }

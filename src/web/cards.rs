@@ -70,14 +70,6 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
     rows.into_iter().filter(|row| row.0 != Field::Gpus || 0 < standing.capacity.gpus).map(meter).collect()
 }
 
-/// How many sessions may run at once, for the heading.
-pub(super) fn most_sessions(standing: &Standing) -> Option<i64> {
-    match standing.limits.of(Field::Sessions).limit {
-        Limit::Unlimited => None,
-        Limit::AtMost(most) => Some(most),
-    }
-}
-
 /// Whether this reader sees other people's things.
 pub(super) fn is_operator(principal: &Principal) -> bool {
     Role::Operator <= principal.user.role

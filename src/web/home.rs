@@ -37,7 +37,6 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
         meters: cards::meters(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
-        most_sessions: cards::most_sessions(&standing),
         live: live.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
         ended: ended.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };

@@ -20,8 +20,6 @@ pub struct Home {
     pub environment: Option<EnvironmentBanner>,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
-    /// How many may run at once; `None` is unlimited.
-    pub most_sessions: Option<i64>,
     /// Ended lately, newest first; the handler bounds how many.
     pub ended: Vec<Card>,
 }

@@ -122,7 +122,6 @@ fn home(word: &Word) -> Home {
         single_user: None,
         environment: None,
         live: cards(vec![running(word), idle(word), queued(word), starting(word), unknown(word), stopping(word)]),
-        most_sessions: Some(6),
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
 }
