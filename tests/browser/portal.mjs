@@ -17,11 +17,11 @@ const isRoot = process.getuid() === 0;
 /**
  * Starts a portal and waits until it says `ready`.
  *
- * `configuration` is TOML. With `environment: "built"` it builds the default environment by
- * itself, as on a fresh machine; otherwise it uses the one that `./test` made (when there is
- * one), so that a journey need not wait for it.
+ * `configuration` is TOML. The default environment is `"built"` by the portal itself, as on a
+ * fresh machine; or the one that was `"kept"` from earlier (its Python is LYCEUM_TEST_PYTHON);
+ * or there is `"none"`, which is enough for terminals.
  */
-export async function startPortal({ configuration = "", environment = "kept" } = {}) {
+export async function startPortal({ configuration = "", environment = "none" } = {}) {
   const data = mkdtempSync(join(tmpdir(), "ly-"));
   chmodSync(data, 0o755);
   const port = await freePorts(2);
@@ -138,7 +138,8 @@ async function stopSessions(portal) {
 function environmentSection(environment) {
   if (environment === "built") return "";
   const kept = process.env.LYCEUM_TEST_PYTHON;
-  if (environment === "none" || !kept) return `[environments]\nbuild = "never"\n`;
+  if (environment === "kept" && !kept) throw new Error("LYCEUM_TEST_PYTHON says where the environment's Python is");
+  if (environment === "none") return `[environments]\nbuild = "never"\n`;
   return `[environments]\nbuild = "never"\n[[environments.list]]\nname = "default"\npython = ${JSON.stringify(kept)}\n`;
 }
 
