@@ -43,7 +43,7 @@ test("a first start leads to the sign-in page, which says where the password is"
 
 test("the password's file is gone after the first sign-in", async () => {
   // Somebody of this run alone: a home directory that nobody has been in.
-  const account = addUser(portal, `ada${process.pid}`);
+  const account = addUser(portal, `ada${process.pid}`, ["--display-name", "Ada"]);
   ada = await browser.visit(chromium, portal);
   await ada.page.goto(portal.url);
   assert.doesNotMatch(await ada.page.getByRole("main").innerText(), /First start/);
