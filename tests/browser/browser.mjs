@@ -140,6 +140,18 @@ export function terminalShows(tab, wanted) {
   );
 }
 
+/** Waits for what `locator` finds; when it does not come, a picture of the page tells why. */
+export async function appears(page, locator, seconds, what) {
+  try {
+    await locator.first().waitFor({ timeout: seconds * 1000 });
+  } catch (error) {
+    mkdirSync(pictures, { recursive: true });
+    const path = join(pictures, `failed-${what.replaceAll(/[^a-z0-9]+/gi, "-")}.png`);
+    await page.screenshot({ path });
+    throw new Error(`${what} did not appear within ${seconds} s: see ${path}`, { cause: error });
+  }
+}
+
 /** Saves target/screenshots/NAME-THEME-WIDTH.png for both themes and widths. */
 export async function photograph(page, name) {
   mkdirSync(pictures, { recursive: true });

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 
 import * as browser from "./browser.mjs";
-import { firstPassword, startPortal, until } from "./portal.mjs";
+import { addUser, firstPassword, startPortal, until } from "./portal.mjs";
 
 const LOG_A_CURVE = `
 from tensorboard.summary import Writer
@@ -20,8 +20,9 @@ let chromium, portal, ada;
 
 before(async () => {
   chromium = await browser.openBrowser();
-  portal = await startPortal({ environment: "built" });
-  ada = await browser.visit(chromium, portal);
+  // Counted, so that three sessions fit on a small machine too.
+  const configuration = "[scheduler.local]\ncpus = 8\nmemory = \"12GiB\"";
+  portal = await startPortal({ configuration, environment: "built" });
 });
 
 after(async () => {
@@ -30,10 +31,23 @@ after(async () => {
 });
 
 test("a first start leads to the sign-in page, which says where the password is", async () => {
+  const admin = await browser.visit(chromium, portal);
+  await admin.page.goto(portal.url);
+  await admin.page.getByRole("heading", { name: "Sign in" }).waitFor();
+  const password = firstPassword(await admin.page.getByRole("main").innerText());
+  await browser.signIn(admin, { name: "admin", password });
+  await browser.isSignedIn(admin);
+  browser.assertNoFaults(admin);
+  await admin.context.close();
+});
+
+test("the password's file is gone after the first sign-in", async () => {
+  // Somebody of this run alone: a home directory that nobody has been in.
+  const account = addUser(portal, `ada${process.pid}`, ["--display-name", "Ada"]);
+  ada = await browser.visit(chromium, portal);
   await ada.page.goto(portal.url);
-  await ada.page.getByRole("heading", { name: "Sign in" }).waitFor();
-  const password = firstPassword(await ada.page.getByRole("main").innerText());
-  await browser.signIn(ada, { name: "admin", password });
+  assert.doesNotMatch(await ada.page.getByRole("main").innerText(), /First start/);
+  await browser.signIn(ada, account);
   await browser.isSignedIn(ada);
 });
 
@@ -46,8 +60,11 @@ test("JupyterLab waits for its environment, then runs", async () => {
 test("a cell computes 1+1, and another logs a curve", async () => {
   const lab = await browser.openTab(ada, browser.card(ada.page, "notebook").getByRole("link", { name: /^Open/ }));
   await lab.waitForURL(/\/lab/, { timeout: 60_000 });
-  await lab.getByText("Python 3", { exact: false }).first().waitFor({ timeout: 60_000 });
-  await lab.locator('.jp-LauncherCard[data-category="Notebook"]', { hasText: "Python 3" }).first().click();
+  const launcher = lab.locator('.jp-LauncherCard[data-category="Notebook"]', { hasText: "Python 3" });
+  await browser.appears(lab, launcher, 90, "the launcher of JupyterLab");
+  await launcher.first().click();
+  // A cell that is run before its kernel is there is not run at all.
+  await browser.appears(lab, lab.getByText(/\| Idle/), 90, "an idle kernel");
   await runCell(lab, 0, "1+1");
   await output(lab, 0, "2");
   await runCell(lab, 1, LOG_A_CURVE);
@@ -59,8 +76,8 @@ test("TensorBoard shows the run that the cell logged", async () => {
   await browser.startSession(ada, { app: /TensorBoard/, name: "board", logs: "~/runs" });
   await browser.waitForState(ada, "board", "Running", 90);
   const board = await browser.openTab(ada, browser.card(ada.page, "board").getByRole("link", { name: /^Open/ }));
-  await board.getByText("journey", { exact: true }).first().waitFor({ timeout: 60_000 });
-  await board.getByText("loss", { exact: true }).first().waitFor({ timeout: 60_000 });
+  await browser.appears(board, board.getByText("journey", { exact: true }), 60, "the run in TensorBoard");
+  await browser.appears(board, board.getByText("loss", { exact: true }), 60, "the curve in TensorBoard");
   await board.close();
 });
 
@@ -76,6 +93,7 @@ test("a terminal answers `id`", async () => {
 
 test("stop ends a session, and start again brings it back", async () => {
   await ada.page.goto(portal.url);
+  await browser.photograph(ada.page, "home-running");
   await browser.press(ada, "shell", /^Stop/);
   await browser.waitForState(ada, "shell", "Ended", 60);
   await browser.press(ada, "shell", /^Start again/);
@@ -94,5 +112,5 @@ async function runCell(lab, index, code) {
 
 async function output(lab, index, text) {
   const cell = lab.locator(".jp-Notebook .jp-CodeCell").nth(index);
-  await cell.locator(".jp-OutputArea-output", { hasText: text }).waitFor({ timeout: 90_000 });
+  await browser.appears(lab, cell.locator(".jp-OutputArea-output", { hasText: text }), 90, `the output ${text}`);
 }

@@ -17,21 +17,22 @@ const isRoot = process.getuid() === 0;
 /**
  * Starts a portal and waits until it says `ready`.
  *
- * `configuration` is TOML. With `environment: "built"` it builds the default environment by
- * itself, as on a fresh machine; otherwise it uses the one that `./test` made (when there is
- * one), so that a journey need not wait for it.
+ * `configuration` is TOML. The default environment is `"built"` by the portal itself, as on a
+ * fresh machine; or the one that was `"kept"` from earlier (its Python is LYCEUM_TEST_PYTHON);
+ * or there is `"none"`, which is enough for terminals.
  */
-export async function startPortal({ configuration = "", environment = "kept" } = {}) {
+export async function startPortal({ configuration = "", environment = "none" } = {}) {
   const data = mkdtempSync(join(tmpdir(), "ly-"));
   chmodSync(data, 0o755);
   const port = await freePorts(2);
   const file = join(data, "lyceum.toml");
   writeFileSync(file, `${configuration}\n${environmentSection(environment)}`, { mode: 0o644 });
 
-  const accountsBefore = lyAccounts();
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
   const child = spawn(binary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
-  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child, file };
+  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child, file, users: [] };
+  // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
+  if (!hasAccount("ly-admin")) portal.users.push("admin");
 
   const ended = new Promise((done) => child.once("close", (code, signal) => done(code ?? signal)));
   portal.stop = async () => {
@@ -40,9 +41,7 @@ export async function startPortal({ configuration = "", environment = "kept" } =
     const patience = setTimeout(() => child.kill("SIGKILL"), 20_000);
     await ended;
     clearTimeout(patience);
-    for (const name of lyAccounts()) {
-      if (!accountsBefore.includes(name)) removeAccount(name);
-    }
+    for (const name of portal.users) removeAccount(`ly-${name}`);
     removeLeftovers(portal.data);
     rmSync(data, { recursive: true, force: true });
   };
@@ -78,6 +77,7 @@ export function lyceum(portal, arguments_, { input, env } = {}) {
 export function addUser(portal, name, options = []) {
   const password = `${name}-has-a-long-password`;
   lyceum(portal, ["admin", "user", "add", name, ...options, "--password-stdin"], { input: `${password}\n` });
+  portal.users.push(name);
   return { name, password };
 }
 
@@ -138,7 +138,8 @@ async function stopSessions(portal) {
 function environmentSection(environment) {
   if (environment === "built") return "";
   const kept = process.env.LYCEUM_TEST_PYTHON;
-  if (environment === "none" || !kept) return `[environments]\nbuild = "never"\n`;
+  if (environment === "kept" && !kept) throw new Error("LYCEUM_TEST_PYTHON says where the environment's Python is");
+  if (environment === "none") return `[environments]\nbuild = "never"\n`;
   return `[environments]\nbuild = "never"\n[[environments.list]]\nname = "default"\npython = ${JSON.stringify(kept)}\n`;
 }
 
@@ -147,9 +148,8 @@ function cleanEnvironment() {
   return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("LYCEUM_")));
 }
 
-function lyAccounts() {
-  const lines = readFileSync("/etc/passwd", "utf8").split("\n");
-  return lines.map((line) => line.split(":")[0]).filter((name) => name.startsWith("ly-"));
+function hasAccount(name) {
+  return readFileSync("/etc/passwd", "utf8").split("\n").some((line) => line.startsWith(`${name}:`));
 }
 
 // What a portal keeps outside its data directory is named after that directory: the parents of
@@ -168,7 +168,7 @@ function removeLeftovers(data) {
 }
 
 function removeAccount(name) {
-  if (!isRoot) return;
+  if (!isRoot || !hasAccount(name)) return;
   try {
     execFileSync("userdel", ["--remove", name], { stdio: "ignore" });
   } catch (error) {
