@@ -57,7 +57,8 @@ pub async fn page(
         fill(&mut form, &portal, &session);
         copy_of = Some(session.name);
     }
-    if let Some(app) = prefill.app.filter(|app| portal.sessions.apps.find(app).is_some()) {
+    let offered = |name: &String| portal.sessions.apps_for(Actor { user: &user.user }).any(|app| app.name == *name);
+    if let Some(app) = prefill.app.filter(offered) {
         form.app = app;
     }
     if let Some(memory) = prefill.memory.filter(|memory| parse_size(memory).is_some()) {
@@ -265,7 +266,7 @@ fn view(
     gpu_models.dedup();
     NewSession {
         layout,
-        apps: apps(portal),
+        apps: apps(portal, user),
         sizes: sizes(portal, standing),
         custom: Some(sliders(standing)),
         gpu_models,
@@ -280,7 +281,7 @@ fn view(
     }
 }
 
-fn apps(portal: &Portal) -> Vec<AppTile> {
+fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
     let tile = |app: &crate::apps::App| AppTile {
         name: app.name.clone(),
         title: app.title.clone(),
@@ -289,7 +290,7 @@ fn apps(portal: &Portal) -> Vec<AppTile> {
         wants_log_directory: app.kind == AppKind::TensorBoard,
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
-    portal.sessions.apps.iter().map(tile).collect()
+    portal.sessions.apps_for(Actor { user: &user.user }).map(tile).collect()
 }
 
 fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
