@@ -327,12 +327,17 @@ fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
             (Fit::Now, format!("{free} {} free now", if free == 1 { "GPU" } else { "GPUs" }))
         }
         Decision::Admit => {
-            let free = standing.capacity.cpus - standing.in_use.cpus;
+            let free = free_cores(standing);
             (Fit::Now, format!("{free} {} free now", if free == 1 { "core" } else { "cores" }))
         }
         Decision::Wait(reasons) => (Fit::Waits, first(reasons).unwrap_or_default()),
         Decision::Refuse(reasons) => (Fit::Never, first(reasons).unwrap_or_default()),
     }
+}
+
+/// As the rule counts that decides: what is light takes no core from anybody.
+fn free_cores(standing: &Standing) -> i64 {
+    standing.capacity.cpus - (standing.in_use.cpus - standing.in_use.light_cpus)
 }
 
 fn sliders(standing: &Standing) -> Sliders {
@@ -346,9 +351,10 @@ fn sliders(standing: &Standing) -> Sliders {
         Slider { least, left: left.clamp(0, most), most }
     };
     let (usage, in_use, capacity) = (&standing.usage, &standing.in_use, &standing.capacity);
+    let cores_in_use = capacity.cpus - free_cores(standing);
     Sliders {
         gpus: slider(Field::Gpus, 0, capacity.gpus, usage.gpus, in_use.gpus),
-        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, in_use.cpus),
+        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, cores_in_use),
         memory: slider(Field::MemoryBytes, GIB / 4, capacity.memory_bytes, usage.memory_bytes, in_use.memory_bytes),
     }
 }

@@ -198,8 +198,8 @@ fn facts(session: &Session) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
     [resources_line(&session.spec.resources, &session.gpus)]
         .into_iter()
-        .chain(session.spec.environment.clone())
-        .chain(session.spec.log_directory.clone())
+        .chain(session.spec.environment.as_ref().map(|name| format!("environment {name}")))
+        .chain(session.spec.log_directory.as_ref().map(|path| format!("logs in {path}")))
         .chain(ran)
         .collect()
 }

@@ -72,7 +72,10 @@ async fn a_stock_nginx_on_a_socket() {
         .await;
         assert_eq!(ada.json(&format!("/api/v1/sessions/{id}")).await["state"], "starting");
         let early = ada.get(&format!("{base}/")).await;
-        assert_eq!((early.status(), early.headers().contains_key("retry-after")), (StatusCode::SERVICE_UNAVAILABLE, true));
+        assert_eq!(
+            (early.status(), early.headers().contains_key("retry-after")),
+            (StatusCode::SERVICE_UNAVAILABLE, true)
+        );
         ada.write("go", "");
         let session = ada.until_state(id, &["running", "ended"]).await;
         assert_eq!(session["state"], "running", "{session:#}");
@@ -86,6 +89,7 @@ async fn a_stock_nginx_on_a_socket() {
         let moved = ada.get(&format!("{base}/moved")).await;
         let to = moved.headers()["location"].to_str().unwrap();
         assert_eq!((moved.status().as_u16(), to.ends_with(&format!("{base}/there"))), (302, true), "{to}");
+        assert!(to.starts_with("/s/"), "{to}");
         assert_eq!(bob.get(&format!("{base}/")).await.status(), 404);
 
         assert_eq!(ada.request("DELETE", &format!("/api/v1/sessions/{id}")).send().await.unwrap().status(), 202);
@@ -231,7 +235,10 @@ async fn an_app_for_a_group() {
         let refused = ada.request("POST", path).json(&serde_json::json!({ "app": "secret-lab" })).send().await.unwrap();
         assert_eq!(refused.status(), 422, "{path}");
         let problem: Value = refused.json().await.unwrap();
-        assert_eq!((&problem["errors"][0]["field"], &problem["errors"][0]["code"]), (&"app".into(), &"unknown_app".into()));
+        assert_eq!(
+            (&problem["errors"][0]["field"], &problem["errors"][0]["code"]),
+            (&"app".into(), &"unknown_app".into())
+        );
         let message = problem["errors"][0]["message"].as_str().unwrap();
         assert!(message.contains("show") && !message.contains("secret"), "{message}");
     }
@@ -304,8 +311,15 @@ async fn what_counts_as_use() {
              command = [\"/usr/bin/python3\", \"{{home}}/{name}.py\"]\n"
         )
     };
-    let busy = "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()\n";
-    let apps = [("asked", "http", ""), ("quiet", "http", ""), ("still", "cpu", ""), ("busy", "cpu", busy), ("kept", "none", "")];
+    let busy =
+        "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()\n";
+    let apps = [
+        ("asked", "http", ""),
+        ("quiet", "http", ""),
+        ("still", "cpu", ""),
+        ("busy", "cpu", busy),
+        ("kept", "none", ""),
+    ];
     let configuration: String = apps.iter().map(|(name, idle, _)| app(name, idle)).collect();
     let mut world = World::start(&configuration).await;
     let ada = world.add("ada", &[]);
@@ -333,14 +347,19 @@ async fn what_counts_as_use() {
     }
 }
 
+/// The blocks of docs/apps.md.
+fn examples() -> Vec<String> {
+    let page = std::fs::read_to_string("docs/apps.md").unwrap();
+    let blocks = page.split("```toml\n").skip(1);
+    blocks.map(|rest| rest.split_once("```").expect("a block ends").0.to_owned()).collect()
+}
+
 #[test]
 fn the_examples_of_the_page_are_valid() {
-    let page = std::fs::read_to_string("docs/apps.md").unwrap();
-    let examples: Vec<&str> =
-        page.split("```toml\n").skip(1).map(|rest| rest.split_once("```").expect("a block ends").0).collect();
+    let examples = examples();
     assert_eq!(examples.len(), 3);
     for example in examples {
-        let config = Config::parse(example, &Environment::default()).unwrap_or_else(|err| panic!("{err}\n{example}"));
+        let config = Config::parse(&example, &Environment::default()).unwrap_or_else(|err| panic!("{err}\n{example}"));
         assert_eq!(config.apps.len(), 1, "{example}");
     }
     // The contract's own example, in the file with every setting, is a comment there.
