@@ -83,14 +83,18 @@ async fn unix(path: &Path, uid: u32) -> Result<UnixStream, Error> {
 async fn tcp(port: u16, uid: u32) -> Result<TcpStream, Error> {
     let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.map_err(Error::Connect)?;
     // Asked after connecting: a listener that was replaced before is seen, and one that is
-    // replaced afterwards does not get this connection.
+    // replaced afterwards does not get this connection. One that took this connection and
+    // went away at once is seen by the connection's other end, which is in the table too.
+    let ours = stream.local_addr().map_err(Error::Connect)?.port();
     for (table, any) in [("/proc/self/net/tcp", 8), ("/proc/self/net/tcp6", 32)] {
         let table = match fs::read_to_string(table) {
             Ok(table) => table,
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(Error::Connect(error)),
         };
-        if let Some(found) = listeners(&table, port, any).find(|found| *found != uid) {
+        // Until it is accepted, a connection belongs to root.
+        let other_ends = other_ends(&table, port, ours).filter(|found| *found != 0);
+        if let Some(found) = listeners(&table, port, any).chain(other_ends).find(|found| *found != uid) {
             return Err(Error::WrongPeer { expected: uid, found });
         }
     }
@@ -107,6 +111,20 @@ fn listeners(table: &str, port: u16, digits: usize) -> impl Iterator<Item = u32>
         let (address, its_port) = local.split_once(':')?;
         let listening = state == "0A" && u16::from_str_radix(its_port, 16) == Ok(port);
         (listening && address.len() == digits && serves_loopback(address)).then(|| uid.parse().ok())?
+    })
+}
+
+/// The owners of connections from port `ours` as the listener's side of them has them.
+fn other_ends(table: &str, port: u16, ours: u16) -> impl Iterator<Item = u32> {
+    table.lines().skip(1).filter_map(move |line| {
+        let mut fields = line.split_ascii_whitespace();
+        let (local, remote, uid) = (fields.nth(1)?, fields.next()?, fields.nth(4)?);
+        let is = |end: &str, port| {
+            end.split_once(':').is_some_and(|(address, its_port)| {
+                u16::from_str_radix(its_port, 16) == Ok(port) && serves_loopback(address)
+            })
+        };
+        (is(local, port) && is(remote, ours)).then(|| uid.parse().ok())?
     })
 }
 
@@ -194,6 +212,7 @@ mod tests {
             3: 0100007F:1F40 0100007F:9999 01 00000000:00000000 00:00000000 00000000  1003        0 1 1 0 100 0 0 10 0\n\
             4: 0100007F:1F41 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1004        0 1 1 0 100 0 0 10 0\n";
         assert_eq!(listeners(table, 8000, 8).collect::<Vec<_>>(), [1000, 1001]);
+        assert_eq!(other_ends(table, 8000, 0x9999).collect::<Vec<_>>(), [1003]);
         assert!(serves_loopback("00000000000000000000000000000000"));
         assert!(serves_loopback("0000000000000000FFFF00000100007F"));
         assert!(!serves_loopback("00000000000000000000000001000000"));

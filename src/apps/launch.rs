@@ -94,8 +94,8 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             for (key, value) in &site.environment {
                 environment.insert(key.clone(), fill(value, &values));
             }
-            if let Some(port) = port {
-                environment.insert("LYCEUM_PORT".to_owned(), port.to_string());
+            for (name, value) in &values {
+                environment.insert(format!("LYCEUM_{}", name.to_ascii_uppercase()), value.clone());
             }
             let argv = site.command.iter().map(|word| fill(word, &values)).collect();
             let probe = ReadyProbe { port, ..ready(site_ready_path(site, context), 120) };
@@ -205,6 +205,7 @@ fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     Program::Exec { argv }
 }
 
+/// What a command may name; an app on a socket has an empty port.
 fn placeholders(port: Option<u16>, context: &Context<'_>) -> [(&'static str, String); 6] {
     [
         ("socket", text(&context.run_directory.join(files::APP_SOCKET))),

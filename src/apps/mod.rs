@@ -52,9 +52,9 @@ pub enum Idle {
     /// Requests that pass the proxy.
     #[default]
     Http,
-    /// A busy core.
+    /// A busy core, and nothing else.
     Cpu,
-    /// A busy GPU.
+    /// A busy GPU. What cannot be measured is never idle, and so far nobody measures it.
     Gpu,
     /// Nothing: it is never stopped for idleness.
     None,
@@ -107,6 +107,11 @@ impl App {
         }
     }
 
+    /// Whether it listens on a port, where everybody on its node can reach it.
+    pub fn is_on_port(&self) -> bool {
+        self.socket().is_none()
+    }
+
     /// Whether the app wants to see `/` instead of its base URL.
     pub fn strips_prefix(&self) -> bool {
         matches!(&self.kind, AppKind::Site(site) if site.strip_prefix)
@@ -118,7 +123,8 @@ impl From<SiteApp> for App {
         Self {
             name: site.name.clone(),
             title: if site.title.is_empty() { site.name.clone() } else { site.title.clone() },
-            description: "Added by this site.".to_owned(),
+            // A page says by itself that the site added it.
+            description: if site.listen == Listen::Port { "visible on this node".to_owned() } else { String::new() },
             icon: "app",
             uses_environment: false,
             idle: site.idle,

@@ -125,13 +125,13 @@ fn check_command(app: &SiteApp, fault: &mut impl FnMut(&str, String)) {
     }
     for word in &app.command {
         check_text("command", word, fault);
-        let (named, listens) = match app.listen {
-            Listen::Socket => ("{port}", "a socket"),
-            Listen::Port => ("{socket}", "a port"),
-        };
-        if word.contains(named) {
-            fault("command", format!("{named} is named, but the app listens on {listens}"));
-        }
+    }
+    let names = |placeholder| app.command.iter().chain(app.environment.values()).any(|text| text.contains(placeholder));
+    if app.listen == Listen::Socket && names("{port}") && !names("{socket}") {
+        fault("command", "it names {port} and not {socket}: listen = \"port\" is missing".to_owned());
+    }
+    if app.listen == Listen::Port && names("{socket}") && !names("{port}") {
+        fault("command", "it names {socket} and not {port}, but listens on a port".to_owned());
     }
 }
 

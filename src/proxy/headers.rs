@@ -104,12 +104,14 @@ pub(super) fn from_upstream(
     if headers.contains_key(SET_COOKIE) {
         bind_cookies(headers, &format!("/s/{session}/"), rules.strip_prefix);
     }
-    if rules.strip_prefix
-        && let Some(location) = headers.get(LOCATION)
-        && let Some(path) = own_path(location, host)
-    {
-        let location = text(format!("/s/{session}{path}"))?;
-        headers.insert(LOCATION, location);
+    if let Some(path) = headers.get(LOCATION).and_then(|location| own_path(location, host)) {
+        let base = format!("/s/{session}");
+        // An app that was told its path names it by itself; it may not know our scheme and port.
+        let knows = path.strip_prefix(&base).is_some_and(|rest| rest.starts_with('/'));
+        let location = if knows { Some(path.to_owned()) } else { rules.strip_prefix.then(|| format!("{base}{path}")) };
+        if let Some(location) = location {
+            headers.insert(LOCATION, text(location)?);
+        }
     }
     Ok(())
 }
@@ -255,15 +257,19 @@ fn bind_cookies(headers: &mut HeaderMap, base: &str, strip_prefix: bool) {
     }
 }
 
-/// The path of a redirect to the app itself, which believes to be the whole site.
+/// The path of a redirect to the app itself. A server on a Unix socket, nginx for one, leaves
+/// the port away when it makes an address of a path.
 fn own_path<'a>(location: &'a HeaderValue, host: Option<&HeaderValue>) -> Option<&'a str> {
     let location = location.to_str().ok()?;
     if location.starts_with('/') && !location.starts_with("//") {
         return Some(location);
     }
     let rest = location.strip_prefix("http://").or_else(|| location.strip_prefix("https://"))?;
-    let rest = rest.strip_prefix(host?.to_str().ok()?)?;
-    if rest.is_empty() { Some("/") } else { rest.starts_with('/').then_some(rest) }
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let host = host?.to_str().ok()?;
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+    let own = authority == host || authority == name;
+    own.then_some(if path.is_empty() { "/" } else { path })
 }
 
 fn address(address: IpAddr) -> HeaderValue {
@@ -384,6 +390,9 @@ mod tests {
             ("/login?next=%2F", format!("/s/{session}/login?next=%2F")),
             ("http://apps.example:8001/x", format!("/s/{session}/x")),
             ("https://apps.example:8001", format!("/s/{session}/")),
+            (&format!("http://apps.example:8001/s/{session}/x"), format!("/s/{session}/x")),
+            ("http://apps.example/x/", format!("/s/{session}/x/")),
+            ("http://apps.example.org/x", "http://apps.example.org/x".to_owned()),
             ("https://apps.example:80011/x", "https://apps.example:80011/x".to_owned()),
             ("//elsewhere.example/x", "//elsewhere.example/x".to_owned()),
             ("relative", "relative".to_owned()),
@@ -392,6 +401,26 @@ mod tests {
                 hyper::Response::builder().status(302).header("location", location).body(()).unwrap().into_parts().0;
             let host = HeaderValue::from_static("apps.example:8001");
             from_upstream(&mut head, session, &rules(true), Some(&host)).unwrap();
+            assert_eq!(head.headers["location"], expected);
+        }
+    }
+
+    #[test]
+    fn a_redirect_below_its_own_path_keeps_our_address() {
+        let session = SessionId::new();
+        let own = format!("/s/{session}/dir/");
+        for (location, expected) in [
+            (format!("http://apps.example{own}"), own.clone()),
+            (format!("http://apps.example:8001{own}"), own.clone()),
+            (own.clone(), own.clone()),
+            (format!("http://apps.example/s/{session}x/"), format!("http://apps.example/s/{session}x/")),
+            ("http://apps.example/wiki".to_owned(), "http://apps.example/wiki".to_owned()),
+            (format!("http://elsewhere.example{own}"), format!("http://elsewhere.example{own}")),
+        ] {
+            let mut head =
+                hyper::Response::builder().status(301).header("location", &location).body(()).unwrap().into_parts().0;
+            let host = HeaderValue::from_static("apps.example:8001");
+            from_upstream(&mut head, session, &rules(false), Some(&host)).unwrap();
             assert_eq!(head.headers["location"], expected);
         }
     }

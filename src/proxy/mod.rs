@@ -101,7 +101,7 @@ impl Proxy {
         }
         let protocol = headers::upgrade(&request);
         let client = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
-        let host = rules.strip_prefix.then(|| request.headers().get(HOST).cloned()).flatten();
+        let host = request.headers().get(HOST).cloned();
         headers::to_upstream(&mut request, upstream.session, rules, protocol)?;
         request.extensions_mut().clear();
         if let Some(client) = client {

@@ -2,6 +2,8 @@
 //! sees it. What cannot be asked is never idle, an open tab alone is no use, and a person
 //! may say "keep".
 
+use std::sync::atomic::Ordering;
+
 use serde::Deserialize;
 
 use super::{Result, Sessions};
@@ -34,21 +36,22 @@ impl Sessions {
     /// Looks at what was used last, notes it, and says when idleness would end the session.
     pub(super) async fn look_at_use(&self, session: &Session) -> Result<Option<Timestamp>> {
         let Some(app) = self.apps.find(&session.app) else { return Ok(None) };
-        if app.idle == Idle::None {
-            return Ok(None);
-        }
         let live = self.live(session.id);
         let now = self.clock.now();
-        let mut last_use = Timestamp(live.activity.load(std::sync::atomic::Ordering::Relaxed))
-            .max(session.last_activity_at.unwrap_or(session.created_at));
-        if let Some(at) = live.status.as_ref().and_then(|status| status.terminal_activity) {
-            // The agent may lie about when, but not into the future.
-            last_use = last_use.max(Timestamp(at).min(now));
-        }
-        let working = live.sample.is_some_and(|sample| WORKING_CORES < sample.cpus);
-        if app.idle != Idle::Http && working || app.idle == Idle::Kernels && self.kernels_in_use(session).await {
-            last_use = now;
-        }
+        let seen = session.last_activity_at.unwrap_or(session.created_at);
+        let requested = Timestamp(live.activity.load(Ordering::Relaxed));
+        // The agent may lie about when, but not into the future.
+        let typed = live.status.as_ref().and_then(|status| status.terminal_activity).map(|at| Timestamp(at).min(now));
+        let working = live.sample.map(|sample| WORKING_CORES < sample.cpus);
+        let now_if = |used: bool| if used { now } else { seen };
+        let last_use = match app.idle {
+            Idle::None | Idle::Gpu => return Ok(None),
+            Idle::Http => seen.max(requested),
+            // A poll of an open tab is no use here, and what was not measured proves nothing.
+            Idle::Cpu => now_if(working.unwrap_or(true)),
+            Idle::Terminals => now_if(working == Some(true)).max(requested).max(typed.unwrap_or_default()),
+            Idle::Kernels => now_if(working == Some(true) || self.kernels_in_use(session).await).max(requested),
+        };
         if session.last_activity_at.is_none_or(|known| WORTH_NOTING <= last_use.seconds_since(known)) {
             self.db.set_activity(session.id, last_use).await?;
         }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    net::{Ipv4Addr, TcpListener},
     path::{Path, PathBuf},
 };
 
@@ -42,7 +43,7 @@ impl Sessions {
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
-        let port = port_of(app, session.id);
+        let port = app.is_on_port().then(|| port_of(session.id));
         let context = Context {
             session: session.id,
             base_url: &apps::base_url(session.id),
@@ -87,11 +88,27 @@ impl Sessions {
             state: session.state,
             app: session.app.clone(),
             socket: placement.map(|placement| Path::new(&placement.run_directory).join(socket)),
-            port: app.and_then(|app| port_of(app, session.id)),
+            port: self.port(session),
             uid: placement.map_or(u32::MAX, |placement| placement.uid),
             authorization: jupyter.then(|| format!("token {}", self.upstream_secret(session.id))),
             strip_prefix: app.is_some_and(apps::App::strips_prefix),
         }
+    }
+
+    /// The port of its node on which a session's app answers; `None` for one on a socket.
+    pub fn port(&self, session: &Session) -> Option<u16> {
+        self.apps.find(&session.app).filter(|app| app.is_on_port()).map(|_| port_of(session.id))
+    }
+
+    /// An id for a new session; that of an app on a port is one whose port is free.
+    pub(super) fn new_id(&self, app: &str) -> SessionId {
+        let new = SessionId::new();
+        if !self.apps.find(app).is_some_and(apps::App::is_on_port) {
+            return new;
+        }
+        let is_free = |port| !self.routes.uses_port(port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
+        let mut others = std::iter::repeat_with(SessionId::new).take(100);
+        others.find(|id| is_free(port_of(*id))).unwrap_or(new)
     }
 
     /// The secret that the app expects from the proxy: derived, so that it is never stored.
@@ -104,11 +121,10 @@ impl Sessions {
 }
 
 /// A port app's port: fixed by the session's id, so that a restarted portal knows it again.
-/// A clash with another listener shows as a failed start, which names the port.
-fn port_of(app: &apps::App, id: SessionId) -> Option<u16> {
-    let on_port = app.socket().is_none();
+/// It is between 16384 and 32767, below the ports of outgoing connections.
+fn port_of(id: SessionId) -> u16 {
     let bits = id.uuid().as_u128() & 0x3fff;
-    on_port.then(|| 40_000 + u16::try_from(bits).expect("14 bits"))
+    0x4000 | u16::try_from(bits).expect("14 bits")
 }
 
 /// An absolute path as it is; anything else below the home directory.

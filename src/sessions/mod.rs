@@ -189,7 +189,7 @@ impl Sessions {
         let checked = self.check(actor, request, &standing)?;
         self.check_person(actor.user).await?;
         let new = NewSession {
-            id: SessionId::new(),
+            id: self.new_id(&checked.app),
             owner: actor.user.id,
             app: checked.app,
             name: checked.name,

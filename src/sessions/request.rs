@@ -7,8 +7,8 @@ use sha2::{Digest, Sha256};
 use super::{Actor, Error, Sessions};
 use crate::{
     admission::Standing,
-    apps::AppKind,
-    model::{FieldError, Resources, quota::Field, session::SessionSpec, size::GIB},
+    apps::{App, AppKind},
+    model::{FieldError, Resources, Role, quota::Field, session::SessionSpec, size::GIB},
 };
 
 /// `POST /sessions`, as the API documents it.
@@ -82,18 +82,21 @@ impl StartRequest {
 }
 
 impl Sessions {
+    /// The apps that somebody may start. Nobody is in a group yet; administrators may start all.
+    pub fn apps_for(&self, actor: Actor<'_>) -> impl Iterator<Item = &App> {
+        let groups: [&str; 0] = [];
+        let all = actor.user.role == Role::Admin;
+        self.apps.iter().filter(move |app| all || app.allows(&groups))
+    }
+
     /// Checks a request against what there is, and fills in what it leaves out.
     pub(super) fn check(&self, actor: Actor<'_>, request: StartRequest, standing: &Standing) -> Result<Checked, Error> {
         let mut faults = Vec::new();
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
 
-        let groups: [&str; 0] = [];
-        let app = self
-            .apps
-            .find(&request.app)
-            .filter(|app| app.allows(&groups) || actor.user.role == crate::model::Role::Admin);
+        let app = self.apps_for(actor).find(|app| app.name == request.app);
         if app.is_none() {
-            let known: Vec<_> = self.apps.iter().map(|app| app.name.as_str()).collect();
+            let known: Vec<_> = self.apps_for(actor).map(|app| app.name.as_str()).collect();
             fault("app", "unknown_app", &format!("there is no such app; there are {}", known.join(", ")));
         }
         let name = match request.name.as_deref().filter(|name| !name.trim().is_empty()) {

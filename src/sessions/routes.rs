@@ -45,6 +45,11 @@ impl Routes {
         self.0.write().remove(&id);
     }
 
+    /// Whether the app of a live session has this port.
+    pub(super) fn uses_port(&self, port: u16) -> bool {
+        self.0.read().values().any(|route| route.port == Some(port))
+    }
+
     pub fn len(&self) -> usize {
         self.0.read().len()
     }

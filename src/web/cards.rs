@@ -43,6 +43,7 @@ pub(super) fn card(
         open_url: portal.open_url(headers, session.id),
         extend_seconds: (extendable && 0 < extension).then_some(extension),
         sample: live.sample,
+        visible_on_node: portal.sessions.port(session).is_some(),
         csrf_token: principal.csrf_token().to_owned(),
     };
     Card::new(session, &context)

@@ -53,6 +53,8 @@ pub struct SessionView {
     pub cluster: String,
     pub node: Option<String>,
     pub backend: String,
+    /// Its app listens on a port, which everybody on its node can reach.
+    pub visible_on_node: bool,
     /// For programs with a token: below the portal's own address.
     pub url: String,
     /// For a person's browser.
@@ -80,6 +82,7 @@ impl SessionView {
     pub fn new(portal: &Portal, headers: &HeaderMap, session: Session) -> Self {
         let idle_stops_at = portal.sessions.live(session.id).idle_stops_at;
         Self {
+            visible_on_node: portal.sessions.port(&session).is_some(),
             url: format!("/s/{}/", session.id),
             open_url: portal.open_url(headers, session.id),
             id: session.id,

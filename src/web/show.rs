@@ -39,12 +39,16 @@ pub async fn page(
     let log = portal.sessions.log_tail(actor, id, LOG_WINDOW).await?;
     let doing = portal.sessions.live(id).status.map(|status| status.step);
     let title = portal.sessions.apps.find(&session.app).map_or(session.app.as_str(), |app| app.title.as_str());
+    let mut facts = ShowSession::facts(&session, title);
+    if let Some(port) = portal.sessions.port(&session).filter(|_| session.state.is_live()) {
+        facts.push(("Visible on this node", format!("port {port}: everybody on the node can connect to it")));
+    }
     let view = ShowSession {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
         card: cards::card(&portal, &user, &headers, &session, &standing.limits),
         steps: ShowSession::steps(&session, doing.as_deref()),
-        facts: ShowSession::facts(&session, title),
+        facts,
         moments: ShowSession::moments(&session, now),
         history: history
             .into_iter()

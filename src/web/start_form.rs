@@ -57,7 +57,8 @@ pub async fn page(
         fill(&mut form, &portal, &session);
         copy_of = Some(session.name);
     }
-    if let Some(app) = prefill.app.filter(|app| portal.sessions.apps.find(app).is_some()) {
+    let offered = |name: &String| portal.sessions.apps_for(Actor { user: &user.user }).any(|app| app.name == *name);
+    if let Some(app) = prefill.app.filter(offered) {
         form.app = app;
     }
     if let Some(memory) = prefill.memory.filter(|memory| parse_size(memory).is_some()) {
@@ -265,7 +266,7 @@ fn view(
     gpu_models.dedup();
     NewSession {
         layout,
-        apps: apps(portal),
+        apps: apps(portal, user),
         sizes: sizes(portal, standing),
         custom: Some(sliders(standing)),
         gpu_models,
@@ -280,7 +281,7 @@ fn view(
     }
 }
 
-fn apps(portal: &Portal) -> Vec<AppTile> {
+fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
     let tile = |app: &crate::apps::App| AppTile {
         name: app.name.clone(),
         title: app.title.clone(),
@@ -289,7 +290,7 @@ fn apps(portal: &Portal) -> Vec<AppTile> {
         wants_log_directory: app.kind == AppKind::TensorBoard,
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
-    portal.sessions.apps.iter().map(tile).collect()
+    portal.sessions.apps_for(Actor { user: &user.user }).map(tile).collect()
 }
 
 fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
@@ -326,12 +327,17 @@ fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
             (Fit::Now, format!("{free} {} free now", if free == 1 { "GPU" } else { "GPUs" }))
         }
         Decision::Admit => {
-            let free = standing.capacity.cpus - standing.in_use.cpus;
+            let free = free_cores(standing);
             (Fit::Now, format!("{free} {} free now", if free == 1 { "core" } else { "cores" }))
         }
         Decision::Wait(reasons) => (Fit::Waits, first(reasons).unwrap_or_default()),
         Decision::Refuse(reasons) => (Fit::Never, first(reasons).unwrap_or_default()),
     }
+}
+
+/// As the rule counts that decides: what is light takes no core from anybody.
+fn free_cores(standing: &Standing) -> i64 {
+    standing.capacity.cpus - (standing.in_use.cpus - standing.in_use.light_cpus)
 }
 
 fn sliders(standing: &Standing) -> Sliders {
@@ -345,9 +351,10 @@ fn sliders(standing: &Standing) -> Sliders {
         Slider { least, left: left.clamp(0, most), most }
     };
     let (usage, in_use, capacity) = (&standing.usage, &standing.in_use, &standing.capacity);
+    let cores_in_use = capacity.cpus - free_cores(standing);
     Sliders {
         gpus: slider(Field::Gpus, 0, capacity.gpus, usage.gpus, in_use.gpus),
-        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, in_use.cpus),
+        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, cores_in_use),
         memory: slider(Field::MemoryBytes, GIB / 4, capacity.memory_bytes, usage.memory_bytes, in_use.memory_bytes),
     }
 }

@@ -14,3 +14,4 @@ mod local;
 mod pages;
 mod portal;
 mod proxy;
+mod site_apps;

@@ -57,6 +57,8 @@ pub struct CardContext {
     pub open_url: String,
     /// How many seconds one extension adds; `None` where no more are allowed.
     pub extend_seconds: Option<i64>,
+    /// Its app listens on a port, which everybody on its node can reach.
+    pub visible_on_node: bool,
     /// The last measurement of what it uses.
     pub sample: Option<Sample>,
     pub csrf_token: String,
@@ -121,7 +123,7 @@ impl Card {
             word,
             sentence: sentence::sentence(session, around),
             warns: class == "unknown" || idle || ends_soon,
-            chips: chips(session, around),
+            chips: chips(session, context),
             facts: facts(session),
             meters: context.sample.filter(|_| running).map_or_else(Vec::new, |sample| meters(session, sample)),
             actions: actions(session, context, idle),
@@ -178,8 +180,9 @@ pub(super) fn icon(app: &str) -> &'static str {
     }
 }
 
-fn chips(session: &Session, around: &Circumstances) -> Vec<String> {
-    let owner = (!around.is_own).then(|| session.owner_name.clone());
+fn chips(session: &Session, context: &CardContext) -> Vec<String> {
+    let visible = (context.visible_on_node && session.state.is_live()).then(|| "visible on this node".to_owned());
+    let owner = (!context.around.is_own).then(|| session.owner_name.clone());
     let place = session.placement.as_ref().filter(|_| session.state.is_live()).map(|placement| {
         let indices: Vec<String> = session.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
         if indices.is_empty() {
@@ -188,15 +191,15 @@ fn chips(session: &Session, around: &Circumstances) -> Vec<String> {
             format!("{} · GPU {}", placement.node, indices.join(", "))
         }
     });
-    owner.into_iter().chain(place).collect()
+    owner.into_iter().chain(place).chain(visible).collect()
 }
 
 fn facts(session: &Session) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
     [resources_line(&session.spec.resources, &session.gpus)]
         .into_iter()
-        .chain(session.spec.environment.clone())
-        .chain(session.spec.log_directory.clone())
+        .chain(session.spec.environment.as_ref().map(|name| format!("environment {name}")))
+        .chain(session.spec.log_directory.as_ref().map(|path| format!("logs in {path}")))
         .chain(ran)
         .collect()
 }

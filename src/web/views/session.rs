@@ -117,7 +117,7 @@ impl ShowSession {
             ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),
             ("Node", placement.map(|placement| placement.node.clone())),
             ("Runs as", placement.map(|placement| placement.unix_name.clone())),
-            ("Limits held by", placement.map(|placement| placement.limits.clone())),
+            ("Limits", placement.map(|placement| how_limits_are_held(&placement.limits))),
             ("Exit code", session.exit_code.map(|code| code.to_string())),
             ("Signal", session.signal.map(|signal| signal.to_string())),
         ]
@@ -147,6 +147,14 @@ impl ShowSession {
     #[must_use]
     pub fn limits_are_watched(session: &Session) -> bool {
         session.state.is_live() && session.placement.as_ref().is_some_and(|placement| placement.limits == "sampled")
+    }
+}
+
+fn how_limits_are_held(limits: &str) -> String {
+    match limits {
+        "sampled" => "watched once a second".to_owned(),
+        "cgroup-v1" | "cgroup-v2" => format!("enforced by the kernel ({limits})"),
+        other => other.to_owned(),
     }
 }
 

@@ -394,6 +394,7 @@ fn context(word: &Word) -> CardContext {
         app_title: word("JupyterLab"),
         open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),
         extend_seconds: Some(28_800),
+        visible_on_node: false,
         sample: Some(Sample { memory_bytes: 58 * GIB, cpus: 11.4, processes: 31 }),
         csrf_token: word("5a1f0c"),
     }
