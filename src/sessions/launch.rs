@@ -106,7 +106,7 @@ fn port_of(app: &apps::App, id: SessionId) -> Option<u16> {
 }
 
 /// An absolute path as it is; anything else below the home directory.
-fn below_home(person: &Person, path: Option<&str>) -> PathBuf {
+pub(super) fn below_home(person: &Person, path: Option<&str>) -> PathBuf {
     let Some(path) = path else { return person.home.clone() };
     let path = path.strip_prefix("~/").or_else(|| (path == "~").then_some("")).unwrap_or(path);
     person.home.join(path)

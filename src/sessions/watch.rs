@@ -71,7 +71,10 @@ impl Sessions {
             live.sample = sample;
             news
         };
-        if ready {
+        // Agents repeat themselves; only the first time is anything to write.
+        let is_starting =
+            self.routes.find(session.id).is_none_or(|route| matches!(route.state, SessionState::Starting));
+        if ready && is_starting {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
             match self.db.mark_running(session.id, now, expires_at).await {
