@@ -53,7 +53,10 @@ impl Sessions {
             port,
             extra: &BTreeMap::new(),
         };
-        let app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
+        let mut app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
+        if let Some(ready) = &mut app.ready {
+            ready.timeout_seconds = self.config.start_timeout_seconds;
+        }
         let home = HomeSetup {
             home: person.home.clone(),
             templates: Some(self.config.installed.templates.clone()),
