@@ -11,7 +11,7 @@ use super::{House, eventually};
 async fn only_what_nobody_uses_is_stopped() {
     let Some(house) = House::open(&[]).await else { return };
     let (person, admin) = (house.person(), house.admin());
-    admin.allow(&house, &person, json!({ "idle_timeout_seconds": 4, "light": -1 })).await;
+    admin.allow(&house, &person, json!({ "idle_timeout_seconds": 8, "light": -1 })).await;
     let unused = person.run(&house, "web").await;
     let used = person.run(&house, "web").await;
     let kept = person.run(&house, "web").await;
@@ -33,7 +33,7 @@ async fn only_what_nobody_uses_is_stopped() {
         assert_eq!(ended["detail"], "Nobody used it");
     }
     // The others were looked at as often and are as old.
-    assert!(Duration::from_secs(4) < begin.elapsed());
+    assert!(Duration::from_secs(8) < begin.elapsed());
     for id in [used, kept, busy] {
         assert_eq!(person.session(&house, id).await["state"], "running");
     }

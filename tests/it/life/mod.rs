@@ -26,10 +26,10 @@ use lyceum::{
     helper::{
         cgroup::{self, Hierarchy},
         identity::Identity,
-        placement::{self, Record},
+        placement::Record,
         process,
     },
-    model::{Role, SessionId},
+    model::SessionId,
     start::{self, Paths, Surroundings},
 };
 use serde_json::Value;
@@ -136,10 +136,6 @@ impl House {
         house
     }
 
-    pub fn path(&self) -> &Path {
-        self.base.path()
-    }
-
     pub fn data(&self) -> PathBuf {
         match &self.runs_as {
             None => self.base.path().join("data"),
@@ -201,10 +197,6 @@ impl House {
         self.portal = Some(portal);
     }
 
-    pub fn portal_pid(&self) -> u32 {
-        self.portal.as_ref().expect("it serves").id()
-    }
-
     /// As power loss would end it: now, with nothing put in order.
     pub fn kill(&mut self) {
         let mut portal = self.portal.take().expect("it serves");
@@ -240,23 +232,29 @@ impl House {
         if self.runs_as.is_none() {
             self.accounts.lock().insert(format!("ly-{name}"));
         }
-        self.token_of(&name, Role::User)
+        self.token_of(&name)
     }
 
     /// The account that every portal has.
     pub fn admin(&self) -> Person {
-        self.token_of("admin", Role::Admin)
+        self.token_of("admin")
     }
 
-    fn token_of(&self, name: &str, role: Role) -> Person {
+    fn token_of(&self, name: &str) -> Person {
         let output = self.command(&["admin", "token", "create", "--user", name]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Person::new(name, role, String::from_utf8(output.stdout).unwrap().trim())
+        Person::new(name, String::from_utf8(output.stdout).unwrap().trim())
     }
 
     /// What lies on disk about a session that was launched.
     pub fn record(&self, id: SessionId) -> Option<Record> {
-        placement::read(&self.paths().placements, id).unwrap()
+        let file = self.paths().placements.join(format!("{}.json", id.short()));
+        Some(serde_json::from_str(&fs::read_to_string(file).ok()?).unwrap())
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let files = fs::read_dir(self.paths().placements).into_iter().flatten().flatten();
+        files.filter_map(|file| serde_json::from_str(&fs::read_to_string(file.path()).ok()?).ok()).collect()
     }
 
     /// Every process of a session, by its cgroups, its descent and its mark.
@@ -286,15 +284,14 @@ impl House {
         assert!(done, "{said}");
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&copy).read_only(true).immutable(true);
         let mut database = sqlx::ConnectOptions::connect(&options).await.unwrap();
-        let rows: Vec<(String, String, i64, i64, Option<i64>)> =
-            sqlx::query_as("SELECT session_id, gpu_list, gpus, started_at, ended_at FROM intervals")
+        let rows: Vec<(String, i64, i64, Option<i64>)> =
+            sqlx::query_as("SELECT gpu_list, gpus, started_at, ended_at FROM intervals")
                 .fetch_all(&mut database)
                 .await
                 .unwrap();
         fs::remove_file(copy).unwrap();
         rows.into_iter()
-            .map(|(session, gpu_list, gpus, from, to)| Interval {
-                session,
+            .map(|(gpu_list, gpus, from, to)| Interval {
                 indices: serde_json::from_str::<Vec<Value>>(&gpu_list)
                     .unwrap()
                     .iter()
@@ -311,7 +308,6 @@ impl House {
 /// What one session held, and when (milliseconds).
 #[derive(Clone, Debug)]
 pub struct Interval {
-    pub session: String,
     pub indices: Vec<i64>,
     pub gpus: i64,
     pub from: i64,
@@ -336,8 +332,7 @@ impl Drop for House {
             eprintln!("the portal's log:\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
         }
         let paths = self.paths();
-        for session in placement::list(&paths.placements).unwrap_or_default() {
-            let Some(record) = self.record(session) else { continue };
+        for record in self.records() {
             let _ = process::kill_all(|| Ok(self.processes(&record)), Duration::from_secs(5));
         }
         // Groups have no files to remove; their parent goes when its last one has.

@@ -1,6 +1,6 @@
 //! Somebody with a token who speaks REST, and the few questions that the tests ask often.
 
-use lyceum::model::{Role, SessionId};
+use lyceum::model::SessionId;
 use reqwest::{Client, RequestBuilder, Response, redirect};
 use serde_json::{Value, json};
 
@@ -9,15 +9,14 @@ use super::{House, eventually};
 #[derive(Clone)]
 pub struct Person {
     pub name: String,
-    pub role: Role,
     token: String,
     client: Client,
 }
 
 impl Person {
-    pub(super) fn new(name: &str, role: Role, token: &str) -> Self {
+    pub(super) fn new(name: &str, token: &str) -> Self {
         let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().build().unwrap();
-        Self { name: name.to_owned(), role, token: token.to_owned(), client }
+        Self { name: name.to_owned(), token: token.to_owned(), client }
     }
 
     /// A request to a path of the portal.
