@@ -39,8 +39,9 @@ pub struct App {
     _lock: std::fs::File,
 }
 
-/// How often traffic is told to those who judge idleness.
-const TELL_ACTIVITY: Duration = Duration::from_secs(5);
+/// How often traffic is told to those who judge idleness: who comes back at the last moment
+/// is seen before the session is stopped.
+const TELL_ACTIVITY: Duration = Duration::from_secs(1);
 
 /// How often what has expired is forgotten.
 const PURGE: Duration = Duration::from_mins(10);

@@ -66,6 +66,9 @@ enum Verb {
     /// The trampoline of the helper.
     #[command(hide = true)]
     Become,
+    /// Looks at a directory as a user, for the helper.
+    #[command(hide = true)]
+    Probe,
     /// Inside a workload.
     #[command(hide = true)]
     Agent,
@@ -84,6 +87,7 @@ fn main() -> ExitCode {
         Some("agent") => return lyceum::agent::run(),
         Some("exec") => return lyceum::agent::exec(arguments),
         Some("become") => return lyceum::helper::trampoline::run(),
+        Some("probe") => return lyceum::helper::probe::run(),
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
@@ -119,7 +123,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
         }
-        Verb::Helper { .. } | Verb::Become | Verb::Agent | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
+        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Agent | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
     }
 }
 

@@ -42,6 +42,27 @@ pub enum HelperRequest {
     Clean { session: SessionId },
     /// Makes (or adopts) the Unix account `ly-NAME`; answers `Account`.
     Account { name: String },
+    /// Looks, as a user, at a directory. Answers `Directory`, or `Looking` while the file
+    /// system has not answered: ask the same again soon.
+    Probe { unix_name: String, path: PathBuf },
+}
+
+/// What somebody finds at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Directory {
+    /// It can be entered, and its names can be read where `readable` says so.
+    Enterable {
+        readable: bool,
+    },
+    /// There is nothing; `can_be_made` where the directory above lets this user make it.
+    Missing {
+        can_be_made: bool,
+    },
+    NotADirectory,
+    Forbidden,
+    /// The file system did not answer in time, or with an error of its own.
+    Silent,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -54,6 +75,10 @@ pub enum HelperAnswer {
     Account {
         unix_name: String,
     },
+    Directory {
+        found: Directory,
+    },
+    Looking,
     /// `message` is a sentence for people and holds no secrets. `retry` is true where the
     /// same request may work later, false where it never will.
     Failed {

@@ -1,6 +1,6 @@
 //! Readiness: asks the app over its socket, or on its port, until it answers.
 
-use std::{path::Path, time::Duration};
+use std::{path::Path, pin::pin, time::Duration};
 
 use http_body_util::Empty;
 use hyper::{Request, body::Bytes, header};
@@ -52,8 +52,11 @@ where
         request = request.header(header::AUTHORIZATION, authorization);
     }
     let request = request.body(Empty::<Bytes>::new()).ok()?;
-    tokio::select! {
-        answer = sender.send_request(request) => Some(answer.ok()?.status().as_u16()),
-        _ = connection => None,
-    }
+    let mut answer = pin!(sender.send_request(request));
+    let answer = tokio::select! {
+        answer = &mut answer => answer,
+        // Many servers close after their answer, which then has arrived all the same.
+        _ = connection => answer.await,
+    };
+    Some(answer.ok()?.status().as_u16())
 }

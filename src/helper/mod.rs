@@ -11,6 +11,7 @@ pub mod client;
 pub mod frame;
 pub mod identity;
 pub mod placement;
+pub mod probe;
 pub mod process;
 pub mod trampoline;
 pub mod verbs;

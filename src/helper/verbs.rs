@@ -1,7 +1,7 @@
 //! The verbs, one function each. What is true of the host is asked of the host every time;
 //! nothing is remembered between two requests but the children to reap.
 
-use std::{process::Child, time::Duration};
+use std::{path::Path, process::Child, time::Duration};
 
 use rustix::process::Signal;
 
@@ -10,6 +10,7 @@ use super::{
     identity::{self, Identity},
     launch,
     placement::{self, Record},
+    probe::Probes,
     process::{self, Life},
     remove,
 };
@@ -32,12 +33,13 @@ pub struct Verbs {
     /// Set where everything runs as one person, the one this process is.
     own: Option<Identity>,
     children: Vec<Child>,
+    probes: Probes,
 }
 
 impl Verbs {
     /// As root: becomes whoever is asked for, within the rules of [`identity`].
     pub(super) fn root(config: Config) -> Self {
-        Self { config, own: None, children: Vec::new() }
+        Self { config, own: None, children: Vec::new(), probes: Probes::default() }
     }
 
     /// As the user this process runs as, who must not be root.
@@ -46,7 +48,7 @@ impl Verbs {
         if own.uid == 0 {
             return Err(Error::Refused("nothing is ever started as root".to_owned()));
         }
-        Ok(Self { config, own: Some(own), children: Vec::new() })
+        Ok(Self { config, own: Some(own), children: Vec::new(), probes: Probes::default() })
     }
 
     pub fn answer(&mut self, request: HelperRequest) -> HelperAnswer {
@@ -57,6 +59,7 @@ impl Verbs {
             HelperRequest::Kill { session } => self.kill(session).map(done),
             HelperRequest::Clean { session } => self.clean(session).map(done),
             HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
+            HelperRequest::Probe { unix_name, path } => self.probe(&unix_name, &path),
         };
         answer.unwrap_or_else(|err| failed(&err))
     }
@@ -64,22 +67,11 @@ impl Verbs {
     /// Takes note of agents that have ended, so that none stays as a zombie.
     pub fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        self.probes.reap();
     }
 
     fn launch(&mut self, request: &LaunchRequest) -> Result<Placement> {
-        let identity = match &self.own {
-            None => Identity::look_up(&request.unix_name)?,
-            Some(own) if own.name == request.unix_name => own.clone(),
-            Some(own) => {
-                return Err(Error::Refused(format!(
-                    "this portal was not started by root: it runs everything as `{}`, not as `{}`",
-                    own.name, request.unix_name
-                )));
-            }
-        };
-        if self.own.is_none() && identity.uid == self.config.service_uid {
-            return Err(Error::Refused(format!("`{}` is the portal's own account", identity.name)));
-        }
+        let identity = self.identity(&request.unix_name)?;
         let launched = launch::launch(&self.config, request, &identity, self.own.is_none())?;
         self.children.extend(launched.child);
         Ok(launched.placement)
@@ -122,6 +114,30 @@ impl Verbs {
             return Err(Error::Refused("Unix accounts are made only by a portal that root has started".to_owned()));
         }
         account::ensure(name, &self.config.account_uids)
+    }
+
+    fn probe(&mut self, unix_name: &str, path: &Path) -> Result<HelperAnswer> {
+        let identity = self.identity(unix_name)?;
+        let found = self.probes.look(&self.config.own_binary, &identity, self.own.is_none(), path)?;
+        Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Directory { found }))
+    }
+
+    /// Whom something may be done as.
+    fn identity(&self, unix_name: &str) -> Result<Identity> {
+        let Some(own) = &self.own else {
+            let identity = Identity::look_up(unix_name)?;
+            if identity.uid == self.config.service_uid {
+                return Err(Error::Refused(format!("`{unix_name}` is the portal's own account")));
+            }
+            return Ok(identity);
+        };
+        if own.name == unix_name {
+            return Ok(own.clone());
+        }
+        Err(Error::Refused(format!(
+            "this portal was not started by root: it runs everything as `{}`, not as `{unix_name}`",
+            own.name
+        )))
     }
 
     fn record(&self, session: SessionId) -> Result<Option<Record>> {

@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
-    protocol::{AgentStatus, AppLaunch, HomeSetup, Sample},
+    protocol::{AgentStatus, AppLaunch, Directory, HomeSetup, Sample},
 };
 
 pub use crate::model::user::Person;
@@ -27,6 +27,9 @@ pub trait Scheduler: Send + Sync {
 
     /// Who a user's workloads run as: name service facts, an account made on first need.
     async fn person(&self, user: &PortalUser) -> Result<Person>;
+
+    /// What a person finds at an absolute path, looked at as that person.
+    async fn probe_directory(&self, person: &Person, path: &std::path::Path) -> Result<Directory>;
 
     /// Where this session's sockets and log will be: known before the launch.
     fn run_directory(&self, session: SessionId) -> std::path::PathBuf;
@@ -131,4 +134,14 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
+}
+
+impl Error {
+    /// The error with its cause, for people.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Io { doing, source } => format!("{doing}: {source}"),
+            other => other.to_string(),
+        }
+    }
 }

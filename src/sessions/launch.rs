@@ -60,7 +60,10 @@ impl Sessions {
             port,
             extra: &extra,
         };
-        let app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
+        let mut app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
+        if let Some(ready) = &mut app.ready {
+            ready.timeout_seconds = self.config.start_timeout_seconds;
+        }
         let home = HomeSetup {
             home: person.home.clone(),
             templates: Some(self.config.installed.templates.clone()),
@@ -128,7 +131,7 @@ fn port_of(id: SessionId) -> u16 {
 }
 
 /// An absolute path as it is; anything else below the home directory.
-fn below_home(person: &Person, path: Option<&str>) -> PathBuf {
+pub(super) fn below_home(person: &Person, path: Option<&str>) -> PathBuf {
     let Some(path) = path else { return person.home.clone() };
     let path = path.strip_prefix("~/").or_else(|| (path == "~").then_some("")).unwrap_or(path);
     person.home.join(path)

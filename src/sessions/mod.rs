@@ -11,7 +11,7 @@ mod routes;
 mod watch;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     path::PathBuf,
     sync::{
         Arc,
@@ -56,7 +56,8 @@ pub struct Sessions {
     pub config: Config,
     pub routes: Routes,
     live: RwLock<HashMap<SessionId, Live>>,
-    busy: Mutex<HashSet<SessionId>>,
+    /// Who has a step under way, and whether another was asked for meanwhile.
+    busy: Mutex<HashMap<SessionId, bool>>,
     watched: Mutex<HashMap<SessionId, CancellationToken>>,
     changes: broadcast::Sender<Change>,
     wake: Notify,
@@ -188,6 +189,7 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let checked = self.check(actor, request, &standing)?;
         self.check_person(actor.user).await?;
+        self.check_directories(actor.user, &checked.spec).await?;
         let new = NewSession {
             id: self.new_id(&checked.app),
             owner: actor.user.id,
@@ -219,6 +221,7 @@ impl Sessions {
     pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Verdict> {
         let standing = self.admission.standing(actor.user.id).await?;
         let checked = self.check(actor, request, &standing)?;
+        self.check_directories(actor.user, &checked.spec).await?;
         let request = crate::model::quota::Request {
             duration_seconds: checked.spec.duration_seconds,
             resources: checked.spec.resources,
@@ -255,6 +258,9 @@ impl Sessions {
         if session.state.is_live() {
             let waiting = self.db.end_waiting(id, reason, &[], now, &message).await?;
             let changed = waiting || self.db.begin_stop(id, reason, now, &message).await?;
+            if waiting {
+                self.forget(id);
+            }
             if changed {
                 self.audit(actor, "session.stop", id).await;
                 self.changed(id, session.owner, waiting);

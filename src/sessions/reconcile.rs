@@ -2,7 +2,11 @@
 //! wants with what the scheduler says and closes the gap. It is idempotent, runs when woken
 //! and every few seconds besides, and may be killed at any line.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{HashSet, hash_map::Entry},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::{Change, Error, LastRun, Result, Sessions};
 use crate::{
@@ -49,6 +53,10 @@ impl Sessions {
 
     async fn round(self: &Arc<Self>) -> Result<()> {
         let sessions = self.db.live_sessions().await?;
+        // One may have ended between the last round's look and its note.
+        let live: HashSet<SessionId> = sessions.iter().map(|session| session.id).collect();
+        self.routes.retain(&live);
+        self.live.write().retain(|id, _| live.contains(id));
         for session in &sessions {
             self.routes.set(self.route(session));
             self.live.write().entry(session.id).or_default();
@@ -80,30 +88,42 @@ impl Sessions {
 
     /// Ends what the scheduler holds and no live session owns: leftovers of a crash.
     async fn sweep(&self) -> Result<()> {
+        let mut outcome = Ok(());
         for id in self.scheduler.list().await? {
-            if self.busy.lock().contains(&id) {
+            if self.busy.lock().contains_key(&id) {
                 continue;
             }
             let live = self.db.find_session(id).await?.is_some_and(|session| session.state.is_live());
             if !live {
-                self.scheduler.kill(id, None).await?;
-                self.scheduler.clean(id).await?;
+                // One that does not end must not keep the others.
+                let ended = match self.scheduler.kill(id, None).await {
+                    Ok(()) => self.scheduler.clean(id).await,
+                    failed => failed,
+                };
+                outcome = outcome.and(ended);
             }
         }
-        Ok(())
+        Ok(outcome?)
     }
 
-    /// Takes the next step with a session, unless one is under way.
+    /// Takes the next step with a session; where one is under way, another follows it.
     fn spawn_step(self: &Arc<Self>, id: SessionId) {
-        if !self.busy.lock().insert(id) {
-            return;
-        }
+        match self.busy.lock().entry(id) {
+            Entry::Occupied(mut again) => {
+                again.insert(true);
+                return;
+            }
+            Entry::Vacant(free) => free.insert(false),
+        };
         let this = Arc::clone(self);
         self.tracker.spawn(async move {
             if let Err(error) = this.step(id).await {
                 tracing::warn!(session.id = %id, error = &error as &dyn std::error::Error, "a step with a session failed");
             }
-            this.busy.lock().remove(&id);
+            // What came meanwhile (a click on "stop" during a launch) is looked at now.
+            if this.busy.lock().remove(&id) == Some(true) {
+                this.wake();
+            }
         });
     }
 
@@ -170,10 +190,13 @@ impl Sessions {
                 self.watch(&placed);
                 return Ok(());
             }
-            Err(Error::Scheduler(scheduler::Error::Unavailable(why))) => {
-                // Nobody knows whether it was started: it is tried again, and found if it was.
-                self.note_unknown(&session, &why).await?;
-                return Ok(());
+            // Nobody knows whether it was started: it is tried again, and found if it was.
+            Err(Error::Scheduler(error)) if !matches!(error, scheduler::Error::Refused(_)) => {
+                let why = error.sentence();
+                if !self.is_overdue(&session) || self.scheduler.find(session.id).await?.is_some() {
+                    return self.note_unknown(&session, &why).await;
+                }
+                format!("it could not be started for so long that it was given up: {why}")
             }
             Err(Error::Db(error)) => return Err(Error::Db(error)),
             Err(Error::Scheduler(scheduler::Error::Refused(sentence)) | Error::Conflict(sentence)) => sentence,
@@ -199,8 +222,11 @@ impl Sessions {
         }
         self.watch(session);
         let now = self.clock.now();
-        if session.state == SessionState::Running && session.expires_at.is_some_and(|end| end <= now) {
-            let message = format!("Its time of {} was over", human_duration(session.spec.duration_seconds));
+        if session.state == SessionState::Running
+            && let Some(end) = session.expires_at.filter(|end| *end <= now)
+        {
+            let had = session.ready_at.map_or(session.spec.duration_seconds, |ready| end.seconds_since(ready));
+            let message = format!("Its time of {} was over", human_duration(had));
             return self.begin_stop(session, EndReason::TimeLimit, &message).await;
         }
         let idle = self.live(session.id).idle_stops_at;
@@ -210,13 +236,17 @@ impl Sessions {
                 return self.begin_stop(session, EndReason::Idle, "Nobody used it").await;
             }
         }
-        let patience =
-            i64::try_from(self.config.start_timeout_seconds).unwrap_or(i64::MAX).saturating_add(START_MARGIN);
-        let overdue = session.started_at.is_some_and(|start| patience < now.seconds_since(start));
-        if session.state == SessionState::Starting && overdue {
+        if session.state == SessionState::Starting && self.is_overdue(session) {
             return self.begin_stop(session, EndReason::LaunchFailed, "It never answered").await;
         }
         Ok(())
+    }
+
+    /// Whether a start takes longer than any that succeeds.
+    fn is_overdue(&self, session: &Session) -> bool {
+        let patience =
+            i64::try_from(self.config.start_timeout_seconds).unwrap_or(i64::MAX).saturating_add(START_MARGIN);
+        session.started_at.is_some_and(|start| patience < self.clock.now().seconds_since(start))
     }
 
     async fn begin_stop(self: &Arc<Self>, session: &Session, reason: EndReason, message: &str) -> Result<()> {
@@ -319,7 +349,7 @@ impl Sessions {
     }
 
     /// An ended session answers no more, from this moment on.
-    fn forget(&self, id: SessionId) {
+    pub(super) fn forget(&self, id: SessionId) {
         self.routes.remove(id);
         self.live.write().remove(&id);
         if let Some(watch) = self.watched.lock().remove(&id) {

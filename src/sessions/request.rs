@@ -4,11 +4,13 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Actor, Error, Sessions};
+use super::{Actor, Error, Sessions, launch::below_home};
 use crate::{
     admission::Standing,
     apps::{App, AppKind},
-    model::{FieldError, Resources, Role, quota::Field, session::SessionSpec, size::GIB},
+    model::{FieldError, Resources, Role, User, quota::Field, session::SessionSpec, size::GIB},
+    protocol::Directory,
+    scheduler::PortalUser,
 };
 
 /// `POST /sessions`, as the API documents it.
@@ -162,6 +164,52 @@ impl Sessions {
             log_directory,
         };
         Ok(Checked { app: request.app, name, spec, light })
+    }
+}
+
+impl Sessions {
+    /// Looks, as the person, whether the directories of a request are there for them. A
+    /// folder of logs need not be there yet where they can make it: TensorBoard shows an
+    /// empty board until a training has written something.
+    pub(super) async fn check_directories(&self, user: &User, spec: &SessionSpec) -> Result<(), Error> {
+        let asked = [
+            ("working_directory", spec.working_directory.as_deref()),
+            ("options.log_directory", spec.log_directory.as_deref()),
+        ];
+        if asked.iter().all(|(_, path)| path.is_none()) {
+            return Ok(());
+        }
+        let portal_user = PortalUser { name: user.name.to_string(), unix_name: user.unix_name.clone() };
+        let person = self.scheduler.person(&portal_user).await?;
+        let mut faults = Vec::new();
+        for (field, path) in asked {
+            if path.is_none() {
+                continue;
+            }
+            let path = below_home(&person, path);
+            let found = self.scheduler.probe_directory(&person, &path).await?;
+            if let Some((code, message)) = objection(found, field == "options.log_directory") {
+                let message = message.replace("{user}", &person.unix_name);
+                faults.push(FieldError::new(field, code, &format!("{} {message}", path.display())));
+            }
+        }
+        if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
+    }
+}
+
+/// Why a directory will not do: a code and the rest of a sentence that begins with its path.
+fn objection(found: Directory, of_logs: bool) -> Option<(&'static str, &'static str)> {
+    match found {
+        Directory::Enterable { readable } if readable || !of_logs => None,
+        Directory::Missing { can_be_made: true } if of_logs => None,
+        Directory::Enterable { .. } | Directory::Forbidden => {
+            Some(("not_allowed", "is not open to your account `{user}`: choose another, or ask its owner"))
+        }
+        Directory::Missing { .. } => Some(("not_found", "does not exist: make it first, or choose another")),
+        Directory::NotADirectory => Some(("not_a_directory", "is not a directory: choose another")),
+        Directory::Silent => {
+            Some(("no_answer", "does not answer: its file server may be down; try again later, or choose another"))
+        }
     }
 }
 

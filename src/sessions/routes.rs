@@ -2,7 +2,11 @@
 //! it on every request, so it lies in memory; rows of the database fill it, and it is
 //! emptied of a session the moment that session ends.
 
-use std::{collections::HashMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    path::PathBuf,
+    sync::Arc,
+};
 
 use parking_lot::RwLock;
 
@@ -39,6 +43,11 @@ impl Routes {
         if routes.get(&route.session).is_none_or(|known| **known != route) {
             routes.insert(route.session, Arc::new(route));
         }
+    }
+
+    /// Forgets all others.
+    pub(super) fn retain(&self, live: &HashSet<SessionId>) {
+        self.0.write().retain(|id, _| live.contains(id));
     }
 
     pub(super) fn remove(&self, id: SessionId) {

@@ -71,8 +71,10 @@ impl Sessions {
             live.sample = sample;
             news
         };
-        let starting = self.routes.find(session.id).is_some_and(|route| route.state == SessionState::Starting);
-        if ready && starting {
+        // Agents repeat themselves; only the first time is anything to write.
+        let is_starting =
+            self.routes.find(session.id).is_none_or(|route| matches!(route.state, SessionState::Starting));
+        if ready && is_starting {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
             match self.db.mark_running(session.id, now, expires_at).await {

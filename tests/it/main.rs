@@ -10,6 +10,7 @@ mod gpus;
 mod helper;
 mod identity;
 mod licences;
+mod life;
 mod local;
 mod pages;
 mod portal;

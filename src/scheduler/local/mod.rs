@@ -35,8 +35,8 @@ use crate::{
     },
     model::{Capacity, Clock, EndReason, GpuInventory, SessionId, session::Placement},
     protocol::{
-        AgentLaunch, AgentStatus, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL, Sample,
-        files,
+        AgentLaunch, AgentStatus, Directory, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL,
+        Sample, files,
     },
 };
 
@@ -61,6 +61,12 @@ pub const GRACE_SECONDS: u64 = 30;
 
 /// The longest run directory, in bytes: Jupyter's kernels add 50, and a socket's path has 107.
 pub const MAX_RUN_DIRECTORY: usize = 57;
+
+/// Longer than the helper's own patience with a file system.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Before the helper is asked again about a file system that has not answered.
+const PROBE_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is read of an exit record at most, and of its sentence.
 const MAX_EXIT_RECORD: u64 = 16 * 1024;
@@ -223,6 +229,19 @@ impl Scheduler for Local {
             },
         };
         blocking(move || Identity::look_up(&unix_name).map(Person::from).map_err(Error::from)).await
+    }
+
+    async fn probe_directory(&self, person: &Person, path: &Path) -> Result<Directory> {
+        let end = tokio::time::Instant::now() + PROBE_TIMEOUT;
+        loop {
+            let request = HelperRequest::Probe { unix_name: person.unix_name.clone(), path: path.to_owned() };
+            match self.helper(request).await? {
+                HelperAnswer::Directory { found } => return Ok(found),
+                HelperAnswer::Looking if tokio::time::Instant::now() < end => tokio::time::sleep(PROBE_PAUSE).await,
+                HelperAnswer::Looking => return Ok(Directory::Silent),
+                other => return Err(unexpected(&other)),
+            }
+        }
     }
 
     fn run_directory(&self, session: SessionId) -> PathBuf {

@@ -139,7 +139,6 @@ fn home_empty(word: &Word) -> Home {
             message: word("Python has no venv module."),
             command: Some(word("apt-get install python3-venv")),
         }),
-        ..home(word)
     }
 }
 

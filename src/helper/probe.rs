@@ -1,0 +1,206 @@
+//! The verb `probe`: what a user finds at a path. A child becomes the user and looks; the
+//! helper never does itself, because as root it would see too much, and because a file
+//! server that is away would hold it up. It waits for a moment and can be asked again, so
+//! that one person's dead mount costs nobody else more than that moment.
+
+use std::{
+    fs::{self, File},
+    io::{self, ErrorKind, Read, Write},
+    os::fd::OwnedFd,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::{Access, access},
+    io::Errno,
+    process::{Signal, set_parent_process_death_signal},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Error, Result, doing, identity::Identity, process, trampoline::memory_file};
+use crate::protocol::Directory;
+
+/// How long a file system may take to answer.
+const DEADLINE: Duration = Duration::from_secs(5);
+
+/// How long the helper waits for it; others wait meanwhile.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// How many may be under way for one account, and in all. One whose file system hangs stays
+/// until the kernel lets go of it.
+const MOST_OF_ONE: usize = 4;
+const MOST: usize = 64;
+
+const LONGEST_PATH: usize = 4096;
+
+/// The looks that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Probes(Vec<Probe>);
+
+#[derive(Debug)]
+struct Probe {
+    uid: u32,
+    path: PathBuf,
+    child: Child,
+    output: OwnedFd,
+    deadline: Instant,
+}
+
+/// What the child is told.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    /// `None`: stay who we are.
+    identity: Option<Identity>,
+    path: PathBuf,
+}
+
+impl Probes {
+    /// What `identity` finds at `path`; `None` while nobody knows.
+    pub fn look(
+        &mut self,
+        own_binary: &Path,
+        identity: &Identity,
+        changes_user: bool,
+        path: &Path,
+    ) -> Result<Option<Directory>> {
+        let at = match self.0.iter().position(|probe| probe.uid == identity.uid && probe.path == path) {
+            Some(at) => at,
+            None => {
+                self.admit(identity, path)?;
+                self.0.push(start(own_binary, identity, changes_user, path)?);
+                self.0.len() - 1
+            }
+        };
+        if process::wait(&[&self.0[at].output], MOMENT) {
+            return self.0.swap_remove(at).finish().map(Some);
+        }
+        Ok((self.0[at].deadline <= Instant::now()).then_some(Directory::Silent))
+    }
+
+    fn admit(&self, identity: &Identity, path: &Path) -> Result<()> {
+        if !path.is_absolute() || LONGEST_PATH < path.as_os_str().len() {
+            return Err(Error::Refused("a directory to look at has an absolute path of at most 4096 bytes".to_owned()));
+        }
+        let own = self.0.iter().filter(|probe| probe.uid == identity.uid).count();
+        if MOST_OF_ONE <= own || MOST <= self.0.len() {
+            return Err(Error::Busy("too many directories that do not answer are being looked at already".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Ends looks whose time is over, and forgets those that have ended.
+    pub fn reap(&mut self) {
+        let now = Instant::now();
+        self.0.retain_mut(|probe| {
+            if now < probe.deadline {
+                return true;
+            }
+            // In a system call that hangs it ends when the kernel lets it.
+            let _ = probe.child.kill();
+            matches!(probe.child.try_wait(), Ok(None))
+        });
+    }
+}
+
+impl Probe {
+    /// Reads the answer of a child that has written it, or has ended without.
+    fn finish(mut self) -> Result<Directory> {
+        let mut answer = String::new();
+        let read = File::from(self.output).take(4096).read_to_string(&mut answer);
+        let _ = self.child.wait();
+        read.map_err(doing("hearing of a directory"))?;
+        serde_json::from_str(&answer).map_err(|_err| Error::Busy(format!("looking at a directory: {answer}")))
+    }
+}
+
+fn start(own_binary: &Path, identity: &Identity, changes_user: bool, path: &Path) -> Result<Probe> {
+    let spec = Spec { identity: changes_user.then(|| identity.clone()), path: path.to_owned() };
+    let spec = serde_json::to_vec(&spec)
+        .map_err(|err| Error::Refused(format!("the path of a directory to look at: {err}")))?;
+    let mut child = Command::new(own_binary)
+        .arg("probe")
+        .env_clear()
+        .current_dir("/")
+        .stdin(memory_file("probe-input", &[&spec])?)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(doing("starting to look at a directory"))?;
+    let output = child.stdout.take().expect("it was asked for").into();
+    Ok(Probe { uid: identity.uid, path: path.to_owned(), child, output, deadline: Instant::now() + DEADLINE })
+}
+
+/// The child: becomes the user, looks, and says on standard output what it saw.
+pub fn run() -> ExitCode {
+    process::close_from_third();
+    let answer = match become_and_look() {
+        Ok(found) => serde_json::to_string(&found).expect("plain data"),
+        Err(err) => err.sentence(),
+    };
+    match io::stdout().write_all(answer.as_bytes()).and_then(|()| io::stdout().flush()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn become_and_look() -> Result<Directory> {
+    let spec: Spec = serde_json::from_reader(io::stdin().lock())
+        .map_err(|err| Error::Refused(format!("what to look at is not understood: {err}")))?;
+    if let Some(identity) = &spec.identity {
+        identity.become_for_good()?;
+    }
+    // A change of user clears it, so it comes after.
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|err| doing("watching the helper")(err.into()))?;
+    Ok(look(&spec.path))
+}
+
+/// What this process finds, as the user it is.
+fn look(path: &Path) -> Directory {
+    let can = |path: &Path, what| access(path.join("."), what).is_ok();
+    match fs::metadata(path) {
+        Ok(facts) if !facts.is_dir() => Directory::NotADirectory,
+        Ok(_) if can(path, Access::EXEC_OK) => Directory::Enterable { readable: can(path, Access::READ_OK) },
+        Ok(_) => Directory::Forbidden,
+        Err(err) => match err.kind() {
+            ErrorKind::NotFound => {
+                let parent = path.parent().filter(|parent| parent.is_dir());
+                let can_be_made = parent.is_some_and(|parent| can(parent, Access::WRITE_OK | Access::EXEC_OK));
+                Directory::Missing { can_be_made }
+            }
+            ErrorKind::PermissionDenied => Directory::Forbidden,
+            ErrorKind::NotADirectory => Directory::NotADirectory,
+            // A name too long, or a loop of links: there is nothing that could be entered.
+            _ if [Errno::NAMETOOLONG, Errno::LOOP].map(Errno::raw_os_error).map(Some).contains(&err.raw_os_error()) => {
+                Directory::Missing { can_be_made: false }
+            }
+            _ => Directory::Silent,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_found() {
+        let base = tempfile::tempdir().unwrap();
+        let file = base.path().join("file");
+        fs::write(&file, "").unwrap();
+        std::os::unix::fs::symlink("nowhere", base.path().join("dangling")).unwrap();
+        for (path, found) in [
+            (base.path().to_owned(), Directory::Enterable { readable: true }),
+            (base.path().join("new"), Directory::Missing { can_be_made: true }),
+            (base.path().join("new/below"), Directory::Missing { can_be_made: false }),
+            (base.path().join("x".repeat(300)), Directory::Missing { can_be_made: false }),
+            (base.path().join("dangling"), Directory::Missing { can_be_made: true }),
+            (file.clone(), Directory::NotADirectory),
+            (file.join("below"), Directory::NotADirectory),
+        ] {
+            assert_eq!(look(&path), found, "{}", path.display());
+        }
+    }
+}

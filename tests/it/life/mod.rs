@@ -1,0 +1,360 @@
+//! A session's life on the real program: `lyceum serve` as root with its helper, its service
+//! user and real Unix accounts, and (`alone`) as an ordinary user. A [`House`] is one such
+//! portal with everything that belongs to it; it takes all of it away at the end, also when
+//! a test fails.
+
+mod alone;
+mod crashes;
+mod endings;
+mod faults;
+mod idle;
+mod limits;
+mod person;
+mod whole;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+use lyceum::{
+    helper::{
+        cgroup::{self, Hierarchy},
+        identity::Identity,
+        placement::Record,
+        process,
+    },
+    model::SessionId,
+    start::{self, Paths, Surroundings},
+};
+use serde_json::Value;
+
+pub use person::Person;
+
+use crate::helper::house::system;
+
+/// The longest that anything here may take on a machine that has other things to do.
+const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits for a condition; the test fails with `what` when it does not come in time.
+pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
+    let end = Instant::now() + DEADLINE;
+    loop {
+        if let Some(value) = condition().await {
+            return value;
+        }
+        assert!(Instant::now() < end, "in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(40)).await;
+    }
+}
+
+/// One portal with its data, its accounts and its sessions.
+pub struct House {
+    base: tempfile::TempDir,
+    /// Tells this house's accounts from others'.
+    id: String,
+    config: String,
+    variables: Vec<(String, String)>,
+    /// Whom the portal runs as, where that is not root.
+    runs_as: Option<Identity>,
+    portal: Option<Child>,
+    pub url: String,
+    people: AtomicU32,
+    accounts: parking_lot::Mutex<BTreeSet<String>>,
+}
+
+impl House {
+    /// A portal of root's that serves; `None` where we are not root. The apps are `app.py`'s
+    /// modes, `missing`, and `worker`, whose use is its CPU time.
+    pub async fn open(variables: &[(&str, &str)]) -> Option<Self> {
+        if !crate::helper::house::is_root() {
+            return None;
+        }
+        let mut house = Self::new(variables);
+        house.start().await;
+        Some(house)
+    }
+
+    /// The same, not started yet.
+    pub fn new(variables: &[(&str, &str)]) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let base = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
+        fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let script = base.path().join("app.py");
+        fs::write(&script, include_str!("app.py")).unwrap();
+        let app = |name: &str, mode: &str, rest: &str| {
+            format!(
+                "[[apps]]\nname = '{name}'\nstrip_prefix = true\n{rest}\ncommand = ['/usr/bin/python3', '{}', '{mode}', \
+                 '{{socket}}', '{{home}}', '{{session}}']\n",
+                script.display()
+            )
+        };
+        let mut config: String =
+            ["web", "slow", "silent", "crash", "deaf"].iter().map(|name| app(name, name, "")).collect();
+        config += &app("worker", "web", "idle = 'cpu'");
+        config += "[[apps]]\nname = 'missing'\ncommand = ['/nowhere/to/be-found']\n";
+        let id = SessionId::new().short()[8..].to_owned();
+        let own = [
+            ("LYCEUM_SERVER__USER", format!("ly-s-{id}")),
+            ("LYCEUM_SERVER__APPS_LISTEN", "127.0.0.1:0".to_owned()),
+            ("LYCEUM_ENVIRONMENTS__BUILD", "never".to_owned()),
+            ("LYCEUM_SCHEDULER__LOCAL__GPUS", "4".to_owned()),
+            ("LYCEUM_SCHEDULER__LOCAL__CPUS", "64".to_owned()),
+            ("LYCEUM_SCHEDULER__LOCAL__MEMORY", "64GiB".to_owned()),
+            ("LYCEUM_SCHEDULER__LOCAL__GRACE", "2s".to_owned()),
+            ("LYCEUM_LOG_FORMAT", "json".to_owned()),
+        ];
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        let variables = variables.iter().map(|&(name, value)| (name.to_owned(), value.to_owned()));
+        Self {
+            base,
+            id,
+            config,
+            variables: own.chain(variables).collect(),
+            runs_as: None,
+            portal: None,
+            url: String::new(),
+            people: AtomicU32::new(0),
+            accounts: parking_lot::Mutex::default(),
+        }
+    }
+
+    /// Runs everything as an ordinary account made for it.
+    pub fn of_somebody(variables: &[(&str, &str)]) -> Self {
+        let mut house = Self::new(variables);
+        let name = format!("ly-u-{}", house.id);
+        system(&["useradd", "--create-home", "--base-dir", house.base.path().to_str().unwrap(), &name]);
+        house.accounts.lock().insert(name.clone());
+        house.runs_as = Some(Identity::facts(&name).unwrap());
+        let copy = house.base.path().join("lyceum");
+        fs::copy(env!("CARGO_BIN_EXE_lyceum"), copy).unwrap();
+        house
+    }
+
+    pub fn data(&self) -> PathBuf {
+        match &self.runs_as {
+            None => self.base.path().join("data"),
+            Some(person) => person.home.join("data"),
+        }
+    }
+
+    pub fn paths(&self) -> Paths {
+        let uid = self.runs_as.as_ref().map_or(0, |person| person.uid);
+        start::layout(&Surroundings { uid, data: Some(self.data()), ..Surroundings::default() }).unwrap()
+    }
+
+    /// `lyceum ARGUMENTS` with this house's settings and data.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        fs::write(self.base.path().join("lyceum.toml"), &self.config).unwrap();
+        let mut command = match &self.runs_as {
+            None => Command::new(env!("CARGO_BIN_EXE_lyceum")),
+            Some(person) => {
+                let mut command = Command::new("setpriv");
+                let (uid, gid) = (format!("--reuid={}", person.uid), format!("--regid={}", person.gid));
+                command.args([&uid, &gid, "--clear-groups", "--"]).arg(self.base.path().join("lyceum"));
+                command.env("HOME", &person.home);
+                command
+            }
+        };
+        command.args(arguments).arg("--data").arg(self.data());
+        command
+            .arg("--config")
+            .arg(self.base.path().join("lyceum.toml"))
+            .current_dir("/")
+            .env_remove("XDG_RUNTIME_DIR");
+        command.envs(self.variables.iter().map(|(name, value)| (name, value))).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command to its end: its success, and what it said on both streams.
+    pub fn run(&self, arguments: &[&str]) -> (bool, String) {
+        let output = self.command(arguments).output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&said).into_owned())
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.base.path().join("log")).unwrap_or_default()
+    }
+
+    /// Serves on a port of its own and waits until it is ready.
+    pub async fn start(&mut self) {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
+        let before = self.log().len();
+        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut portal = command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap();
+        let ready = eventually("the portal is ready", async || {
+            let ended = portal.try_wait().unwrap();
+            assert!(ended.is_none(), "the portal ended: {ended:?}\n{}", self.log());
+            self.log()[before..].lines().find_map(ready_address)
+        });
+        self.url = ready.await;
+        self.portal = Some(portal);
+    }
+
+    /// As power loss would end it: now, with nothing put in order.
+    pub fn kill(&mut self) {
+        let mut portal = self.portal.take().expect("it serves");
+        portal.kill().unwrap();
+        portal.wait().unwrap();
+    }
+
+    /// Asks it to end, as a supervisor does; answers how long that took.
+    pub fn terminate(&mut self) -> Duration {
+        let begin = Instant::now();
+        let mut portal = self.portal.take().expect("it serves");
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(portal.id()).unwrap());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        while portal.try_wait().unwrap().is_none() {
+            assert!(begin.elapsed() < DEADLINE, "it does not end\n{}", self.log());
+            process::pause(Duration::from_millis(10));
+        }
+        begin.elapsed()
+    }
+
+    pub async fn restart(&mut self) {
+        if self.portal.is_some() {
+            self.kill();
+        }
+        self.start().await;
+    }
+
+    /// A new user with a token that may do everything.
+    pub fn person(&self) -> Person {
+        let name = format!("p{}-{}", self.people.fetch_add(1, Ordering::Relaxed), self.id);
+        let (added, said) = self.run(&["admin", "user", "add", &name]);
+        assert!(added, "{said}");
+        if self.runs_as.is_none() {
+            self.accounts.lock().insert(format!("ly-{name}"));
+        }
+        self.token_of(&name)
+    }
+
+    /// The account that every portal has.
+    pub fn admin(&self) -> Person {
+        self.token_of("admin")
+    }
+
+    fn token_of(&self, name: &str) -> Person {
+        let output = self.command(&["admin", "token", "create", "--user", name]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Person::new(name, String::from_utf8(output.stdout).unwrap().trim())
+    }
+
+    /// What lies on disk about a session that was launched.
+    pub fn record(&self, id: SessionId) -> Option<Record> {
+        let file = self.paths().placements.join(format!("{}.json", id.short()));
+        Some(serde_json::from_str(&fs::read_to_string(file).ok()?).unwrap())
+    }
+
+    fn records(&self) -> Vec<Record> {
+        let files = fs::read_dir(self.paths().placements).into_iter().flatten().flatten();
+        files.filter_map(|file| serde_json::from_str(&fs::read_to_string(file.path()).ok()?).ok()).collect()
+    }
+
+    /// Every process of a session, by its cgroups, its descent and its mark.
+    pub fn processes(&self, record: &Record) -> BTreeSet<i32> {
+        let mut found = cgroup::processes(&record.cgroups).unwrap();
+        found.extend(process::of_session(record.session, Some(&record.placement)).unwrap());
+        found.retain(|pid| process::stat(*pid).unwrap().is_some_and(|stat| !stat.is_zombie()));
+        found
+    }
+
+    /// Waits until nothing of a session is left on the machine.
+    pub async fn nothing_left(&self, record: &Record) {
+        eventually("everything of an ended session goes away", async || {
+            let left = !self.processes(record).is_empty()
+                || record.cgroups.iter().any(|group| group.exists())
+                || Path::new(&record.placement.run_directory).exists()
+                || self.record(record.session).is_some();
+            (!left).then_some(())
+        })
+        .await;
+    }
+
+    /// All that was ever held, from a copy of the database.
+    pub async fn intervals(&self) -> Vec<Interval> {
+        let copy = self.data().join("private").join(format!("copy-{}.db", SessionId::new().short()));
+        let (done, said) = self.run(&["admin", "backup", copy.to_str().unwrap()]);
+        assert!(done, "{said}");
+        let options = sqlx::sqlite::SqliteConnectOptions::new().filename(&copy).read_only(true).immutable(true);
+        let mut database = sqlx::ConnectOptions::connect(&options).await.unwrap();
+        let rows: Vec<(String, i64, i64, Option<i64>)> =
+            sqlx::query_as("SELECT gpu_list, gpus, started_at, ended_at FROM intervals")
+                .fetch_all(&mut database)
+                .await
+                .unwrap();
+        fs::remove_file(copy).unwrap();
+        rows.into_iter()
+            .map(|(gpu_list, gpus, from, to)| Interval {
+                indices: serde_json::from_str::<Vec<Value>>(&gpu_list)
+                    .unwrap()
+                    .iter()
+                    .map(|gpu| gpu["index"].as_i64().unwrap())
+                    .collect(),
+                gpus,
+                from,
+                to: to.unwrap_or(i64::MAX),
+            })
+            .collect()
+    }
+}
+
+/// What one session held, and when (milliseconds).
+#[derive(Clone, Debug)]
+pub struct Interval {
+    pub indices: Vec<i64>,
+    pub gpus: i64,
+    pub from: i64,
+    pub to: i64,
+}
+
+fn ready_address(line: &str) -> Option<String> {
+    let line: Value = serde_json::from_str(line).ok()?;
+    let fields = &line["fields"];
+    (fields["message"] == "ready").then(|| fields["address"].as_str().unwrap().trim_end_matches('/').to_owned())
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        if let Some(mut portal) = self.portal.take() {
+            let _ = portal.kill();
+            let _ = portal.wait();
+        }
+        if std::thread::panicking() {
+            let log = self.log();
+            let tail: Vec<&str> = log.lines().rev().take(40).collect();
+            eprintln!("the portal's log:\n{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
+        }
+        let paths = self.paths();
+        for record in self.records() {
+            let _ = process::kill_all(|| Ok(self.processes(&record)), Duration::from_secs(5));
+        }
+        // Groups have no files to remove; their parent goes when its last one has.
+        for group in Hierarchy::detect(&paths.instance).groups("any") {
+            let Some(parent) = group.parent() else { continue };
+            for child in fs::read_dir(parent).into_iter().flatten().flatten() {
+                let _ = fs::remove_dir(child.path());
+            }
+            let _ = fs::remove_dir(parent);
+        }
+        let _ = fs::remove_dir_all(&paths.run);
+        if self.runs_as.is_some() {
+            let _ = fs::remove_dir(paths.run.parent().unwrap());
+        }
+        let service = self.runs_as.is_none().then(|| format!("ly-s-{}", self.id));
+        for account in self.accounts.lock().iter().chain(&service) {
+            // Some were never needed, and so never made.
+            let _ = Command::new("userdel")
+                .args(["--remove", account])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
+}
