@@ -25,7 +25,10 @@ use crate::{
     },
     sessions::{self, Sessions},
     start::Started,
-    web::{self, AppsOrigin, Portal, WebConfig, gateway::Gateway},
+    web::{
+        self, AppsOrigin, Portal, WebConfig,
+        gateway::{self, Gateway},
+    },
 };
 
 /// A portal that is about to serve.
@@ -161,8 +164,8 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
     let access = portal.access.clone();
     life.spawn("access", async move { access.poll_for_ever().await });
-    life.spawn("tunnels", cut_what_lost_access(portal.clone()));
-    life.spawn("endpoints", forget_ended(portal.clone()));
+    life.spawn("tunnels", gateway::cut_what_lost_access(portal.clone()));
+    life.spawn("endpoints", gateway::forget_ended(portal.clone()));
     let environments = portal.sessions.environments.clone();
     life.spawn("environments", async move { environments.maintain().await });
     life.spawn("environment progress", wake_on_progress(portal.clone()));
@@ -205,46 +208,6 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
             }
         }
     });
-}
-
-/// When somebody's access changes, every live connection is judged again.
-async fn cut_what_lost_access(portal: Arc<Portal>) {
-    use crate::proxy::Access as By;
-    let mut changes = portal.access.changes();
-    while changes.changed().await.is_ok() {
-        let tunnels = portal.gateway.proxy.tunnels().clone();
-        let holders = tunnels.holders();
-        for holder in holders {
-            let still = match holder.access {
-                By::Login(id) => portal.access.by_login(id).await,
-                By::Token(id) => portal.access.by_token_id(id).await,
-            };
-            // A database that does not answer proves nothing against anybody.
-            if let Ok(None) = still {
-                tunnels.cut(|tunnel| tunnel.holder == holder);
-            }
-        }
-    }
-}
-
-/// An ended session's endpoint is invalid from that moment on.
-async fn forget_ended(portal: Arc<Portal>) {
-    use tokio::sync::broadcast::error::RecvError;
-    let mut changes = portal.sessions.subscribe();
-    loop {
-        match changes.recv().await {
-            Ok(change) if change.ended => portal.gateway.forget(change.session),
-            Ok(_) => {}
-            Err(RecvError::Lagged(_)) => {
-                for (session, _) in portal.gateway.activity() {
-                    if portal.sessions.routes.find(session).is_none() {
-                        portal.gateway.forget(session);
-                    }
-                }
-            }
-            Err(RecvError::Closed) => return,
-        }
-    }
 }
 
 /// Sessions that wait for an environment look again when it gets further.

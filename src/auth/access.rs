@@ -185,6 +185,12 @@ impl Access {
         self.changes.subscribe()
     }
 
+    /// The access generation as it was told last. Whoever lets something live in that outlasts
+    /// its request compares: what changed meanwhile is seen here, what changes later there.
+    pub fn generation(&self) -> i64 {
+        *self.changes.borrow()
+    }
+
     /// Compares the access generation; to be called every second. A database that is away
     /// changes nothing: people who are in go on working.
     pub async fn poll(&self) -> Result<()> {

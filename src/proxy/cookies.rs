@@ -71,10 +71,11 @@ fn name(pair: &[u8]) -> &[u8] {
     pair.split(|byte| *byte == b'=').next().unwrap_or_default().trim_ascii()
 }
 
+/// Every name of this beginning is ours, those to come included.
 fn is_ours(name: &[u8]) -> bool {
     let name = name.to_ascii_lowercase();
     let bare = [&b"__host-"[..], b"__secure-"].iter().find_map(|prefix| name.strip_prefix(*prefix)).unwrap_or(&name);
-    bare == b"lyceum_login" || bare.starts_with(b"lyceum_app_")
+    bare.starts_with(b"lyceum_")
 }
 
 fn has_host_prefix(name: &[u8]) -> bool {
@@ -128,6 +129,8 @@ mod tests {
             "lyceum_login=x",
             "__Host-lyceum_login=x; Path=/; Secure",
             "lyceum_app_1=x",
+            "lyceum_hand=x",
+            "lyceum_form=x; Path=/login",
             " Lyceum_Login =x",
             "=lyceum_login=x",
             "lyceum_login",

@@ -92,10 +92,6 @@ impl Kind {
     pub fn title(self) -> &'static str {
         self.facts().2
     }
-
-    fn is_fault_of_ours(self) -> bool {
-        self.status().is_server_error()
-    }
 }
 
 /// The body of an answer that is no success: RFC 9457.
@@ -282,10 +278,10 @@ impl Error {
     }
 
     /// Once a request: at `error` with all causes where it is a fault of ours, else at
-    /// `debug` without what the client sent.
+    /// `debug` without what the client sent. That something is not ready yet is no fault.
     pub(super) fn log(&self, request_id: &str) {
         let kind = self.0.kind.slug();
-        if self.0.kind.is_fault_of_ours() {
+        if self.0.kind == Kind::Internal || self.0.source.is_some() {
             tracing::error!(request_id, kind, cause = %self, "a request failed");
         } else {
             let fields: Vec<String> =

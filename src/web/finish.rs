@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 
 use axum::{
     extract::{MatchedPath, Request, State},
-    http::{HeaderMap, HeaderName, HeaderValue, Method, header},
+    http::{HeaderMap, HeaderName, HeaderValue, Method, Uri, header},
     middleware::Next,
     response::{IntoResponse, Redirect, Response},
 };
@@ -19,85 +19,95 @@ use super::{
     views::{ErrorPage, Way},
 };
 
-/// Put into an answer's extensions, it says that the answer is an app's: its headers are left alone.
-#[derive(Clone, Copy, Debug)]
-pub struct FromApp;
+/// Which of the two listeners was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The portal's own.
+    Portal,
+    /// The apps': scripts of apps read what it answers, so none of the portal's secrets may
+    /// be in it, and the login cookie means nothing.
+    Apps,
+}
 
-pub(super) async fn finish(State(portal): State<Arc<Portal>>, mut request: Request, next: Next) -> Response {
+pub(super) async fn finish(
+    State((portal, side)): State<(Arc<Portal>, Side)>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let started = Instant::now();
-    let id = uuid::Uuid::now_v7().to_string();
-    let asked = Asked::of(&request);
-    let identity = match asked.path.as_str() {
+    let id = request_id();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let asked = Asked::of(side, request.method(), request.uri(), request.headers());
+    let identity = match request.uri().path() {
+        _ if side == Side::Apps => Identity::Nobody,
         path if path.starts_with("/static/") || matches!(path, "/healthz" | "/readyz") => Identity::Nobody,
         _ => Identity::of(&portal, request.headers()).await,
     };
     request.extensions_mut().insert(RequestId(id.clone()));
     request.extensions_mut().insert(identity.clone());
 
-    let mut response = next.run(request).await;
-
-    if response.extensions().get::<FromApp>().is_none() {
-        response = with_error(&portal, &asked, &identity, &id, response);
-        headers(&portal, &asked, &id, &mut response);
-    }
-    let status = response.status().as_u16();
-    let elapsed = started.elapsed();
-    portal.metrics.answered(asked.method.as_str(), &asked.route, status, elapsed);
-    let user = identity.somebody().map(|principal| principal.id().to_string());
+    let response = complete(&portal, &asked, &identity, &id, next.run(request).await);
+    // The router's template: bounded, and without what a user typed.
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+    portal.metrics.answered(asked.method.as_str(), route, status, elapsed);
     let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-    let (method, route) = (asked.method.as_str(), asked.route.as_str());
-    // A notebook asks several times a second: its traffic is told on demand only.
-    if response.extensions().get::<FromApp>().is_some() {
-        tracing::debug!(request_id = id, method, route, status, milliseconds, user, "passed on");
-    } else {
-        tracing::info!(request_id = id, method, route, status, milliseconds, user, "answered");
-    }
+    tracing::info!(request_id = id, method = asked.method.as_str(), route, status, milliseconds, user = identity.told(), "answered");
+    response
+}
+
+pub(super) fn request_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
+/// Gives an answer of ours its final shape and its headers.
+pub(super) fn complete(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, response: Response) -> Response {
+    let mut response = with_error(portal, asked, identity, id, response);
+    headers(portal, asked, id, &mut response);
     response
 }
 
 /// What of a request its answer depends on.
-struct Asked {
-    method: Method,
-    path: String,
-    /// For `next=`: the path with its query.
-    target: String,
-    /// The router's template: bounded, and without what a user typed.
-    route: String,
+pub(super) struct Asked {
+    pub(super) side: Side,
+    pub(super) method: Method,
+    uri: Uri,
     wants_html: bool,
     accepts_pages: bool,
     by_token: bool,
-    request_headers: HeaderMap,
+    /// `Host` alone.
+    host: HeaderMap,
 }
 
 impl Asked {
-    fn of(request: &Request) -> Self {
-        let headers = request.headers();
+    pub(super) fn of(side: Side, method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
+        let wants_html = wants_html(headers);
         let mut host = HeaderMap::new();
         if let Some(value) = headers.get(header::HOST) {
             host.insert(header::HOST, value.clone());
         }
         Self {
-            method: request.method().clone(),
-            path: request.uri().path().to_owned(),
-            target: request.uri().path_and_query().map_or("/", |target| target.as_str()).to_owned(),
-            route: request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned(),
-            wants_html: wants_html(headers),
-            accepts_pages: accept.is_none_or(|accept| accept.contains("*/*")) || wants_html(headers),
+            side,
+            method: method.clone(),
+            uri: uri.clone(),
+            wants_html,
+            accepts_pages: accept.is_none_or(|accept| accept.contains("*/*")) || wants_html,
             by_token: identity::bearer(headers) != Bearer::None,
-            request_headers: host,
+            host,
         }
     }
 
     fn is_api(&self) -> bool {
-        self.path == "/api" || self.path.starts_with("/api/")
+        self.uri.path() == "/api" || self.uri.path().starts_with("/api/")
     }
 
     /// Whether a person's browser came to see a page. Below `/s/` programs come too.
     fn is_page_visit(&self) -> bool {
         let reads = matches!(self.method, Method::GET | Method::HEAD);
-        let is_page = if self.path.starts_with("/s/") { self.wants_html } else { self.accepts_pages };
-        reads && is_page && !self.is_api() && !self.by_token && !matches!(self.path.as_str(), "/metrics" | "/login")
+        let path = self.uri.path();
+        let is_page = if path.starts_with("/s/") { self.wants_html } else { self.accepts_pages };
+        reads && is_page && !self.is_api() && !self.by_token && !matches!(path, "/metrics" | "/login")
     }
 }
 
@@ -114,12 +124,18 @@ fn with_error(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, res
         },
     };
     error.log(id);
-    let mut answer = if error.kind() == Kind::NotSignedIn && asked.is_page_visit() {
+    // A second cookie may be there below some path alone: the sign-in, which sees one, would
+    // lead back here for ever.
+    let two_cookies = error.kind() == Kind::NotSignedIn && matches!(identity, Identity::TwoCookies);
+    let error = if two_cookies { Error::unauthenticated_because(identity::TWO_COOKIES) } else { error };
+    let mut answer = if error.kind() == Kind::NotSignedIn && asked.is_page_visit() && !two_cookies {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
-        query.append_pair("next", &asked.target);
-        Redirect::to(&format!("/login?{}", query.finish())).into_response()
+        // For `next=`: the path with its query.
+        query.append_pair("next", asked.uri.path_and_query().map_or("/", |target| target.as_str()));
+        Redirect::to(&format!("{}/login?{}", portal.portal_seen_from(asked.side, &asked.host), query.finish()))
+            .into_response()
     } else if asked.wants_html && !asked.is_api() {
-        page(portal, identity, id, &error)
+        page(portal, asked, identity, id, &error)
     } else {
         error::document(&error, id)
     };
@@ -132,14 +148,18 @@ fn with_error(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, res
     answer
 }
 
-fn page(portal: &Portal, identity: &Identity, id: &str, error: &Error) -> Response {
+fn page(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, error: &Error) -> Response {
     let kind = error.kind();
+    let layout = match asked.side {
+        Side::Portal => portal.layout(identity, Nav::None),
+        Side::Apps => portal.bare_layout(&asked.host),
+    };
     let ways = match kind {
-        Kind::NotSignedIn => vec![Way { href: "/login".to_owned(), label: "Sign in".to_owned() }],
+        Kind::NotSignedIn => vec![Way { href: format!("{}/login", layout.portal), label: "Sign in".to_owned() }],
         _ => Vec::new(),
     };
     let view = ErrorPage {
-        layout: portal.layout(identity, Nav::None),
+        layout,
         status: kind.status().as_u16(),
         title: kind.title().to_owned(),
         detail: error.detail().to_owned(),
@@ -156,7 +176,7 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What every answer of ours says to a browser; a handler that has said otherwise is heard.
 fn headers(portal: &Portal, asked: &Asked, id: &str, response: &mut Response) {
-    let form_targets = portal.config.apps_origin(&asked.request_headers).unwrap_or_default();
+    let form_targets = portal.config.apps_origin(&asked.host).unwrap_or_default();
     let policy = format!(
         "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; \
          form-action 'self' {form_targets}"

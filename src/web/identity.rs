@@ -30,6 +30,10 @@ pub enum Identity {
     Unknown(Error),
 }
 
+/// What to do about [`Identity::TwoCookies`].
+pub(super) const TWO_COOKIES: &str = "Your browser sent two sign-in cookies, and one of them is not ours. \
+    Remove the cookies of this address in your browser, then sign in.";
+
 impl Identity {
     /// Nobody is `None`; a token that is no good is refused even where nobody is welcome.
     pub fn principal(&self) -> Result<Option<Arc<Principal>>> {
@@ -48,6 +52,11 @@ impl Identity {
             Self::Somebody(principal) => Some(principal),
             _ => None,
         }
+    }
+
+    /// For the log.
+    pub(super) fn told(&self) -> Option<tracing::field::DisplayValue<crate::model::UserId>> {
+        self.somebody().map(|principal| tracing::field::display(principal.id()))
     }
 
     /// Finds out who sends these headers. A bearer token counts alone: a cookie beside it is
@@ -115,15 +124,16 @@ pub(super) fn login_cookie<'a>(headers: &'a HeaderMap, config: &WebConfig) -> Co
 }
 
 pub(super) fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Cookie<'a> {
-    let pairs = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut values = pairs
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.split_once('='))
-        .filter(|(found, _)| found.trim() == name)
-        .map(|(_, value)| value.trim());
+    // Read as bytes: an app may have put a cookie of any characters beside ours.
+    let pairs = headers.get_all(header::COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let mut values = pairs.filter_map(|pair| {
+        let equals = pair.iter().position(|byte| *byte == b'=')?;
+        (pair[..equals].trim_ascii() == name.as_bytes()).then(|| pair[equals + 1..].trim_ascii())
+    });
     match (values.next(), values.next()) {
         (None, _) => Cookie::None,
-        (Some(value), None) => Cookie::One(value),
+        // What is not text is no value of ours.
+        (Some(value), None) => Cookie::One(str::from_utf8(value).unwrap_or_default()),
         (Some(_), Some(_)) => Cookie::Two,
     }
 }
@@ -232,6 +242,9 @@ mod tests {
         }
         let two = headers(&[("cookie", "lyceum_login=a"), ("cookie", "lyceum_login=b")]);
         assert_eq!(login_cookie(&two, &config), Cookie::Two);
+        let mut beside = HeaderMap::new();
+        beside.insert("cookie", HeaderValue::from_bytes(b"city=Z\xc3\xbcrich; lyceum_login=a; \xff=\xff").unwrap());
+        assert_eq!(login_cookie(&beside, &config), Cookie::One("a"), "an app's own letters hide nothing");
     }
 
     #[test]

@@ -103,10 +103,8 @@ pub(super) async fn page(
     if identity.somebody().is_some_and(|principal| principal.login().is_some()) {
         return Ok(Redirect::to(&safe_next(&visit.next)).into_response());
     }
-    let two = "Your browser sent two sign-in cookies, and one of them is not ours. \
-               Remove the cookies of this address in your browser, then sign in.";
     let form = LoginForm {
-        error: matches!(identity, Identity::TwoCookies).then(|| two.to_owned()),
+        error: matches!(identity, Identity::TwoCookies).then(|| identity::TWO_COOKIES.to_owned()),
         notice: visit.signed_out.map(|_| "You are signed out.".to_owned()),
         next: visit.next,
         username: String::new(),

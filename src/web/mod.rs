@@ -37,17 +37,18 @@ use std::{
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::{HeaderMap, header},
+    http::HeaderMap,
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
+    routing::any,
 };
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
-use url::Url;
+use url::{Origin, Url};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use error::{Error, Result};
-pub use finish::FromApp;
+pub use finish::Side;
 pub use identity::Identity;
 pub use metrics::Metrics;
 pub use routes::{Pages, Route};
@@ -185,18 +186,15 @@ impl WebConfig {
         guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
     }
 
-    /// The origin that apps have for this browser; `None` where it is the portal's own.
+    /// The origin that apps have for this browser; `None` where it is the portal's own, and
+    /// where the browser calls us by a name that is not known to be ours.
     pub fn apps_origin(&self, headers: &HeaderMap) -> Option<String> {
         match &self.apps {
             AppsOrigin::Path => None,
-            AppsOrigin::Port(port) => {
-                let host = match &self.public_url {
-                    Some(url) => url.clone(),
-                    None => Url::parse(&format!("http://{}/", headers.get(header::HOST)?.to_str().ok()?)).ok()?,
-                };
-                let host = host.host_str()?;
-                Some(format!("{}://{host}:{port}", self.scheme()))
-            }
+            AppsOrigin::Port(port) => match guard::ours(headers, self)? {
+                Origin::Tuple(scheme, host, _) => Some(format!("{scheme}://{host}:{port}")),
+                Origin::Opaque(_) => None,
+            },
             AppsOrigin::Url(url) => Some(url.clone()),
             AppsOrigin::Subdomain(domain) => Some(format!("{}://*.{domain}", self.scheme())),
         }
@@ -241,7 +239,6 @@ fn pages() -> Pages {
         .post("/sessions/{id}/extend", show::extend)
         .post("/sessions/{id}/keep", show::keep)
         .post("/sessions/{id}/start-again", show::start_again)
-        .any("/s/{*rest}", gateway::on_portal)
         .get("/login", login::page)
         .post("/login", login::log_in)
         .post("/logout", login::log_out)
@@ -264,17 +261,24 @@ pub fn router(portal: Arc<Portal>) -> Router {
     let (api, mut document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
     routes::describe(&mut document);
     let _ = portal.document.set(document.to_json().expect("the document is plain data"));
-    finished(api.merge(pages().into_router()), portal)
+    finished(api.merge(pages().into_router()), portal.clone())
+        .merge(Router::new().route(APP, any(gateway::on_portal)).with_state(portal))
 }
+
+/// The way into apps. It stands outside all layers, because every request of every notebook
+/// comes here: `gateway` does itself what is needed of theirs.
+const APP: &str = "/s/{*rest}";
 
 /// The apps' own listener: the way into apps, and the files that its few pages need.
 pub fn apps_router(portal: Arc<Portal>) -> Router {
-    let routes = Pages::default().any("/s/{*rest}", gateway::on_apps).add("GET", "/static/{*path}", assets::files());
-    routes
+    Pages::default()
+        .add("GET", "/static/{*path}", assets::files())
         .into_router()
         .fallback(async || Error::not_found())
+        .method_not_allowed_fallback(async || Error::method_not_allowed())
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(portal.clone(), finish::finish))
+        .layer(from_fn_with_state((portal.clone(), Side::Apps), finish::finish))
+        .route(APP, any(gateway::on_apps))
         .with_state(portal)
 }
 
@@ -287,14 +291,15 @@ pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
         .layer(DefaultBodyLimit::max(BODY_LIMIT))
         .layer(from_fn_with_state(portal.clone(), guard::same_origin))
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(from_fn_with_state(portal.clone(), finish::finish))
+        .layer(from_fn_with_state((portal.clone(), Side::Portal), finish::finish))
         .with_state(portal)
 }
 
 /// Every route there is: the tests' tables must have a row for each.
 pub fn all_routes() -> Vec<Route> {
     let (_, document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
-    routes::of_document(&document).chain(pages().list()).collect()
+    let app = Route { method: "ANY".to_owned(), path: APP.to_owned() };
+    routes::of_document(&document).chain(pages().list()).chain([app]).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over by value")]

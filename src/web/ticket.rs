@@ -1,13 +1,16 @@
 //! How somebody who is signed in on the portal's origin becomes known on the apps' origin.
-//! A ticket is used once and lives for half a minute; it is exchanged for a cookie that opens
-//! one session to one login and nothing else. Neither is worth anything without the login.
+//! The apps' origin first gives the browser a hand, a random cookie; the portal writes a
+//! ticket for that hand alone, which is good once and for half a minute; it is exchanged for
+//! a cookie that opens one session to one login and nothing else. So a ticket that somebody
+//! passes on opens nothing in another browser: an app's pages must never run beside the
+//! sessions of a person who did not ask for them.
 
 use std::collections::HashMap;
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hmac::{Hmac, KeyInit, Mac};
 use parking_lot::Mutex;
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 
 use crate::model::{LoginId, SessionId, Timestamp};
 
@@ -17,33 +20,60 @@ const LIFETIME: i64 = 30;
 /// More are never on their way at once; then the oldest are worthless.
 const MOST: usize = 10_000;
 
+/// The same for one login, so that nobody makes other people's tickets worthless.
+const MOST_OF_LOGIN: usize = 32;
+
+/// The cookie of the apps' origin that tells one browser from another.
+pub const HAND_COOKIE: &str = "lyceum_hand";
+
+/// A fresh value for that cookie.
+pub fn new_hand() -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
+}
+
+/// What an address may tell of a hand: it names the hand without being it.
+pub fn palm(hand: &str) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(Sha256::digest(hand))
+}
+
 /// Tickets that were not used yet.
 #[derive(Debug, Default)]
 pub struct Tickets(Mutex<HashMap<String, Ticket>>);
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ticket {
     login: LoginId,
     session: SessionId,
+    palm: String,
     expires_at: Timestamp,
 }
 
 impl Tickets {
-    pub fn issue(&self, login: LoginId, session: SessionId, now: Timestamp) -> String {
-        let secret = BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>());
+    /// A ticket for the browser whose hand has this [`palm`].
+    pub fn issue(&self, login: LoginId, session: SessionId, palm: &str, now: Timestamp) -> String {
+        let secret = new_hand();
         let mut tickets = self.0.lock();
-        tickets.retain(|_, ticket| now < ticket.expires_at);
+        let mut of_login = 0;
+        tickets.retain(|_, ticket| {
+            of_login += usize::from(ticket.login == login);
+            now < ticket.expires_at
+        });
+        if MOST_OF_LOGIN <= of_login {
+            tickets.retain(|_, ticket| ticket.login != login);
+        }
         if MOST <= tickets.len() {
             tickets.clear();
         }
-        tickets.insert(secret.clone(), Ticket { login, session, expires_at: now.plus_seconds(LIFETIME) });
+        let ticket = Ticket { login, session, palm: palm.to_owned(), expires_at: now.plus_seconds(LIFETIME) };
+        tickets.insert(secret.clone(), ticket);
         secret
     }
 
-    /// The login that a ticket for this session stands for; it is worthless afterwards.
-    pub fn redeem(&self, secret: &str, session: SessionId, now: Timestamp) -> Option<LoginId> {
+    /// The login that a ticket for this session stands for in the browser with this hand; it
+    /// is worthless afterwards, whoever showed it.
+    pub fn redeem(&self, secret: &str, session: SessionId, hand: &str, now: Timestamp) -> Option<LoginId> {
         let ticket = self.0.lock().remove(secret)?;
-        (ticket.session == session && now < ticket.expires_at).then_some(ticket.login)
+        (ticket.session == session && ticket.palm == palm(hand) && now < ticket.expires_at).then_some(ticket.login)
     }
 }
 
@@ -76,16 +106,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_good_once_for_one_session_and_not_for_long() {
+    fn a_ticket_is_good_once_for_one_session_and_browser_and_not_for_long() {
         let (tickets, login, session, now) = (Tickets::default(), LoginId::new(), SessionId::new(), Timestamp(0));
-        let ticket = tickets.issue(login, session, now);
-        assert_eq!(tickets.redeem(&ticket, session, now), Some(login));
-        assert_eq!(tickets.redeem(&ticket, session, now), None);
-        let ticket = tickets.issue(login, session, now);
-        assert_eq!(tickets.redeem(&ticket, SessionId::new(), now), None);
-        let ticket = tickets.issue(login, session, now);
-        assert_eq!(tickets.redeem(&ticket, session, now.plus_seconds(LIFETIME)), None);
-        assert_eq!(tickets.redeem("made up", session, now), None);
+        let issue = || tickets.issue(login, session, &palm("hand"), now);
+        let ticket = issue();
+        assert_eq!(tickets.redeem(&ticket, session, "hand", now), Some(login));
+        assert_eq!(tickets.redeem(&ticket, session, "hand", now), None);
+        assert_eq!(tickets.redeem(&issue(), SessionId::new(), "hand", now), None);
+        assert_eq!(tickets.redeem(&issue(), session, "hand", now.plus_seconds(LIFETIME)), None);
+        assert_eq!(tickets.redeem("made up", session, "hand", now), None);
+        let ticket = issue();
+        assert_eq!(tickets.redeem(&ticket, session, &palm("hand"), now), None, "an address names the hand only");
+        assert_eq!(tickets.redeem(&ticket, session, "hand", now), None, "whoever showed it");
+    }
+
+    #[test]
+    fn one_login_has_few_tickets_and_takes_nobodys() {
+        let (tickets, session, now) = (Tickets::default(), SessionId::new(), Timestamp(0));
+        let (alice, bob) = (LoginId::new(), LoginId::new());
+        let ticket = tickets.issue(alice, session, &palm("hand"), now);
+        for _ in 0..2 * MOST_OF_LOGIN {
+            tickets.issue(bob, session, &palm("hand"), now);
+        }
+        assert!(tickets.0.lock().len() <= MOST_OF_LOGIN + 1);
+        assert_eq!(tickets.redeem(&ticket, session, "hand", now), Some(alice));
     }
 
     #[test]

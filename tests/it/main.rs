@@ -6,6 +6,7 @@
 mod agent;
 mod architecture;
 mod environments;
+mod gateway;
 mod gpus;
 mod helper;
 mod identity;

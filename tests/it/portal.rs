@@ -66,7 +66,10 @@ impl TestPortal {
         let local = Local::new(db.clone()).await.unwrap();
         let access = Access::new(db.clone(), clock.clone(), [7; 32], directory.path(), Box::new(local));
         let access = Arc::new(access);
-        let mut config = WebConfig { private: directory.path().to_owned(), ..WebConfig::default() };
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut config =
+            WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
         let shutdown = CancellationToken::new();
         let portal = Arc::new(Portal::new(Parts {
@@ -78,8 +81,7 @@ impl TestPortal {
             stopping: shutdown.clone(),
         }));
 
-        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let url = format!("http://{address}");
         let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
         tokio::spawn(listen::serve(listener, router(portal.clone()), options, shutdown.clone()));
         let poll = tokio::spawn(async move { access.poll_for_ever().await });
@@ -210,6 +212,12 @@ pub struct Caller {
 impl Caller {
     pub fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The same headers to another listener.
+    pub fn at(mut self, url: &str) -> Self {
+        url.clone_into(&mut self.url);
         self
     }
 

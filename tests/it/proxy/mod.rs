@@ -1,7 +1,7 @@
 //! The proxy between real peers: an app on a socket of its own, the accept loop in front, and
 //! clients that speak bytes where it matters what exactly is said.
 
-mod app;
+pub mod app;
 mod front;
 mod hygiene;
 mod limits;

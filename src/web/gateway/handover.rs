@@ -1,0 +1,187 @@
+//! From the portal's origin to the apps' and back: `ticket` says what a hand and a ticket
+//! are, here they travel. The apps' origin sends a visitor whom it does not know to the
+//! portal with the palm of their hand; the portal, which knows them, sends them back with a
+//! ticket; the ticket becomes the app's cookie. A hand that does not come back with its ticket
+//! belongs to a browser that keeps no cookies, and ends the journey on a page that says so.
+
+use std::sync::Arc;
+
+use axum::{
+    http::{HeaderMap, HeaderValue, Method, header, request::Parts},
+    response::{AppendHeaders, IntoResponse, Redirect, Response},
+};
+
+use super::{Asking, is_reading, origins, with_slash};
+use crate::{
+    auth::Principal,
+    model::{LoginId, SessionState},
+    web::{
+        Portal, Side,
+        error::{Error, Result},
+        extract::wants_html,
+        identity::{self, Cookie},
+        page::Page,
+        ticket,
+        views::{ErrorPage, Way},
+    },
+};
+
+/// Carries a ticket to the apps' origin, once.
+const TICKET: &str = "lyceum_ticket";
+/// Carries a hand's palm to the portal.
+const PALM: &str = "lyceum_hand";
+
+/// What the apps' listener makes of a request.
+pub(super) enum Met {
+    Known(Arc<Principal>),
+    /// A step of the way between the origins.
+    Lead(Response),
+}
+
+/// On the portal: to the apps' origin, with a ticket where a hand waits for one.
+pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
+    let portal = asking.portal;
+    let apps = origins::known(portal.apps_origin(&asked.headers))?;
+    let (palm, target) = take(asked, PALM);
+    let address = match palm.filter(|_| asked.method == Method::GET) {
+        Some(palm) => {
+            let ticket = portal.gateway.tickets.issue(login, asking.id, &palm, portal.clock.now());
+            format!("{apps}{}", with(&target, TICKET, &ticket))
+        }
+        None => format!("{apps}{target}"),
+    };
+    Ok(Redirect::to(&address).into_response())
+}
+
+/// On the apps' listener: who is it, or where must they go to be known?
+pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
+    let portal = asking.portal;
+    let visits = is_reading(asked) && wants_html(&asked.headers);
+    // The cookie lies below the slash: without it nobody would ever be known.
+    if let Some(address) = with_slash(&asked.uri).filter(|_| is_reading(asked)) {
+        return Ok(Met::Lead(Redirect::to(&address).into_response()));
+    }
+    let name = ticket::cookie_name(asking.id);
+    let cookie = identity::cookie(&asked.headers, &name);
+    let known = match cookie {
+        Cookie::One(value) => match ticket::open(&portal.gateway.key, value, asking.id) {
+            Some(login) => stands(portal, login, &asked.headers).await?,
+            None => None,
+        },
+        // Two of them are nobody's: a page of a neighbouring port may have put one there.
+        Cookie::None | Cookie::Two => None,
+    };
+    if let (Some(ticket), clean) = take(asked, TICKET)
+        && asked.method == Method::GET
+        && is_reading(asked)
+    {
+        if known.is_some() {
+            return Ok(Met::Lead(Redirect::to(&clean).into_response()));
+        }
+        return redeem(asking, &ticket, &clean, asked).await.map(Met::Lead);
+    }
+    let running = portal.sessions.routes.find(asking.id).is_some_and(|route| route.state == SessionState::Running);
+    match known {
+        Some(principal) if running || !visits => Ok(Met::Known(principal)),
+        None if !visits => Err(Error::unauthenticated()),
+        None if cookie == Cookie::Two => no_cookies(asking, asked).map(Met::Lead),
+        // The portal has the page that says why there is nothing to see.
+        _ if !running => {
+            let back = origins::known(portal.portal_seen_from(Side::Apps, &asked.headers))?;
+            Ok(Met::Lead(Redirect::to(&format!("{back}{}", target(asked))).into_response()))
+        }
+        _ => ask_for_ticket(asking, &target(asked), &asked.headers).map(Met::Lead),
+    }
+}
+
+/// Gives the visitor a hand, where they have none, and sends them to the portal with its palm.
+fn ask_for_ticket(asking: &Asking<'_>, target: &str, headers: &HeaderMap) -> Result<Response> {
+    let portal = asking.portal;
+    let back = origins::known(portal.portal_seen_from(Side::Apps, headers))?;
+    let (hand, fresh) = match identity::cookie(headers, ticket::HAND_COOKIE) {
+        Cookie::One(hand) if hand.len() == 43 => (hand.to_owned(), None),
+        _ => {
+            let hand = ticket::new_hand();
+            let cookie = cookie(portal, ticket::HAND_COOKIE, &hand, "/s/");
+            (hand, Some((header::SET_COOKIE, cookie)))
+        }
+    };
+    let address = format!("{back}{}", with(target, PALM, &ticket::palm(&hand)));
+    Ok((AppendHeaders(fresh), Redirect::to(&address)).into_response())
+}
+
+/// A ticket for the app's cookie, in the browser that it was written for.
+async fn redeem(asking: &Asking<'_>, ticket: &str, clean: &str, asked: &Parts) -> Result<Response> {
+    let portal = asking.portal;
+    let Cookie::One(hand) = identity::cookie(&asked.headers, ticket::HAND_COOKIE) else {
+        return no_cookies(asking, asked);
+    };
+    let login = portal.gateway.tickets.redeem(ticket, asking.id, hand, portal.clock.now());
+    if let Some(login) = login
+        && stands(portal, login, &asked.headers).await?.is_some()
+    {
+        let value = ticket::seal(&portal.gateway.key, login, asking.id);
+        let path = format!("/s/{}/", asking.id);
+        let cookie = cookie(portal, &ticket::cookie_name(asking.id), &value, &path);
+        return Ok(([(header::SET_COOKIE, cookie)], Redirect::to(clean)).into_response());
+    }
+    // Used before (a page loaded again), too old, or another browser's: ask for one's own.
+    ask_for_ticket(asking, clean, &asked.headers)
+}
+
+/// Whose login this is. Where both origins have one host, the browser shows its login cookie
+/// here too: it opens nothing, but one of somebody else says that the app's cookie was put
+/// there for this person to be led into another's session.
+async fn stands(portal: &Portal, login: LoginId, headers: &HeaderMap) -> Result<Option<Arc<Principal>>> {
+    Ok(match identity::login_cookie(headers, &portal.config) {
+        Cookie::None => portal.access.by_login(login).await?,
+        Cookie::One(secret) => portal.access.by_cookie(secret).await?.filter(|found| found.login() == Some(login)),
+        Cookie::Two => None,
+    })
+}
+
+/// The end of a journey that would go round in circles.
+fn no_cookies(asking: &Asking<'_>, asked: &Parts) -> Result<Response> {
+    let again = origins::known(asking.portal.open_url(&asked.headers, asking.id))?;
+    let error = Error::forbidden(
+        "To open this session your browser must keep a cookie of this address, and exactly one. \
+         Allow cookies here, or remove those of this address, and try again. \
+         A link that somebody sent you from their address bar opens nothing either.",
+    );
+    let page = ErrorPage {
+        layout: asking.portal.bare_layout(&asked.headers),
+        status: error.status().as_u16(),
+        title: "Your browser's cookie is missing".to_owned(),
+        detail: error.detail().to_owned(),
+        kind: String::new(),
+        request_id: String::new(),
+        ways: vec![Way { href: again, label: "Try again".to_owned() }],
+    };
+    Ok(error.with_page(Page(page)))
+}
+
+fn cookie(portal: &Portal, name: &str, value: &str, path: &str) -> HeaderValue {
+    let secure = if portal.config.is_https() { "; Secure" } else { "" };
+    HeaderValue::from_str(&format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}"))
+        .expect("ids and base64 are visible ASCII")
+}
+
+fn target(asked: &Parts) -> String {
+    asked.uri.path_and_query().map_or("/", |target| target.as_str()).to_owned()
+}
+
+/// A parameter of ours, and the address without it.
+fn take(asked: &Parts, name: &str) -> (Option<String>, String) {
+    let path = asked.uri.path();
+    let query = asked.uri.query().unwrap_or_default();
+    let value = |pair: &str| pair.split_once('=').filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned());
+    let Some(found) = query.split('&').find_map(value) else { return (None, target(asked)) };
+    let rest: Vec<&str> = query.split('&').filter(|pair| value(pair).is_none()).collect();
+    let clean = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
+    (Some(found), clean)
+}
+
+fn with(target: &str, name: &str, value: &str) -> String {
+    let glue = if target.contains('?') { '&' } else { '?' };
+    format!("{target}{glue}{name}={value}")
+}

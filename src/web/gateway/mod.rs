@@ -1,0 +1,319 @@
+//! The way into apps, `/s/{session}/…`: who may enter is decided here for every request and
+//! upgrade, from memory; passing it on is `proxy`'s business. On the portal's own origin
+//! programs come with a token and people are led to the apps' origin, where a cookie of that
+//! one session lets them in (`handover`); in path mode there is one origin for both. Nothing
+//! else stands around these requests, so errors, numbers and log lines are seen to here too.
+
+mod handover;
+mod origins;
+mod pages;
+mod watch;
+
+use std::{any::Any, collections::HashMap, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    http::{HeaderValue, Method, Uri, request::Parts},
+    response::{IntoResponse, Redirect, Response},
+};
+use futures_util::FutureExt;
+use parking_lot::RwLock;
+
+pub use self::watch::{cut_what_lost_access, forget_ended};
+use super::{
+    APP, AppsOrigin, Portal, Side,
+    error::{Error, Result},
+    extract::wants_html,
+    finish::{self, Asked},
+    guard,
+    identity::{self, Identity},
+    ticket,
+};
+use crate::{
+    auth::{Credential, Principal},
+    dial::{self, Endpoint},
+    model::{SessionId, SessionState},
+    proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
+    sessions::Route,
+};
+
+/// What the way into apps is made of.
+pub struct Gateway {
+    pub proxy: Proxy,
+    pub tickets: ticket::Tickets,
+    /// Seals the apps' cookies.
+    pub key: [u8; 32],
+    upstreams: RwLock<HashMap<SessionId, Upstream>>,
+}
+
+impl Gateway {
+    pub fn new(proxy: Proxy, key: [u8; 32]) -> Self {
+        Self { proxy, tickets: ticket::Tickets::default(), key, upstreams: RwLock::default() }
+    }
+
+    /// Where a running session's requests go; remembered, since every request asks.
+    fn upstream(&self, route: &Route) -> Option<Upstream> {
+        let known = self.upstreams.read().get(&route.session).cloned();
+        if let Some(known) = known.as_ref().filter(|known| known.uid == route.uid && leads_to(&known.endpoint, route)) {
+            return Some(known.clone());
+        }
+        let endpoint = match (&route.port, &route.socket) {
+            (Some(port), _) => Endpoint::Port(*port),
+            (None, Some(path)) => Endpoint::Socket(Arc::from(path.as_path() as &Path)),
+            (None, None) => return None,
+        };
+        let activity = known.map_or_else(Arc::default, |known| known.activity);
+        let upstream = Upstream { session: route.session, endpoint, uid: route.uid, activity };
+        self.upstreams.write().insert(route.session, upstream.clone());
+        Some(upstream)
+    }
+
+    /// A session has ended: nothing of it may be reached any more.
+    pub fn forget(&self, session: SessionId) {
+        self.upstreams.write().remove(&session);
+        self.proxy.drop_session(session);
+    }
+
+    /// Every session's traffic, for those who judge idleness.
+    pub fn activity(&self) -> Vec<(SessionId, Arc<Activity>)> {
+        self.upstreams.read().iter().map(|(id, upstream)| (*id, upstream.activity.clone())).collect()
+    }
+}
+
+fn leads_to(endpoint: &Endpoint, route: &Route) -> bool {
+    match endpoint {
+        Endpoint::Port(port) => route.port == Some(*port),
+        Endpoint::Socket(path) => route.port.is_none() && route.socket.as_deref() == Some(path),
+    }
+}
+
+/// `/s/…` on the portal's own listener.
+pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> Response {
+    answer(&portal, Side::Portal, request).await
+}
+
+/// `/s/…` on the apps' listener. The login cookie means nothing here.
+pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Response {
+    answer(&portal, Side::Apps, request).await
+}
+
+/// What an app has answered, or an answer of ours.
+enum Answer {
+    /// It goes out as it is.
+    FromApp(Response),
+    Ours(Response),
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self::Ours(response)
+    }
+}
+
+async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -> Response {
+    let started = Instant::now();
+    let asked = Asked::of(side, request.method(), request.uri(), request.headers());
+    let mut who = Identity::Nobody;
+    let judged = AssertUnwindSafe(let_in(portal, side, request, &mut who)).catch_unwind().await;
+    let judged = judged.unwrap_or_else(|panic| Ok(Answer::Ours(super::panicked(panic as Box<dyn Any + Send>))));
+    let count = |response: &Response| {
+        let (status, elapsed) = (response.status().as_u16(), started.elapsed());
+        portal.metrics.answered(asked.method.as_str(), APP, status, elapsed);
+        (status, u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX))
+    };
+    let method = asked.method.as_str();
+    match judged {
+        Ok(Answer::FromApp(response)) => {
+            let (status, milliseconds) = count(&response);
+            // A notebook asks several times a second: its traffic is told on demand only.
+            tracing::debug!(method, route = APP, status, milliseconds, user = who.told(), "passed on");
+            response
+        }
+        judged => {
+            let response = match judged {
+                Ok(Answer::Ours(response) | Answer::FromApp(response)) => response,
+                Err(error) => error.into_response(),
+            };
+            let id = finish::request_id();
+            let response = finish::complete(portal, &asked, &who, &id, response);
+            let (status, milliseconds) = count(&response);
+            // So are its attempts to reach an app that is away.
+            if status < 500 {
+                tracing::info!(request_id = id, method, route = APP, status, milliseconds, user = who.told(), "answered");
+            } else {
+                tracing::debug!(request_id = id, method, route = APP, status, milliseconds, user = who.told(), "answered");
+            }
+            response
+        }
+    }
+}
+
+/// Settles who is asking, by the rules of the listener that was asked.
+async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Identity) -> Result<Answer> {
+    let (asked, body) = request.into_parts();
+    let id = session_path(asked.uri.path()).map(|(id, _)| id).map_err(|fault| match fault {
+        PathFault::NoSession => Error::not_found(),
+        PathFault::DotSegment => Error::malformed("The address has a dot segment."),
+    })?;
+    let asking = Asking { portal, side, id, generation: portal.access.generation() };
+    match side {
+        Side::Portal => {
+            *who = Identity::of(portal, &asked.headers).await;
+            let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
+            asking.on_portal(&principal, asked, body).await
+        }
+        Side::Apps => match handover::meet(&asking, &asked).await? {
+            handover::Met::Known(principal) => {
+                *who = Identity::Somebody(principal.clone());
+                origins::check(&asked, |headers| origins::is_apps(portal, headers))?;
+                asking.enter(&principal, asked, body).await
+            }
+            handover::Met::Lead(response) => Ok(response.into()),
+        },
+    }
+}
+
+/// A request for a session, and what was true when it came.
+struct Asking<'a> {
+    portal: &'a Arc<Portal>,
+    side: Side,
+    id: SessionId,
+    /// Of the access, before anybody was judged.
+    generation: i64,
+}
+
+impl Asking<'_> {
+    async fn on_portal(&self, principal: &Arc<Principal>, asked: Parts, body: Body) -> Result<Answer> {
+        let portal = self.portal;
+        let Credential::Login { id: login, .. } = principal.credential else {
+            if !principal.scopes_allow("GET", APP) {
+                return Err(Error::forbidden("This token's scopes do not include `sessions:connect`."));
+            }
+            return self.enter(principal, asked, body).await;
+        };
+        origins::check(&asked, |headers| guard::origin_is_ours(headers, &portal.config))?;
+        if portal.config.apps == AppsOrigin::Path {
+            return self.enter(principal, asked, body).await;
+        }
+        // A person: once it runs, their browser goes to the apps' origin.
+        match self.own_route(principal) {
+            None => self.closed(principal, &asked).await,
+            Some(route) if route.state != SessionState::Running => self.waiting(principal, &asked).await,
+            Some(_) if !is_reading(&asked) => Err(Error::not_same_origin()),
+            Some(_) => Ok(handover::send(self, login, &asked)?.into()),
+        }
+    }
+
+    fn own_route(&self, principal: &Principal) -> Option<Arc<Route>> {
+        self.portal.sessions.routes.find(self.id).filter(|route| route.owner == principal.id())
+    }
+
+    /// Lets somebody in whose identity is settled: if it is theirs, and if it runs.
+    async fn enter(&self, principal: &Arc<Principal>, asked: Parts, body: Body) -> Result<Answer> {
+        let portal = self.portal;
+        let Some(route) = self.own_route(principal) else {
+            return self.closed(principal, &asked).await;
+        };
+        if route.state != SessionState::Running {
+            return self.waiting(principal, &asked).await;
+        }
+        if let Some(address) = with_slash(&asked.uri) {
+            return Ok(Redirect::to(&address).into_response().into());
+        }
+        if route.app == "terminal" && is_front_page(&asked.uri) && is_reading(&asked) && wants_html(&asked.headers) {
+            return self.terminal(principal, &asked.headers).await;
+        }
+        let Some(upstream) = portal.gateway.upstream(&route) else {
+            return self.waiting(principal, &asked).await;
+        };
+        let access = match principal.credential {
+            Credential::Login { id, .. } => proxy::Access::Login(id),
+            Credential::Token { id, .. } => proxy::Access::Token(id),
+        };
+        let holder = Holder { user: principal.id(), access };
+        let authorization = route.authorization.as_deref().map(HeaderValue::from_str);
+        let rules = Rules {
+            strip_prefix: route.strip_prefix,
+            path_mode: portal.config.apps == AppsOrigin::Path,
+            authorization: authorization.transpose().map_err(Error::internal)?,
+            client: identity::client_address(&portal.config, &asked.headers, &asked.extensions),
+            scheme: portal.config.scheme(),
+            active: is_use(&asked),
+            holder,
+        };
+        let answer = portal.gateway.proxy.forward(Request::from_parts(asked, body), &upstream, &rules).await;
+        self.judge_again(principal, holder).await?;
+        Ok(Answer::FromApp(answer?))
+    }
+
+    /// The app may have thought for long, and what it answers may live for longer. Whatever
+    /// lives on is registered by now: a change of access that is not seen here will find it.
+    async fn judge_again(&self, principal: &Principal, holder: Holder) -> Result<()> {
+        let portal = self.portal;
+        if portal.sessions.routes.find(self.id).is_none() {
+            portal.gateway.forget(self.id);
+        }
+        if portal.access.generation() != self.generation && portal.access.still(principal).await?.is_none() {
+            portal.gateway.proxy.tunnels().cut(|tunnel| tunnel.holder == holder);
+            return Err(Error::unauthenticated());
+        }
+        Ok(())
+    }
+}
+
+/// Whether nothing but an answer is asked for.
+fn is_reading(asked: &Parts) -> bool {
+    matches!(asked.method, Method::GET | Method::HEAD) && !guard::is_upgrade(&asked.headers)
+}
+
+/// `/s/{id}` with the slash that everything else of an app lies below, cookies included.
+fn with_slash(uri: &Uri) -> Option<String> {
+    let path = uri.path();
+    (path.len() == "/s/".len() + 36).then(|| match uri.query() {
+        Some(query) => format!("{path}/?{query}"),
+        None => format!("{path}/"),
+    })
+}
+
+fn is_front_page(uri: &Uri) -> bool {
+    let path = uri.path();
+    path.len() == "/s//".len() + 36 && path.ends_with('/')
+}
+
+/// Whether a request is somebody's doing: pages poll by themselves, and an open tab alone
+/// must not keep a session alive.
+fn is_use(asked: &Parts) -> bool {
+    match asked.headers.get("sec-fetch-mode") {
+        Some(mode) => mode.as_bytes() == b"navigate" || !matches!(asked.method, Method::GET | Method::HEAD),
+        None => true,
+    }
+}
+
+impl From<proxy::Error> for Error {
+    fn from(err: proxy::Error) -> Self {
+        match err {
+            proxy::Error::ServiceWorker => {
+                Self::forbidden("An app on the portal's own address may not install a service worker.")
+            }
+            proxy::Error::Path(_) | proxy::Error::Target(_) | proxy::Error::Value(_) | proxy::Error::RequestBody(_) => {
+                Self::malformed("This address or header cannot be passed on to an app.")
+            }
+            proxy::Error::TooManyConnections => {
+                Self::unavailable("This session has too many connections open. Close some of its tabs.", 5)
+            }
+            proxy::Error::Cut => Self::unauthenticated(),
+            away => {
+                if let proxy::Error::Dial(dial::Error::WrongPeer { .. }) = &away {
+                    tracing::warn!(error = &away as &dyn std::error::Error, "somebody else answers for an app");
+                } else {
+                    // An open tab asks again and again.
+                    tracing::debug!(error = &away as &dyn std::error::Error, "an app does not answer");
+                }
+                let detail = "The session's program does not answer. It may be busy, or it has just ended: \
+                              look at its card on the home page.";
+                Self::unavailable(detail, 3)
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What stands where an app would be: waiting, ended, and the terminal's page, which is ours.
+//! The apps' own origin may serve them, where scripts of apps can read them.
+
+use std::sync::Arc;
+
+use axum::{
+    http::{HeaderMap, HeaderValue, header, request::Parts},
+    response::IntoResponse,
+};
+
+use super::{Answer, Asking, is_reading};
+use crate::{
+    auth::Principal,
+    model::{Session, SessionState},
+    web::{
+        Portal, Side,
+        error::{Error, Result},
+        extract::wants_html,
+        guard,
+        page::{Layout, Nav, Page, Theme},
+        show,
+        views::{self, TerminalPage},
+    },
+};
+
+impl Asking<'_> {
+    /// Not theirs, or over: 404, or the page that says why it ended.
+    pub(super) async fn closed(&self, principal: &Arc<Principal>, asked: &Parts) -> Result<Answer> {
+        let session = self.own_session(principal).await?;
+        if session.state.is_live() {
+            return self.waiting(principal, asked).await;
+        }
+        if !is_reading(asked) || !wants_html(&asked.headers) {
+            return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
+        }
+        let layout = self.layout(principal, &asked.headers);
+        let card = show::card(self.portal, principal, &asked.headers, &session);
+        Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))).into())
+    }
+
+    /// It waits, starts or is ending: a page for people, 503 for programs.
+    pub(super) async fn waiting(&self, principal: &Arc<Principal>, asked: &Parts) -> Result<Answer> {
+        let session = self.own_session(principal).await?;
+        if !is_reading(asked) || !wants_html(&asked.headers) {
+            return Err(Error::unavailable(
+                match session.state {
+                    SessionState::Stopping | SessionState::Ended => "This session is being stopped.",
+                    _ => "This session does not run yet. Try again in a moment.",
+                },
+                2,
+            ));
+        }
+        let layout = self.layout(principal, &asked.headers);
+        let card = show::card(self.portal, principal, &asked.headers, &session);
+        let doing = self.portal.sessions.live(self.id).status.map(|status| status.step);
+        let steps = views::ShowSession::steps(&session, doing.as_deref());
+        Ok(Page(views::Waiting::new(layout, card, steps)).into_response().into())
+    }
+
+    pub(super) async fn terminal(&self, principal: &Arc<Principal>, headers: &HeaderMap) -> Result<Answer> {
+        let session = self.own_session(principal).await?;
+        let place = session
+            .placement
+            .map_or_else(String::new, |placement| format!("{}@{}", placement.unix_name, placement.node));
+        let layout = self.layout(principal, headers);
+        let page = TerminalPage { layout, id: self.id.to_string(), name: session.name, place };
+        let policy = HeaderValue::from_static(guard::TERMINAL_POLICY);
+        Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Page(page)).into_response().into())
+    }
+
+    async fn own_session(&self, principal: &Principal) -> Result<Session> {
+        let session = self.portal.db.find_session(self.id).await?;
+        session.filter(|session| session.owner == principal.id()).ok_or_else(Error::not_found)
+    }
+
+    /// In path mode, as on the portal's own listener, this is a page of the portal like any other.
+    fn layout(&self, principal: &Arc<Principal>, headers: &HeaderMap) -> Layout {
+        match self.side {
+            Side::Portal => self.portal.layout_of(principal, Nav::None),
+            Side::Apps => {
+                Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) }
+            }
+        }
+    }
+}
+
+impl Portal {
+    /// The frame of a page on the apps' origin: it links back to the portal, and tells the
+    /// scripts of apps nothing of whoever is signed in there.
+    pub(in crate::web) fn bare_layout(&self, headers: &HeaderMap) -> Layout {
+        Layout {
+            insecure_http: self.config.insecure_http,
+            portal: self.portal_seen_from(Side::Apps, headers),
+            ..Layout::default()
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The loops that end what may live no longer: connections whose access has ended, and the
+//! endpoints of sessions that have ended.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::{proxy::Access, web::Portal};
+
+/// A login also ends by its age, which is no change that anybody tells.
+const LOOK_AGAIN: Duration = Duration::from_mins(1);
+
+/// When somebody's access changes, and now and then, every live connection is judged again.
+pub async fn cut_what_lost_access(portal: Arc<Portal>) {
+    let mut changes = portal.access.changes();
+    while !matches!(tokio::time::timeout(LOOK_AGAIN, changes.changed()).await, Ok(Err(_))) {
+        let tunnels = portal.gateway.proxy.tunnels();
+        for holder in tunnels.holders() {
+            let still = match holder.access {
+                Access::Login(id) => portal.access.by_login(id).await,
+                Access::Token(id) => portal.access.by_token_id(id).await,
+            };
+            // A database that does not answer proves nothing against anybody.
+            if let Ok(None) = still {
+                tunnels.cut(|tunnel| tunnel.holder == holder);
+            }
+        }
+    }
+}
+
+/// An ended session's endpoint is invalid from that moment on.
+pub async fn forget_ended(portal: Arc<Portal>) {
+    let mut changes = portal.sessions.subscribe();
+    loop {
+        match changes.recv().await {
+            Ok(change) if change.ended => portal.gateway.forget(change.session),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_)) => {
+                for (session, _) in portal.gateway.activity() {
+                    if portal.sessions.routes.find(session).is_none() {
+                        portal.gateway.forget(session);
+                    }
+                }
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
