@@ -52,7 +52,15 @@ pub(super) async fn finish(
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
     portal.metrics.answered(asked.method.as_str(), route, status, elapsed);
     let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
-    tracing::info!(request_id = id, method = asked.method.as_str(), route, status, milliseconds, user = identity.told(), "answered");
+    tracing::info!(
+        request_id = id,
+        method = asked.method.as_str(),
+        route,
+        status,
+        milliseconds,
+        user = identity.told(),
+        "answered"
+    );
     response
 }
 

@@ -174,7 +174,8 @@ fn target(asked: &Parts) -> String {
 fn take(asked: &Parts, name: &str) -> (Option<String>, String) {
     let path = asked.uri.path();
     let query = asked.uri.query().unwrap_or_default();
-    let value = |pair: &str| pair.split_once('=').filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned());
+    let value =
+        |pair: &str| pair.split_once('=').filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned());
     let Some(found) = query.split('&').find_map(value) else { return (None, target(asked)) };
     let rest: Vec<&str> = query.split('&').filter(|pair| value(pair).is_none()).collect();
     let clean = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };

@@ -140,9 +140,25 @@ async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -> Response 
             let (status, milliseconds) = count(&response);
             // So are its attempts to reach an app that is away.
             if status < 500 {
-                tracing::info!(request_id = id, method, route = APP, status, milliseconds, user = who.told(), "answered");
+                tracing::info!(
+                    request_id = id,
+                    method,
+                    route = APP,
+                    status,
+                    milliseconds,
+                    user = who.told(),
+                    "answered"
+                );
             } else {
-                tracing::debug!(request_id = id, method, route = APP, status, milliseconds, user = who.told(), "answered");
+                tracing::debug!(
+                    request_id = id,
+                    method,
+                    route = APP,
+                    status,
+                    milliseconds,
+                    user = who.told(),
+                    "answered"
+                );
             }
             response
         }

@@ -13,12 +13,11 @@ use crate::{
     auth::Principal,
     model::{Session, SessionState},
     web::{
-        Portal, Side,
+        Portal, Side, cards,
         error::{Error, Result},
         extract::wants_html,
         guard,
         page::{Layout, Nav, Page, Theme},
-        show,
         views::{self, TerminalPage},
     },
 };
@@ -34,7 +33,8 @@ impl Asking<'_> {
             return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
         }
         let layout = self.layout(principal, &asked.headers);
-        let card = show::card(self.portal, principal, &asked.headers, &session);
+        let limits = self.portal.sessions.admission.limits(session.owner).await?;
+        let card = cards::card(self.portal, principal, &asked.headers, &session, &limits);
         Ok(Error::ended("This session has ended.").with_page(Page(views::Ended::new(layout, card))).into())
     }
 
@@ -51,7 +51,8 @@ impl Asking<'_> {
             ));
         }
         let layout = self.layout(principal, &asked.headers);
-        let card = show::card(self.portal, principal, &asked.headers, &session);
+        let limits = self.portal.sessions.admission.limits(session.owner).await?;
+        let card = cards::card(self.portal, principal, &asked.headers, &session, &limits);
         let doing = self.portal.sessions.live(self.id).status.map(|status| status.step);
         let steps = views::ShowSession::steps(&session, doing.as_deref());
         Ok(Page(views::Waiting::new(layout, card, steps)).into_response().into())
@@ -77,9 +78,7 @@ impl Asking<'_> {
     fn layout(&self, principal: &Arc<Principal>, headers: &HeaderMap) -> Layout {
         match self.side {
             Side::Portal => self.portal.layout_of(principal, Nav::None),
-            Side::Apps => {
-                Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) }
-            }
+            Side::Apps => Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) },
         }
     }
 }
