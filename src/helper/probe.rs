@@ -30,7 +30,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 /// How many may be under way for one account, and in all. One whose file system hangs stays
 /// until the kernel lets go of it.
-const MOST_OF_ONE: usize = 4;
+const MOST_OF_ONE: usize = 16;
 const MOST: usize = 64;
 
 const LONGEST_PATH: usize = 4096;
