@@ -195,7 +195,7 @@ impl Sessions {
             let found = self.scheduler.probe_directory(&person, &path).await?;
             if let Some((code, message)) = objection(found, field == "options.log_directory") {
                 let message = message.replace("{user}", &person.unix_name);
-                faults.push(FieldError::new(field, code, &format!("{} {message}", path.display())));
+                faults.push(FieldError::new(field, code, format!("{} {message}", path.display())));
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
