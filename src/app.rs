@@ -2,7 +2,7 @@
 //! adapters, opens what must be open before the port is, starts the loops, and answers when
 //! everything has ended. What each part does is the part's own business.
 
-use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
+use std::{net::SocketAddr, path::Path, process::Child, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, bail};
 use tokio::net::TcpListener;
@@ -38,6 +38,8 @@ pub struct App {
     listener: TcpListener,
     apps_listener: Option<TcpListener>,
     options: listen::Options,
+    /// Root's, where root started us.
+    helper: Option<Child>,
     /// Held as long as the process lives, so that a second one refuses to start.
     _lock: std::fs::File,
 }
@@ -128,7 +130,7 @@ impl App {
             certificate => Some(listen::tls(Path::new(certificate), Path::new(&config.server.tls_key))?),
         };
         let options = listen::Options { tls, ..listen::Options::default() };
-        Ok(Self { portal, life, listener, apps_listener, options, _lock: lock })
+        Ok(Self { portal, life, listener, apps_listener, options, helper: started.helper, _lock: lock })
     }
 
     /// The address that the main listener really has.
@@ -139,7 +141,11 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self { portal, life, listener, apps_listener, options, _lock } = self;
+        let Self { portal, life, listener, apps_listener, options, helper, _lock } = self;
+        if let Some(helper) = helper {
+            // Without it nothing can be launched or ended; a new start brings a new one.
+            life.spawn("helper", end_of(helper));
+        }
         start_loops(&life, &portal);
         let service = web::router(portal.clone());
         life.tracker.spawn(listen::serve(listener, service, options.clone(), life.stopping.clone()));
@@ -148,14 +154,21 @@ impl App {
             life.tracker.spawn(listen::serve(listener, service, options, life.stopping.clone()));
         }
         announce(&portal, address);
-        life.wait().await?;
+        let outcome = life.wait().await;
         portal.sessions.stopping.cancel();
         portal.gateway.proxy.tunnels().shut_down().await;
         portal.sessions.tracker.close();
         // Launches under way are finished by whoever comes next, if they take too long.
         let _ = tokio::time::timeout(Duration::from_secs(10), portal.sessions.tracker.wait()).await;
         portal.db.close().await;
-        Ok(())
+        Ok(outcome?)
+    }
+}
+
+/// Comes back when the helper has ended.
+async fn end_of(mut helper: Child) {
+    while matches!(helper.try_wait(), Ok(None)) {
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -49,13 +49,17 @@ impl Lifecycle {
     }
 
     /// Waits for the first signal (or for a task that failed), then for the end of the tasks.
+    /// A task that failed is an error at the end, so that a supervisor starts the process anew.
     pub async fn wait(&self) -> std::io::Result<()> {
+        let mut outcome = Ok(());
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
-            () = self.stopping.cancelled() => {}
+            () = self.stopping.cancelled() => {
+                outcome = Err(std::io::Error::other("a part of the portal ended; the log says which"));
+            }
         }
         tracing::info!("stopping; sessions go on");
         self.stopping.cancel();
@@ -66,6 +70,6 @@ impl Lifecycle {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
-        Ok(())
+        outcome
     }
 }

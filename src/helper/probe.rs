@@ -30,7 +30,7 @@ const MOMENT: Duration = Duration::from_millis(50);
 
 /// How many may be under way for one account, and in all. One whose file system hangs stays
 /// until the kernel lets go of it.
-const MOST_OF_ONE: usize = 4;
+const MOST_OF_ONE: usize = 16;
 const MOST: usize = 64;
 
 const LONGEST_PATH: usize = 4096;
@@ -66,14 +66,12 @@ impl Probes {
         changes_user: bool,
         path: &Path,
     ) -> Result<Option<Directory>> {
-        let at = match self.0.iter().position(|probe| probe.uid == identity.uid && probe.path == path) {
-            Some(at) => at,
-            None => {
-                self.admit(identity, path)?;
-                self.0.push(start(own_binary, identity, changes_user, path)?);
-                self.0.len() - 1
-            }
-        };
+        let under_way = self.0.iter().position(|probe| probe.uid == identity.uid && probe.path == path);
+        if under_way.is_none() {
+            self.admit(identity, path)?;
+            self.0.push(start(own_binary, identity, changes_user, path)?);
+        }
+        let at = under_way.unwrap_or(self.0.len() - 1);
         if process::wait(&[&self.0[at].output], MOMENT) {
             return self.0.swap_remove(at).finish().map(Some);
         }

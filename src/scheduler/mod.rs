@@ -49,6 +49,9 @@ pub trait Scheduler: Send + Sync {
     /// more. Only a hint to [`Scheduler::observe`] soon: it may also come back early.
     async fn wait_end(&self, session: SessionId, placement: &Placement);
 
+    /// How long a workload that was asked to end may take (seconds).
+    fn grace_seconds(&self) -> i64;
+
     /// Asks the workload to end within its grace time.
     async fn terminate(&self, session: SessionId, placement: &Placement) -> Result<()>;
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// More busy cores than this are work, whoever started it: a cell, a script, a detached training.
-const WORKING_CORES: f64 = 0.3;
+pub(super) const WORKING_CORES: f64 = 0.3;
 
 /// Use is written down at most so often (seconds); what is not written yet is in memory.
 const WORTH_NOTING: i64 = 10;
@@ -42,15 +42,15 @@ impl Sessions {
         let requested = Timestamp(live.activity.load(Ordering::Relaxed));
         // The agent may lie about when, but not into the future.
         let typed = live.status.as_ref().and_then(|status| status.terminal_activity).map(|at| Timestamp(at).min(now));
-        let working = live.sample.map(|sample| WORKING_CORES < sample.cpus);
+        let worked = live.worked_at.unwrap_or(seen);
         let now_if = |used: bool| if used { now } else { seen };
         let last_use = match app.idle {
             Idle::None | Idle::Gpu => return Ok(None),
             Idle::Http => seen.max(requested),
             // A poll of an open tab is no use here, and what was not measured proves nothing.
-            Idle::Cpu => now_if(working.unwrap_or(true)),
-            Idle::Terminals => now_if(working == Some(true)).max(requested).max(typed.unwrap_or_default()),
-            Idle::Kernels => now_if(working == Some(true) || self.kernels_in_use(session).await).max(requested),
+            Idle::Cpu => now_if(live.sample.is_none()).max(worked),
+            Idle::Terminals => seen.max(worked).max(requested).max(typed.unwrap_or_default()),
+            Idle::Kernels => now_if(self.kernels_in_use(session).await).max(worked).max(requested),
         };
         if session.last_activity_at.is_none_or(|known| WORTH_NOTING <= last_use.seconds_since(known)) {
             self.db.set_activity(session.id, last_use).await?;

@@ -23,6 +23,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::request::LONGEST_DURATION;
 use crate::{
     admission::{Admission, Standing},
     apps::Catalogue,
@@ -95,6 +96,8 @@ pub struct Live {
     pub sample: Option<crate::protocol::Sample>,
     /// Milliseconds; raised by the proxy and the agent without a lock.
     pub activity: Arc<AtomicI64>,
+    /// When it last kept more cores busy than idling takes.
+    pub worked_at: Option<Timestamp>,
     pub idle_stops_at: Option<Timestamp>,
 }
 
@@ -284,9 +287,8 @@ impl Sessions {
         if seconds <= 0 {
             return Err(Error::Invalid(vec![FieldError::new("seconds", "too_small", "must be at least 1")]));
         }
-        if let Limit::AtMost(most) = most
-            && most < seconds
-        {
+        let most = most.cap(LONGEST_DURATION);
+        if most < seconds {
             let message = format!("one extension adds at most {}", human_duration(most));
             return Err(Error::Invalid(vec![FieldError::new("seconds", "too_large", &message)]));
         }

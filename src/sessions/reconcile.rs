@@ -19,9 +19,9 @@ use crate::{
 /// The safety net; wake-ups do the work.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// A stopping session's agent ends its tree within its own grace time (30 s); after this
-/// many seconds the scheduler is told to kill.
-const KILL_AFTER: i64 = 40;
+/// A stopping session's agent ends its tree within its grace time; so many seconds later the
+/// scheduler is told to kill.
+const KILL_MARGIN: i64 = 10;
 
 /// What is kept of an ended session's log (bytes).
 const KEPT_LOG: u64 = 256 * 1024;
@@ -279,7 +279,8 @@ impl Sessions {
             Observation::Alive => {
                 self.watch(&Session { placement: Some(placement.clone()), ..session.clone() });
                 let since = session.stopping_at.unwrap_or_default();
-                if self.clock.now().seconds_since(since) < KILL_AFTER {
+                let patience = self.scheduler.grace_seconds().saturating_add(KILL_MARGIN);
+                if self.clock.now().seconds_since(since) < patience {
                     self.scheduler.terminate(session.id, &placement).await?;
                 } else {
                     self.scheduler.kill(session.id, Some(&placement)).await?;

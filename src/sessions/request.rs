@@ -72,6 +72,9 @@ pub(super) struct Checked {
 /// The longest name a person may give (characters).
 const LONGEST_NAME: usize = 64;
 
+/// The longest time that anybody may ask for where nothing else limits it (seconds).
+pub(super) const LONGEST_DURATION: i64 = 10 * 365 * 86_400;
+
 /// The longest path we pass on (bytes).
 const LONGEST_PATH: usize = 1024;
 
@@ -130,6 +133,8 @@ impl Sessions {
             .unwrap_or_else(|| longest.cap(profile.map_or(8 * 3600, |profile| profile.duration_seconds)));
         if duration_seconds < 60 {
             fault("duration_seconds", "too_small", "a session lasts at least 60 seconds");
+        } else if LONGEST_DURATION < duration_seconds {
+            fault("duration_seconds", "too_large", "a session lasts at most ten years");
         }
         let uses_environment = app.is_some_and(|app| app.uses_environment);
         let environment = match (uses_environment, request.environment.filter(|name| !name.is_empty())) {

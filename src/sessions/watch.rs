@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 
-use super::Sessions;
+use super::{Sessions, idle};
 use crate::{
     model::{Session, SessionState, session::Placement},
     protocol::{AgentStatus, Phase},
@@ -69,6 +69,10 @@ impl Sessions {
             let news = known.is_none_or(|known| known.phase != status.phase || known.step != status.step);
             live.status = Some(status);
             live.sample = sample;
+            // Between two looks at its use it may rest; every sample counts.
+            if sample.is_some_and(|sample| idle::WORKING_CORES < sample.cpus) {
+                live.worked_at = Some(self.clock.now());
+            }
             news
         };
         // Agents repeat themselves; only the first time is anything to write.

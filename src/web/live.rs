@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// `/events`
 pub async fn stream(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Response {
-    sse(messages(portal, user)).into_response()
+    sse(portal.stopping.clone(), messages(portal, user)).into_response()
 }
 
 fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event> {
@@ -49,7 +49,6 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                             return None;
                         }
                     }
-                    () = portal.stopping.cancelled() => return None,
                 }
             };
             let event = Event::default().json_data(message).unwrap_or_default();

@@ -15,6 +15,7 @@ use axum::{
 };
 use futures_util::{Stream, StreamExt};
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
@@ -287,7 +288,7 @@ pub async fn log(
     if !wants_events(&headers) {
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
     }
-    Ok(sse(follow_log(portal, user, id, tail)).into_response())
+    Ok(sse(portal.stopping.clone(), follow_log(portal, user, id, tail)).into_response())
 }
 
 /// What happened to a session, as server-sent events with ids; `Last-Event-ID` resumes.
@@ -301,7 +302,7 @@ pub async fn events(
 ) -> Result<Response> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     portal.sessions.find(Actor { user: &user.user }, id).await?;
-    Ok(sse(follow_events(portal, user, id, last)).into_response())
+    Ok(sse(portal.stopping.clone(), follow_events(portal, user, id, last)).into_response())
 }
 
 /// What would be decided about a request.
@@ -369,11 +370,13 @@ fn wants_events(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }
 
-pub(super) fn sse<S>(stream: S) -> Sse<impl Stream<Item = Result<Event, Infallible>>>
+/// A stream of events; it ends with the portal, which does not wait for those who listen.
+pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Sse<impl Stream<Item = Result<Event, Infallible>>>
 where
     S: Stream<Item = Event> + Send + 'static,
 {
     // Reverse proxies close what is silent for a minute or less.
+    let stream = stream.take_until(stopping.cancelled_owned());
     Sse::new(stream.map(Ok)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
 }
 

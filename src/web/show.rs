@@ -127,11 +127,19 @@ pub async fn start_again(
         let resources = request.resources.get_or_insert_default();
         resources.memory_bytes = bytes;
     }
-    // One of these per ended session: a double click starts one.
-    let key = format!("again-{id}-{}", form.get("memory"));
-    let earlier = portal.db.find_idempotent(user.id(), &key).await?;
-    let key = earlier.is_none().then_some(key);
-    portal.sessions.start(actor, request, key.as_deref()).await?;
+    // A double click starts one. When that one has ended as well, the next one follows it.
+    let mut last = id;
+    loop {
+        let key = format!("again-{last}-{}", form.get("memory"));
+        let Some(earlier) = portal.db.find_idempotent(user.id(), &key).await? else {
+            portal.sessions.start(actor, request, Some(&key)).await?;
+            break;
+        };
+        last = earlier.created_id.parse().map_err(|_err| Error::not_found())?;
+        if portal.sessions.find(actor, last).await?.state.is_live() {
+            break;
+        }
+    }
     Ok(Redirect::to("/"))
 }
 

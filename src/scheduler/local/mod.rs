@@ -296,6 +296,10 @@ impl Scheduler for Local {
         link::ask(placement, socket, path, authorization).await
     }
 
+    fn grace_seconds(&self) -> i64 {
+        i64::try_from(self.shared.config.grace_seconds).unwrap_or(i64::MAX)
+    }
+
     async fn terminate(&self, session: SessionId, _placement: &Placement) -> Result<()> {
         self.ask_done(HelperRequest::Terminate { session }).await
     }

@@ -37,6 +37,13 @@ async fn an_ordinary_users_portal_serves_one_person() {
         person.ask(&house, "POST", "/sessions", &json!({ "app": "web", "working_directory": "/root" })).await;
     assert_eq!((status, &body["errors"][0]["code"]), (422, &json!("not_allowed")), "{body}");
 
+    // Where no cgroup binds, the agent watches its tree.
+    let hungry = json!({ "app": "web", "resources": { "memory_bytes": 128 << 20 } });
+    let hungry = person.start(&house, hungry).await;
+    person.state(&house, hungry, "running").await;
+    person.visit(&house, hungry, "/eat").await;
+    person.ended(&house, hungry, "out_of_memory").await;
+
     house.restart().await;
     assert_eq!(house.record(id).unwrap().placement, record.placement, "the very same agent");
     assert_eq!(person.visit(&house, id, "/stubborn").await.0, 200);

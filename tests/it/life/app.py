@@ -26,6 +26,7 @@ def eat():
     hoard = []
     while True:
         hoard.append(b"x" * (1 << 20))
+        time.sleep(0.004)
 
 
 def spin():

@@ -4,6 +4,10 @@
 use std::fs;
 
 use lyceum::{helper::placement::Record, model::SessionId};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::json;
 
 use super::{House, Person, eventually};
@@ -58,6 +62,22 @@ async fn a_killed_portal_finds_every_session_as_it_was() {
     person.state(&house, waiting, "running").await;
     assert_eq!(starts(&person, waiting), 1);
     house.nothing_left(&before[0]).await;
+}
+
+/// Without its helper a portal can neither launch nor end anything, so it ends itself.
+#[tokio::test]
+async fn a_portal_whose_helper_is_killed_makes_room_for_a_new_one() {
+    let Some(mut house) = House::open(&[]).await else { return };
+    let person = house.person();
+    let id = person.run(&house, "web").await;
+    let record = house.record(id).unwrap();
+    kill(Pid::from_raw(house.helper_pid()), Signal::SIGKILL).unwrap();
+    assert!(house.ended().await.as_secs() < 10);
+    assert!(house.processes(&record).contains(&record.placement.pid), "sessions go on");
+    house.start().await;
+    assert_eq!(person.visit(&house, id, "/").await.0, 200);
+    person.end(&house, id).await;
+    house.nothing_left(&record).await;
 }
 
 /// Killed right after it said yes: between the row and the launch, or in the midst of it.

@@ -13,7 +13,7 @@ use nix::{
 };
 use serde_json::json;
 
-use super::{House, Person};
+use super::{House, Person, person::id as id_of};
 
 const MIB: i64 = 1 << 20;
 
@@ -79,6 +79,21 @@ async fn out_of_memory(house: &House, person: &Person) {
     let card = person.request(house, "GET", &format!("/sessions/{id}/card")).send().await.unwrap();
     let card = card.text().await.unwrap();
     assert!(card.contains("Start again with 256 MB") && card.contains("value=\"256M\""), "{card}");
+    for _ in ["click", "double click"] {
+        let again = person.request(house, "POST", &format!("/sessions/{id}/start-again")).body("memory=256M");
+        let again = again.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap();
+        assert_eq!(again.status(), 303);
+    }
+    let sessions = person.get(house, "/sessions").await;
+    let sessions = sessions["items"].as_array().unwrap();
+    let [next] = sessions.iter().filter(|one| one["resources"]["memory_bytes"] == 256 * MIB).collect::<Vec<_>>()[..]
+    else {
+        panic!("one that starts again: {sessions:?}")
+    };
+    assert_eq!(next["name"], "hungry");
+    let next = id_of(next);
+    person.state(house, next, "running").await;
+    person.end(house, next).await;
 }
 
 async fn supervisor_is_killed(house: &House, person: &Person) {
@@ -102,7 +117,12 @@ async fn the_time_limit_ends_a_session_while_the_portal_was_away() {
     person.state(&house, over, "running").await;
     let (ends, stays) = (house.record(over).unwrap(), house.record(goes_on).unwrap());
 
-    let took = house.terminate();
+    // Somebody follows a history and a log; the end does not wait for them.
+    let events = person.request(&house, "GET", &format!("/api/v1/sessions/{over}/events")).send().await.unwrap();
+    let log = person.request(&house, "GET", &format!("/api/v1/sessions/{goes_on}/log"));
+    let log = log.header("accept", "text/event-stream").send().await.unwrap();
+    let took = house.terminate().await;
+    drop((events, log));
     assert!(took.as_secs() < 10, "an orderly end took {took:?}");
     for record in [&ends, &stays] {
         assert!(house.processes(record).contains(&record.placement.pid), "sessions go on without the portal");

@@ -205,16 +205,30 @@ impl House {
     }
 
     /// Asks it to end, as a supervisor does; answers how long that took.
-    pub fn terminate(&mut self) -> Duration {
+    pub async fn terminate(&mut self) -> Duration {
+        let pid = nix::unistd::Pid::from_raw(self.pid());
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+        self.ended().await
+    }
+
+    /// Waits until the portal has ended; answers how long that took.
+    pub async fn ended(&mut self) -> Duration {
         let begin = Instant::now();
         let mut portal = self.portal.take().expect("it serves");
-        let pid = nix::unistd::Pid::from_raw(i32::try_from(portal.id()).unwrap());
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
-        while portal.try_wait().unwrap().is_none() {
-            assert!(begin.elapsed() < DEADLINE, "it does not end\n{}", self.log());
-            process::pause(Duration::from_millis(10));
-        }
+        eventually("the portal ends", async || portal.try_wait().unwrap()).await;
         begin.elapsed()
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.portal.as_ref().expect("it serves").id()).unwrap()
+    }
+
+    /// The portal's one child.
+    pub fn helper_pid(&self) -> i32 {
+        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+        let mut children =
+            pids.filter(|pid| process::stat(*pid).unwrap().is_some_and(|stat| stat.parent == self.pid()));
+        children.next().expect("it has a helper")
     }
 
     pub async fn restart(&mut self) {

@@ -1,7 +1,7 @@
 //! From the request to the history: states, events, who the workload is, what binds it, what
 //! its owner may do with it, and that nothing is left of it.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Instant};
 
 use lyceum::helper::{identity::Identity, process};
 use serde_json::{Value, json};
@@ -143,4 +143,25 @@ async fn what_an_owner_may_do() {
     assert_eq!(person.visit(&house, waiting, "/").await.0, 410, "an address of nothing");
     assert_eq!(person.history(&house, waiting, 0).await.len(), 2);
     person.end(&house, first).await;
+}
+
+/// "Stop" comes while a session is being launched, at whatever step that is.
+#[tokio::test]
+async fn stopped_before_it_ran() {
+    let Some(house) = House::open(&[]).await else { return };
+    let person = house.person();
+    // The first one makes the account, which takes a moment of its own.
+    let begin = Instant::now();
+    for _ in 0..6 {
+        let id = person.start(&house, json!({ "app": "web" })).await;
+        person.stop(&house, id).await;
+        person.ended(&house, id, "stopped_by_owner").await;
+        if let Some(record) = house.record(id) {
+            house.nothing_left(&record).await;
+        }
+    }
+    assert!(begin.elapsed().as_secs() < 12, "each was ended at once, not at the next look: {:?}", begin.elapsed());
+    let open = house.intervals().await.into_iter().filter(|interval| interval.to == i64::MAX).count();
+    assert_eq!(open, 0);
+    assert_eq!(fs::read_dir(house.paths().run).unwrap().count(), 0);
 }
