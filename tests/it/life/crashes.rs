@@ -10,7 +10,7 @@ use nix::{
 };
 use serde_json::json;
 
-use super::{House, Person, eventually};
+use super::{House, Person, eventually, processes};
 
 /// How often a session's app was started.
 fn starts(person: &Person, id: SessionId) -> usize {
@@ -73,7 +73,7 @@ async fn a_portal_whose_helper_is_killed_makes_room_for_a_new_one() {
     let record = house.record(id).unwrap();
     kill(Pid::from_raw(house.helper_pid()), Signal::SIGKILL).unwrap();
     assert!(house.ended().await.as_secs() < 10);
-    assert!(house.processes(&record).contains(&record.placement.pid), "sessions go on");
+    assert!(processes(&record).contains(&record.placement.pid), "sessions go on");
     house.start().await;
     assert_eq!(person.visit(&house, id, "/").await.0, 200);
     person.end(&house, id).await;

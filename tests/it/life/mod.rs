@@ -271,18 +271,10 @@ impl House {
         files.filter_map(|file| serde_json::from_str(&fs::read_to_string(file.path()).ok()?).ok()).collect()
     }
 
-    /// Every process of a session, by its cgroups, its descent and its mark.
-    pub fn processes(&self, record: &Record) -> BTreeSet<i32> {
-        let mut found = cgroup::processes(&record.cgroups).unwrap();
-        found.extend(process::of_session(record.session, Some(&record.placement)).unwrap());
-        found.retain(|pid| process::stat(*pid).unwrap().is_some_and(|stat| !stat.is_zombie()));
-        found
-    }
-
     /// Waits until nothing of a session is left on the machine.
     pub async fn nothing_left(&self, record: &Record) {
         eventually("everything of an ended session goes away", async || {
-            let left = !self.processes(record).is_empty()
+            let left = !processes(record).is_empty()
                 || record.cgroups.iter().any(|group| group.exists())
                 || Path::new(&record.placement.run_directory).exists()
                 || self.record(record.session).is_some();
@@ -319,6 +311,14 @@ impl House {
     }
 }
 
+/// Every process of a session, by its cgroups, its descent and its mark.
+pub fn processes(record: &Record) -> BTreeSet<i32> {
+    let mut found = cgroup::processes(&record.cgroups).unwrap();
+    found.extend(process::of_session(record.session, Some(&record.placement)).unwrap());
+    found.retain(|pid| process::stat(*pid).unwrap().is_some_and(|stat| !stat.is_zombie()));
+    found
+}
+
 /// What one session held, and when (milliseconds).
 #[derive(Clone, Debug)]
 pub struct Interval {
@@ -347,7 +347,7 @@ impl Drop for House {
         }
         let paths = self.paths();
         for record in self.records() {
-            let _ = process::kill_all(|| Ok(self.processes(&record)), Duration::from_secs(5));
+            let _ = process::kill_all(|| Ok(processes(&record)), Duration::from_secs(5));
         }
         // Groups have no files to remove; their parent goes when its last one has.
         for group in Hierarchy::detect(&paths.instance).groups("any") {

@@ -6,7 +6,7 @@ use std::{fs, path::Path, time::Instant};
 use lyceum::helper::{identity::Identity, process};
 use serde_json::{Value, json};
 
-use super::{House, eventually};
+use super::{House, eventually, processes};
 
 const MIB: i64 = 1 << 20;
 
@@ -39,8 +39,8 @@ async fn from_request_to_history_with_nothing_left() {
     let record = house.record(id).unwrap();
     assert_limits(&record.cgroups, 512 * MIB, 2);
     let app = i32::try_from(facts["pid"].as_i64().unwrap()).unwrap();
-    let processes = house.processes(&record);
-    assert!(processes.contains(&app) && processes.contains(&record.placement.pid), "{processes:?}");
+    let all = processes(&record);
+    assert!(all.contains(&app) && all.contains(&record.placement.pid), "{all:?}");
 
     // A child that ignores SIGTERM, and one that left its parent, its session and its marks.
     person.visit(&house, id, "/stubborn").await;
@@ -61,8 +61,8 @@ async fn from_request_to_history_with_nothing_left() {
     person.stop(&house, id).await;
 
     let history = person.history(&house, id, 0).await;
-    let states: Vec<&str> = history.iter().map(|(_, line)| line.split(':').next().unwrap()).collect();
-    assert_eq!(states, ["queued", "starting", "running", "stopping", "ended"], "{history:?}");
+    let words: Vec<&str> = history.iter().map(|(_, line)| line.split(':').next().unwrap()).collect();
+    assert_eq!(words, ["queued", "starting", "running", "stopping", "ended"], "{history:?}");
     assert!(history.iter().map(|(number, _)| *number).eq(1..=5));
     assert_eq!(person.history(&house, id, 3).await, history[3..], "resumed where somebody left off");
     let log = person.request(&house, "GET", &format!("/api/v1/sessions/{id}/log")).send().await.unwrap();
