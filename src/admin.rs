@@ -260,17 +260,18 @@ async fn backup(db: &Db, file: &Path) -> Result<()> {
 }
 
 fn restore(file: &Path, config: &Config, paths: &Paths) -> Result<()> {
-    ensure!(!config.database.url.starts_with("postgres"), "the database is PostgreSQL: restore it with psql");
+    let target = config.database.file(&paths.private)?.context("the database is PostgreSQL: restore it with psql")?;
     let lock =
         std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
     if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("the portal is running; stop it first");
     }
-    let target = paths.private.join("lyceum.db");
     let draft = target.with_extension("restored");
     std::fs::copy(file, &draft).with_context(|| format!("reading {}", file.display()))?;
-    for leftover in ["lyceum.db-wal", "lyceum.db-shm"] {
-        let _ = std::fs::remove_file(paths.private.join(leftover));
+    for suffix in ["-wal", "-shm"] {
+        let mut leftover = target.as_os_str().to_owned();
+        leftover.push(suffix);
+        let _ = std::fs::remove_file(leftover);
     }
     std::fs::rename(&draft, &target)?;
     Ok(())
