@@ -81,7 +81,7 @@ struct Held {
     gpu_list: String,
 }
 
-const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
+pub(super) const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
      FROM sessions WHERE state <> 'ended'";
 
 impl Db {

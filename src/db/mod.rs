@@ -8,6 +8,8 @@ pub mod idempotency;
 pub mod logins;
 mod open;
 pub mod place;
+#[cfg(test)]
+mod plans;
 pub mod quotas;
 pub mod sessions;
 pub mod settings;

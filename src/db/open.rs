@@ -10,7 +10,7 @@ use std::{
 };
 
 use sqlx::{
-    Connection, PgConnection,
+    Connection, PgConnection, SqliteConnection,
     migrate::{MigrateError, Migrator},
     postgres::{PgConnectOptions, PgPoolOptions},
     sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
@@ -53,11 +53,25 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
         .foreign_keys(true)
         .busy_timeout(PATIENCE);
     let failed = |err| open_error(&what, err);
-    let write = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(failed)?;
+    let write = SqlitePoolOptions::new()
+        .max_connections(1)
+        .after_release(|connection, _| Box::pin(is_reusable(connection)))
+        .connect_with(options.clone())
+        .await
+        .map_err(failed)?;
     MIGRATOR.run(&write).await.map_err(|err| migrate_error(&what, err))?;
     let read =
         SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(failed)?;
     Ok(Db::Sqlite { write, read })
+}
+
+/// Whether a connection is outside of transactions again. SQLite itself ends a transaction
+/// that finds the disk full; sqlx then fails to end it once more, believes for ever that one
+/// is under way and begins no other. Such a connection is replaced.
+async fn is_reusable(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
+    // Answered behind everything that was asked before, a rollback too.
+    connection.ping().await?;
+    Ok(!connection.is_in_transaction())
 }
 
 /// Makes the file when it is missing, and leaves it and its companions to their owner alone.

@@ -119,7 +119,7 @@ pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, numb
 ///
 /// A condition is there only when it is asked for, and what is not ended says so in the
 /// words of the index of live sessions: else the whole history would be read.
-fn list(filter: &Filter) -> String {
+pub(super) fn list(filter: &Filter) -> String {
     let owner = if filter.owner.is_some() { "s.owner = $1" } else { "$1 = ''" };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
     let live_only = filter.live_only || filter.state.is_some_and(SessionState::is_live);
@@ -127,9 +127,12 @@ fn list(filter: &Filter) -> String {
     format!("SELECT {COLUMNS} WHERE {owner} AND {state} {live} AND s.id < $3 ORDER BY s.id DESC LIMIT $4")
 }
 
-fn live() -> String {
+pub(super) fn live() -> String {
     format!("SELECT {COLUMNS} WHERE s.state <> 'ended' ORDER BY s.id")
 }
+
+pub(super) const OPEN_INTERVALS: &str =
+    "SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id";
 
 impl Db {
     pub async fn find_session(&self, id: SessionId) -> Result<Option<Session>> {
@@ -347,7 +350,7 @@ impl Db {
     /// The owner of an open interval, for checks that table and sessions agree.
     pub async fn open_intervals(&self) -> Result<Vec<(SessionId, Option<UserId>)>> {
         let rows: Vec<(String, Option<String>)> = reading!(self, pool =>
-            query_as("SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id").fetch_all(pool).await)?;
+            query_as(OPEN_INTERVALS).fetch_all(pool).await)?;
         rows.into_iter().map(|(id, owner)| Ok((parse(&id, "session id")?, user_id(owner.as_deref())?))).collect()
     }
 }
