@@ -104,6 +104,7 @@ CREATE TABLE intervals (
     ended_at     BIGINT
 );
 CREATE INDEX intervals_owner ON intervals (owner, started_at);
+CREATE INDEX intervals_open ON intervals (session_id) WHERE ended_at IS NULL;
 
 CREATE TABLE quota_limits (
     -- 'default' or 'user', later 'group' and 'cluster'.

@@ -282,22 +282,23 @@ async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
 }
 
 fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {
-    ensure!(!config.database.url.starts_with("postgres"), "the database is PostgreSQL: restore it with psql");
+    let target = config.database.file(&paths.private)?.context("the database is PostgreSQL: restore it with psql")?;
     let lock = OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
     if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
         bail!("the portal is running; stop it first");
     }
-    let target = paths.private.join("lyceum.db");
     let draft = target.with_extension("restored");
     let mut head = [0; 16];
     copy.read_exact(&mut head).context("reading the copy")?;
     ensure!(head == *b"SQLite format 3\0", "this file is no copy of a Lyceum database");
-    let mut target_file = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
-    target_file.write_all(&head)?;
-    std::io::copy(&mut copy, &mut target_file).context("copying")?;
-    target_file.sync_all()?;
-    for leftover in ["lyceum.db-wal", "lyceum.db-shm"] {
-        let _ = std::fs::remove_file(paths.private.join(leftover));
+    let mut restored = OpenOptions::new().create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
+    restored.write_all(&head)?;
+    std::io::copy(&mut copy, &mut restored).context("copying")?;
+    restored.sync_all()?;
+    for suffix in ["-wal", "-shm"] {
+        let mut leftover = target.as_os_str().to_owned();
+        leftover.push(suffix);
+        let _ = std::fs::remove_file(leftover);
     }
     std::fs::rename(&draft, &target)?;
     Ok(())

@@ -89,7 +89,7 @@ impl Admission {
                 Decision::Admit => self.choose_gpus(request, facts),
             }
         };
-        self.db.admit(owner, deed, now, judge).await
+        self.db.admit(owner, deed, &self.clock, judge).await
     }
 
     /// Names the GPUs of a request that the numbers admit. A model that is not there, or not

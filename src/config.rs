@@ -320,6 +320,7 @@ impl Config {
                 server.listen
             ));
         }
+        faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         for (index, profile) in self.profiles.iter().enumerate() {
@@ -346,12 +347,11 @@ impl Config {
     #[must_use]
     pub fn facts(&self, paths: &Paths, environment: &Environment) -> check::Facts {
         let is_root = rustix::process::geteuid().is_root();
-        let embedded = !self.database.url.starts_with("postgres");
         check::Facts {
             data: paths.data.clone(),
             private: paths.private.clone(),
             run: paths.run.clone(),
-            database: embedded.then(|| paths.private.join("lyceum.db")),
+            database: self.database.file(&paths.private).ok().flatten(),
             listen: self.server.listen,
             is_root,
             service_user: self.server.user.clone(),

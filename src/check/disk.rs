@@ -1,14 +1,13 @@
 //! Checks of the places on disk: the data directory, its secrets, room, the database's file
 //! system and the length of run directories.
 
-use std::{
-    fs,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
+use std::{fs, os::unix::fs::MetadataExt};
 
 use super::{Facts, Finding, Level};
-use crate::model::size::{GIB, human_size};
+use crate::{
+    db::place::{existing, network_file_system},
+    model::size::{GIB, human_size},
+};
 
 /// The most that a run directory's path may measure: Jupyter's kernels add 50 bytes to it,
 /// and a Unix socket's address ends at 107.
@@ -152,47 +151,4 @@ pub fn service_uid(facts: &Facts) -> Option<u32> {
         return Some(rustix::process::geteuid().as_raw());
     }
     nix::unistd::User::from_name(&facts.service_user).ok().flatten().map(|user| user.uid.as_raw())
-}
-
-/// The nearest part of a path that is there.
-fn existing(path: &Path) -> PathBuf {
-    path.ancestors().find(|part| part.exists()).unwrap_or(Path::new("/")).to_owned()
-}
-
-/// The name of the file system, where other machines write it too.
-fn network_file_system(path: &Path) -> Option<&'static str> {
-    let kind = rustix::fs::statfs(path).ok()?.f_type;
-    network_name(u32::try_from(kind & 0xffff_ffff).ok()?)
-}
-
-fn network_name(magic: u32) -> Option<&'static str> {
-    Some(match magic {
-        0x6969 => "NFS",
-        0x517b => "SMB",
-        0xff53_4d42 => "CIFS",
-        0xfe53_4d42 => "SMB2",
-        0x0bd0_0bd0 => "Lustre",
-        0x4750_4653 => "GPFS",
-        0x00c3_6400 => "CephFS",
-        0x5346_414f | 0x6b41_4653 => "AFS",
-        0x1983_0326 => "BeeGFS",
-        0xaad7_aaea => "PanFS",
-        0x0102_1997 => "9P",
-        0x7461_636f => "OCFS2",
-        0x0116_1970 => "GFS2",
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn file_systems() {
-        assert_eq!(network_name(0x6969), Some("NFS"));
-        assert_eq!(network_name(0xef53), None); // ext4
-        assert_eq!(network_file_system(Path::new("/proc")), None);
-        assert_eq!(existing(Path::new("/proc/nowhere/at/all")), Path::new("/proc"));
-    }
 }

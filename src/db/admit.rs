@@ -8,7 +8,7 @@ use sqlx::{FromRow, query, query_as};
 
 use super::{Db, Json, Result, idempotency::Earlier, quotas, sessions::ADD_EVENT, transaction};
 use crate::model::{
-    Gpu, SessionId, Timestamp, UserId,
+    Clock, Gpu, SessionId, UserId,
     quota::{LimitRow, Reason, Usage},
     session::SessionSpec,
 };
@@ -81,20 +81,23 @@ struct Held {
     gpu_list: String,
 }
 
-const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
+pub(super) const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
      FROM sessions WHERE state <> 'ended'";
 
 impl Db {
+    /// Judges and does the deed. Nothing of it is there unless all of it is.
     pub async fn admit(
         &self,
         owner: UserId,
         deed: Deed<'_>,
-        at: Timestamp,
+        clock: &Clock,
         judge: impl FnOnce(&Facts) -> Verdict + Send,
     ) -> Result<Admitted> {
         let owner_text = owner.to_string();
         let reconsidered = if let Deed::Reconsider(id) = deed { Some(id.to_string()) } else { None };
         let outcome = transaction!(self, tx => 'decide: {
+            // Read under the lock: who was admitted later began later, however long they queued.
+            let at = clock.now();
             if let Deed::Insert(NewSession { idempotency: Some((key, _)), .. }) = deed {
                 let earlier: Option<(String, String)> =
                     query_as("SELECT request_hash, created_id FROM idempotency WHERE user_id = $1 AND key = $2")

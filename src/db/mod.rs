@@ -6,6 +6,10 @@ pub mod admit;
 pub mod audit;
 pub mod idempotency;
 pub mod logins;
+mod open;
+pub mod place;
+#[cfg(test)]
+mod plans;
 pub mod quotas;
 pub mod sessions;
 pub mod settings;
@@ -13,26 +17,24 @@ pub mod tokens;
 mod types;
 pub mod users;
 
-use std::{os::unix::fs::OpenOptionsExt, path::Path, str::FromStr, time::Duration};
+use std::{
+    fmt,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
 
 use serde::Deserialize;
-use sqlx::{
-    PgPool, SqlitePool,
-    migrate::Migrator,
-    postgres::{PgConnectOptions, PgPoolOptions},
-    sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous},
-};
+use sqlx::{PgPool, SqlitePool, error::DatabaseError, sqlite::SqliteError};
 
 pub use types::Json;
 
-static MIGRATOR: Migrator = sqlx::migrate!();
-
 /// The database that this process opened. SQLite has one connection that writes and a few
 /// that read, so that writers queue in order instead of meeting "database is locked".
+/// PostgreSQL has some of each, so that writers who queue for the lock hold up no reader.
 #[derive(Clone, Debug)]
 pub enum Db {
     Sqlite { write: SqlitePool, read: SqlitePool },
-    Postgres(PgPool),
+    Postgres { write: PgPool, read: PgPool },
 }
 
 /// Evaluates `$body` with `$pool` bound to a pool that reads.
@@ -40,7 +42,7 @@ macro_rules! reading {
     ($db:expr, $pool:ident => $body:expr) => {
         match $db {
             $crate::db::Db::Sqlite { read: $pool, .. } => $body,
-            $crate::db::Db::Postgres($pool) => $body,
+            $crate::db::Db::Postgres { read: $pool, .. } => $body,
         }
     };
 }
@@ -50,7 +52,7 @@ macro_rules! writing {
     ($db:expr, $pool:ident => $body:expr) => {
         match $db {
             $crate::db::Db::Sqlite { write: $pool, .. } => $body,
-            $crate::db::Db::Postgres($pool) => $body,
+            $crate::db::Db::Postgres { write: $pool, .. } => $body,
         }
     };
 }
@@ -69,8 +71,8 @@ macro_rules! transaction {
                 $tx.commit().await?;
                 value
             }
-            $crate::db::Db::Postgres(pool) => {
-                let mut $tx = pool.begin().await?;
+            $crate::db::Db::Postgres { write, .. } => {
+                let mut $tx = write.begin().await?;
                 sqlx::query("SELECT pg_advisory_xact_lock(5461726)").execute(&mut *$tx).await?;
                 let value = $body;
                 $tx.commit().await?;
@@ -82,29 +84,63 @@ macro_rules! transaction {
 
 pub(crate) use {reading, transaction, writing};
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Empty: SQLite in the data directory; or `postgres://…`, or `sqlite://PATH`.
+    /// Empty: SQLite in the data directory; or `postgres://…`, or `sqlite:///PATH`.
     pub url: String,
     /// A file that holds the URL, because it may hold a password.
-    pub url_file: std::path::PathBuf,
+    pub url_file: PathBuf,
+}
+
+impl fmt::Debug for Config {
+    /// Without the password that the URL may hold.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        f.debug_struct("Config").field("url", &format_args!("{scheme}://…")).field("url_file", &self.url_file).finish()
+    }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("opening the database {0}")]
-    Open(String, #[source] sqlx::Error),
+    #[error(
+        "database.url is not understood: {0}. It is empty (SQLite in the data directory), sqlite:///PATH/OF/FILE or \
+         postgres://USER:PASSWORD@HOST/DATABASE"
+    )]
+    Url(&'static str),
+    #[error(
+        "the database {} would be on {kind}, where SQLite's locks do not hold: name a directory on a local disk \
+         (`--data`), or a PostgreSQL server (`database.url`)", path.display()
+    )]
+    NetworkFileSystem { path: PathBuf, kind: String },
+    #[error("the database {what} cannot be opened{hint}")]
+    Open {
+        /// A file, or a server without user and password.
+        what: String,
+        /// Empty, or what to do, behind a colon.
+        hint: &'static str,
+        #[source]
+        cause: sqlx::Error,
+    },
+    #[error(
+        "the database {what} was used by a newer Lyceum: its schema is number {found}, this program knows {known} at \
+         most. Start the newer program, or restore a backup from before the upgrade"
+    )]
+    NewerSchema { what: String, found: i64, known: i64 },
     #[error("bringing the database to this version's schema")]
-    Migrate(#[from] sqlx::migrate::MigrateError),
+    Migrate(#[source] sqlx::migrate::MigrateError),
     #[error("something of that name exists already")]
     Unique,
     #[error("talking to the database")]
     Query(#[source] sqlx::Error),
     #[error("reading a stored {0}")]
     Stored(&'static str),
+    #[error("a copy of PostgreSQL is made with pg_dump, which knows it better")]
+    NotAFile,
+    #[error("writing the copy {}", .0.display())]
+    Copy(PathBuf, #[source] std::io::Error),
 }
 
 impl Error {
@@ -112,23 +148,39 @@ impl Error {
     /// no mistake of ours.
     pub fn is_outage(&self) -> bool {
         match self {
-            Self::Query(sqlx::Error::Database(cause)) => match cause.code().as_deref() {
-                // SQLite: busy, locked, read-only, I/O error, full, cannot open, with what
-                // the extended codes put above the low byte.
-                Some(code) if code.bytes().all(|b| b.is_ascii_digit()) && code.len() < 5 => {
-                    matches!(code.parse::<i32>().unwrap_or(0) & 0xff, 5 | 6 | 8 | 10 | 13 | 14)
-                }
-                // PostgreSQL: connection, resources, intervention, system error, read-only.
-                Some(code) => ["08", "53", "57", "58", "25006"].iter().any(|class| code.starts_with(class)),
-                None => false,
-            },
-            Self::Open(..)
-            | Self::Query(
-                sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Tls(_),
-            ) => true,
+            Self::Query(cause) | Self::Open { cause, .. } => is_outage(cause),
             _ => false,
         }
     }
+}
+
+fn is_outage(cause: &sqlx::Error) -> bool {
+    match cause {
+        sqlx::Error::Database(cause) => match cause.code().as_deref() {
+            // Busy, locked, read-only, I/O error, full, cannot open.
+            Some(code) if is_sqlite(cause.as_ref()) => matches!(sqlite_code(code), 5 | 6 | 8 | 10 | 13 | 14),
+            // Connection, deadlock, resources, intervention, system error, read-only.
+            Some(code) => ["08", "40", "53", "57", "58", "25006"].iter().any(|class| code.starts_with(class)),
+            None => false,
+        },
+        // What a server says while it dies is cut off anywhere.
+        sqlx::Error::Io(_)
+        | sqlx::Error::PoolTimedOut
+        | sqlx::Error::PoolClosed
+        | sqlx::Error::Tls(_)
+        | sqlx::Error::Protocol(_)
+        | sqlx::Error::WorkerCrashed => true,
+        _ => false,
+    }
+}
+
+fn is_sqlite(cause: &(dyn DatabaseError + 'static)) -> bool {
+    cause.try_downcast_ref::<SqliteError>().is_some()
+}
+
+/// The primary code; extended codes say more above the low byte.
+fn sqlite_code(code: &str) -> i32 {
+    code.parse::<i32>().unwrap_or(0) & 0xff
 }
 
 impl From<sqlx::Error> for Error {
@@ -141,63 +193,29 @@ impl From<sqlx::Error> for Error {
 }
 
 impl Db {
-    /// Opens the configured database, `private/lyceum.db` by default, and runs migrations.
-    pub async fn open(config: &Config, private: &Path) -> Result<Self> {
-        let db = if config.url.starts_with("postgres") {
-            Self::open_postgres(&config.url).await?
-        } else {
-            let path = config.url.strip_prefix("sqlite://").map_or_else(|| private.join("lyceum.db"), Into::into);
-            Self::open_sqlite(&path).await?
-        };
-        writing!(&db, pool => MIGRATOR.run(pool).await)?;
-        Ok(db)
-    }
-
-    async fn open_sqlite(path: &Path) -> Result<Self> {
-        // SQLite gives its other files the mode of this one.
-        let _ = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
-        let options = SqliteConnectOptions::new()
-            .filename(path)
-            .create_if_missing(true)
-            .journal_mode(SqliteJournalMode::Wal)
-            .synchronous(SqliteSynchronous::Full)
-            .foreign_keys(true)
-            .busy_timeout(Duration::from_secs(10));
-        let failed = |err| Error::Open(path.display().to_string(), err);
-        let write = SqlitePoolOptions::new().max_connections(1).connect_with(options.clone()).await.map_err(failed)?;
-        let read = SqlitePoolOptions::new()
-            .max_connections(4)
-            .connect_with(options.read_only(true).create_if_missing(false))
-            .await
-            .map_err(failed)?;
-        Ok(Self::Sqlite { write, read })
-    }
-
-    async fn open_postgres(url: &str) -> Result<Self> {
-        // The URL may hold a password: the error names the host alone.
-        let failed = |err| Error::Open("(PostgreSQL)".to_owned(), err);
-        let options = PgConnectOptions::from_str(url).map_err(failed)?.options([("statement_timeout", "10000")]);
-        let pool = PgPoolOptions::new()
-            .max_connections(10)
-            .acquire_timeout(Duration::from_secs(10))
-            .connect_with(options)
-            .await
-            .map_err(failed)?;
-        Ok(Self::Postgres(pool))
-    }
-
     /// Whether the database answers.
     pub async fn ping(&self) -> Result<()> {
         reading!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))?;
         Ok(())
     }
 
-    /// Writes a consistent copy of an SQLite database to a new file.
+    /// Writes a consistent copy of an SQLite database to a new file, for its owner alone.
     pub async fn copy_to(&self, file: &Path) -> Result<()> {
-        if let Self::Sqlite { write, .. } = self {
-            sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(write).await?;
+        let Self::Sqlite { write, .. } = self else { return Err(Error::NotAFile) };
+        // The copy holds what the database holds; an empty file of the right mode is filled.
+        std::fs::OpenOptions::new()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(file)
+            .map_err(|err| Error::Copy(file.to_owned(), err))?;
+        let copied = sqlx::query("VACUUM INTO $1").bind(file.to_string_lossy().into_owned()).execute(write).await;
+        if copied.is_err() {
+            let _ = std::fs::remove_file(file);
         }
-        Ok(())
+        copied?;
+        let synced = std::fs::File::open(file).and_then(|copy| copy.sync_all());
+        synced.map_err(|err| Error::Copy(file.to_owned(), err))
     }
 
     /// Waits for what is under way and closes all connections.
@@ -207,7 +225,10 @@ impl Db {
                 read.close().await;
                 write.close().await;
             }
-            Self::Postgres(pool) => pool.close().await,
+            Self::Postgres { write, read } => {
+                read.close().await;
+                write.close().await;
+            }
         }
     }
 }

@@ -115,6 +115,25 @@ impl Row {
 pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, number, at, state, message)
      SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4 FROM session_events WHERE session_id = $1";
 
+/// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many.
+///
+/// A condition is there only when it is asked for, and what is not ended says so in the
+/// words of the index of live sessions: else the whole history would be read.
+pub(super) fn list(filter: &Filter) -> String {
+    let owner = if filter.owner.is_some() { "s.owner = $1" } else { "$1 = ''" };
+    let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
+    let live_only = filter.live_only || filter.state.is_some_and(SessionState::is_live);
+    let live = if live_only { "AND s.state <> 'ended'" } else { "" };
+    format!("SELECT {COLUMNS} WHERE {owner} AND {state} {live} AND s.id < $3 ORDER BY s.id DESC LIMIT $4")
+}
+
+pub(super) fn live() -> String {
+    format!("SELECT {COLUMNS} WHERE s.state <> 'ended' ORDER BY s.id")
+}
+
+pub(super) const OPEN_INTERVALS: &str =
+    "SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id";
+
 impl Db {
     pub async fn find_session(&self, id: SessionId) -> Result<Option<Session>> {
         let sql = format!("SELECT {COLUMNS} WHERE s.id = $1");
@@ -125,16 +144,13 @@ impl Db {
     }
 
     pub async fn list_sessions(&self, filter: Filter) -> Result<Vec<Session>> {
-        let sql = format!(
-            "SELECT {COLUMNS} WHERE ($1 = '' OR s.owner = $1) AND ($2 = '' OR s.state = $2)
-             AND (s.state <> 'ended' OR $3 = 0) AND s.id < $4 ORDER BY s.id DESC LIMIT $5"
-        );
+        let sql = list(&filter);
         let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
         let state = filter.state.map(SessionState::as_str).unwrap_or_default();
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql))
-            .bind(&owner).bind(state).bind(i64::from(filter.live_only)).bind(&before).bind(filter.limit)
+            .bind(&owner).bind(state).bind(&before).bind(filter.limit)
             .fetch_all(pool).await)?
         .into_iter()
         .map(Row::session)
@@ -143,8 +159,7 @@ impl Db {
 
     /// Everything that has not ended, oldest first: what `reconcile` works on.
     pub async fn live_sessions(&self) -> Result<Vec<Session>> {
-        let sql = format!("SELECT {COLUMNS} WHERE s.state <> 'ended' ORDER BY s.id");
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?
+        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(live())).fetch_all(pool).await)?
             .into_iter()
             .map(Row::session)
             .collect()
@@ -171,8 +186,10 @@ impl Db {
         message: &str,
     ) -> Result<()> {
         let id = id.to_string();
-        writing!(self, pool => query(ADD_EVENT).bind(&id).bind(at.0).bind(state.as_str()).bind(message)
-            .execute(pool).await.map(drop))?;
+        // The next number is nobody else's under the lock alone.
+        transaction!(self, tx => {
+            query(ADD_EVENT).bind(&id).bind(at.0).bind(state.as_str()).bind(message).execute(&mut *tx).await?;
+        });
         Ok(())
     }
 
@@ -333,7 +350,7 @@ impl Db {
     /// The owner of an open interval, for checks that table and sessions agree.
     pub async fn open_intervals(&self) -> Result<Vec<(SessionId, Option<UserId>)>> {
         let rows: Vec<(String, Option<String>)> = reading!(self, pool =>
-            query_as("SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id").fetch_all(pool).await)?;
+            query_as(OPEN_INTERVALS).fetch_all(pool).await)?;
         rows.into_iter().map(|(id, owner)| Ok((parse(&id, "session id")?, user_id(owner.as_deref())?))).collect()
     }
 }

@@ -100,11 +100,14 @@ impl Db {
 
     /// Everybody, by name.
     pub async fn list_users(&self) -> Result<Vec<User>> {
-        let sql = format!("SELECT {COLUMNS} FROM users ORDER BY name");
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?
+        let sql = format!("SELECT {COLUMNS} FROM users");
+        let mut users = reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).fetch_all(pool).await)?
             .into_iter()
             .map(|row| row.account().map(|account| account.user))
-            .collect()
+            .collect::<Result<Vec<_>>>()?;
+        // Here, because PostgreSQL sorts text by the language that the database was made for.
+        users.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(users)
     }
 
     pub async fn count_users(&self) -> Result<i64> {

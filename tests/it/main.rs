@@ -5,6 +5,7 @@
 
 mod agent;
 mod architecture;
+mod db;
 mod environments;
 mod gateway;
 mod gpus;

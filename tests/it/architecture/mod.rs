@@ -3,7 +3,7 @@
 //! tables here are ARCHITECTURE.md's "who may use whom", word for word; a new arrow is an
 //! edit of both.
 
-mod source;
+pub mod source;
 
 use std::{
     collections::BTreeSet,

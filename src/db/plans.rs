@@ -1,0 +1,56 @@
+//! How SQLite means to answer the queries that run often: by an index, never by reading the
+//! whole history of sessions. Clocks differ from machine to machine; plans do not.
+
+use sqlx::{AssertSqlSafe, query_as};
+
+use super::{Config, Db, admit, quotas, sessions, sessions::Filter};
+use crate::model::{SessionId, SessionState, UserId};
+
+/// The steps of a plan: SCAN reads everything (that an index holds), SEARCH what is asked for.
+async fn plan(db: &Db, sql: &str) -> String {
+    let Db::Sqlite { read, .. } = db else { panic!("not SQLite") };
+    let sql = format!("EXPLAIN QUERY PLAN {sql}");
+    let steps: Vec<(i64, i64, i64, String)> = query_as(AssertSqlSafe(sql)).fetch_all(read).await.unwrap();
+    steps.into_iter().map(|(.., step)| step).collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn no_query_reads_the_whole_history() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+
+    let live = [admit::LIVE.to_owned(), sessions::live()];
+    let all = Filter { limit: 50, before: Some(SessionId::new()), ..Filter::default() };
+    let mine = Filter { owner: Some(UserId::new()), ..all };
+    let by_state = |state| sessions::list(&Filter { state: Some(state), ..all });
+    let live_lists = [sessions::list(&Filter { live_only: true, ..all }), by_state(SessionState::Running)];
+    for sql in live.iter().chain(&live_lists) {
+        let plan = plan(&db, sql).await;
+        assert!(plan.contains("USING INDEX sessions_live"), "{sql}\n{plan}");
+        assert!(!plan.contains("B-TREE"), "it sorts:\n{sql}\n{plan}");
+    }
+
+    let plan_of_open = plan(&db, sessions::OPEN_INTERVALS).await;
+    assert!(plan_of_open.contains("USING INDEX intervals_open"), "{plan_of_open}");
+
+    let plan_of_mine = plan(&db, &sessions::list(&mine)).await;
+    assert!(plan_of_mine.contains("USING INDEX sessions_owner (owner=? AND id<?)"), "{plan_of_mine}");
+    // The newest of all, and of those that ended, are found from the end of the table on.
+    for sql in [sessions::list(&all), sessions::list(&mine), by_state(SessionState::Ended)] {
+        let plan = plan(&db, &sql).await;
+        assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{sql}\n{plan}");
+    }
+
+    for sql in [
+        quotas::OF_PERSON,
+        sessions::ADD_EVENT,
+        "UPDATE intervals SET ended_at = 1 WHERE session_id = 'x' AND ended_at IS NULL",
+        "SELECT 1 FROM logins WHERE secret_hash = 'x'",
+        "SELECT 1 FROM tokens WHERE secret_hash = 'x'",
+        "SELECT 1 FROM users WHERE name = 'x'",
+        "SELECT 1 FROM idempotency WHERE user_id = 'x' AND key = 'x'",
+    ] {
+        let plan = plan(&db, sql).await;
+        assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{sql}\n{plan}");
+    }
+}

@@ -1,0 +1,278 @@
+//! People and what belongs to them: users, logins, tokens, limits, settings, keys and the
+//! audit table, each function on both databases with what it promises.
+
+use lyceum::{
+    db::{Error, idempotency::Earlier, logins::Login, quotas::ChangeNote, tokens::Token, users::NewUser},
+    model::{
+        LoginId, Role, Timestamp, TokenId, UserId, Username,
+        quota::{Field, LimitRow, Scope},
+    },
+};
+
+use super::{START, add_user, on_both};
+
+#[tokio::test]
+async fn users() {
+    on_both(async |house| {
+        let db = &house.db;
+        assert_eq!(db.count_users().await.unwrap(), 0);
+        assert!(db.find_user(UserId::new()).await.unwrap().is_none());
+        assert!(db.find_user_by_name("x' OR '1'='1").await.unwrap().is_none());
+
+        let name = Username::parse("zoe").unwrap();
+        let new = NewUser {
+            name: &name,
+            display_name: "Zoë “Z” O'Neill <img>\n\u{1f600}",
+            unix_name: Some("zoe7"),
+            role: Role::Operator,
+            password_hash: Some("$hash"),
+        };
+        let id = db.add_user(new.clone(), START).await.unwrap();
+        assert!(matches!(db.add_user(new.clone(), START).await, Err(Error::Unique)));
+        let account = db.find_user(id).await.unwrap().unwrap();
+        assert_eq!(account.user, db.find_user_by_name("zoe").await.unwrap().unwrap().user);
+        let user = account.user;
+        assert_eq!((user.id, user.name.as_str(), user.display_name.as_str()), (id, "zoe", new.display_name));
+        assert_eq!(
+            (user.unix_name.as_deref(), user.role, user.source.as_str()),
+            (Some("zoe7"), Role::Operator, "local")
+        );
+        assert_eq!((user.disabled, user.created_at, user.last_seen_at), (false, START, None));
+        assert_eq!((account.password_hash.as_deref(), account.theme.as_str()), (Some("$hash"), "system"));
+
+        for other in ["b_a", "b.a", "b-a", "ba", "b0", "_z"] {
+            add_user(db, other).await;
+        }
+        let names: Vec<String> =
+            db.list_users().await.unwrap().into_iter().map(|user| user.name.as_str().to_owned()).collect();
+        assert_eq!(names, ["_z", "b-a", "b.a", "b0", "b_a", "ba", "zoe"], "in one order everywhere");
+        assert_eq!(db.count_users().await.unwrap(), 7);
+
+        db.set_theme(id, "dark").await.unwrap();
+        db.touch_user(id, START.plus_seconds(5)).await.unwrap();
+        let account = db.find_user(id).await.unwrap().unwrap();
+        assert_eq!((account.theme.as_str(), account.user.last_seen_at), ("dark", Some(START.plus_seconds(5))));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ends_access_raises_the_generation() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let mut generation = db.access_generation().await.unwrap();
+        assert_eq!(generation, 0);
+        let mut raised = async || {
+            let before = std::mem::replace(&mut generation, db.access_generation().await.unwrap());
+            generation - before
+        };
+
+        let (kept, gone, others) = (login(user), login(user), login(other));
+        for login in [&kept, &gone, &others] {
+            db.add_login(login, &format!("hash of {}", login.id)).await.unwrap();
+        }
+        assert_eq!(raised().await, 0);
+        db.set_password(user, "$new", Some(kept.id)).await.unwrap();
+        assert_eq!(raised().await, 1);
+        assert_eq!(db.find_user(user).await.unwrap().unwrap().password_hash.as_deref(), Some("$new"));
+        assert_eq!(db.list_logins(user).await.unwrap(), std::slice::from_ref(&kept));
+        db.set_password(other, "$new", None).await.unwrap();
+        assert_eq!((raised().await, db.list_logins(other).await.unwrap().len()), (1, 0));
+
+        db.set_disabled(user, true).await.unwrap();
+        assert_eq!((raised().await, db.list_logins(user).await.unwrap().len()), (1, 0));
+        assert!(db.find_user(user).await.unwrap().unwrap().user.disabled);
+        db.set_disabled(user, false).await.unwrap();
+        assert_eq!(raised().await, 1);
+        assert!(!db.find_user(user).await.unwrap().unwrap().user.disabled);
+
+        let token = token(user);
+        db.add_token(&token, "hash", None).await.unwrap();
+        assert_eq!(raised().await, 0);
+        assert!(!db.remove_token(other, token.id).await.unwrap(), "somebody else's");
+        raised().await;
+        assert!(db.remove_token(user, token.id).await.unwrap());
+        assert_eq!(raised().await, 1);
+        assert!(!db.remove_token(user, token.id).await.unwrap());
+    })
+    .await;
+}
+
+fn login(user: UserId) -> Login {
+    Login {
+        id: LoginId::new(),
+        user,
+        created_at: START,
+        last_seen_at: START,
+        expires_at: START.plus_seconds(100),
+        address: "2001:db8::1".to_owned(),
+    }
+}
+
+#[tokio::test]
+async fn logins() {
+    on_both(async |house| {
+        let db = &house.db;
+        let user = add_user(db, "a").await;
+        let all = [login(user), login(user), login(user)];
+        for login in &all {
+            db.add_login(login, &login.id.to_string()).await.unwrap();
+        }
+        assert!(matches!(db.add_login(&login(user), &all[0].id.to_string()).await, Err(Error::Unique)));
+        assert!(matches!(db.add_login(&login(UserId::new()), "x").await, Err(Error::Query(_))), "a login of nobody");
+        assert_eq!(db.find_login("nothing").await.unwrap(), None);
+        assert_eq!(db.find_login(&all[0].id.to_string()).await.unwrap().as_ref(), Some(&all[0]));
+        assert_eq!(db.find_login_by_id(all[1].id).await.unwrap().as_ref(), Some(&all[1]));
+        let listed: Vec<_> = db.list_logins(user).await.unwrap().into_iter().map(|login| login.id).collect();
+        assert_eq!(listed, [all[2].id, all[1].id, all[0].id]);
+
+        db.touch_login(all[0].id, START.plus_seconds(50)).await.unwrap();
+        assert_eq!(db.find_login_by_id(all[0].id).await.unwrap().unwrap().last_seen_at, START.plus_seconds(50));
+        assert_eq!(db.purge_logins(START.plus_seconds(60), START.plus_seconds(-1)).await.unwrap(), 0);
+        assert_eq!(db.purge_logins(START.plus_seconds(60), START.plus_seconds(10)).await.unwrap(), 2, "the idle ones");
+        db.remove_login(all[0].id).await.unwrap();
+        assert_eq!(db.find_login_by_id(all[0].id).await.unwrap(), None);
+
+        for login in &all {
+            db.add_login(login, &login.id.to_string()).await.unwrap();
+        }
+        assert_eq!(
+            db.purge_logins(START.plus_seconds(100), START.plus_seconds(-1)).await.unwrap(),
+            3,
+            "the expired ones"
+        );
+        db.add_login(&all[0], "hash").await.unwrap();
+        db.remove_logins_of(user).await.unwrap();
+        assert_eq!(db.list_logins(user).await.unwrap(), []);
+    })
+    .await;
+}
+
+fn token(user: UserId) -> Token {
+    Token {
+        id: TokenId::new(),
+        user,
+        name: "Übung \"1\"".to_owned(),
+        scopes: vec!["sessions:read".to_owned(), "sessions:connect".to_owned()],
+        created_at: START,
+        expires_at: START.plus_seconds(100),
+        last_used_at: None,
+    }
+}
+
+#[tokio::test]
+async fn tokens() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let all: Vec<Token> = (0..4).map(|_| token(user)).collect();
+        for token in &all {
+            db.add_token(token, &token.id.to_string(), None).await.unwrap();
+        }
+        db.add_token(&token(other), "other's", None).await.unwrap();
+        assert_eq!(db.find_token("nothing").await.unwrap(), None);
+        assert_eq!(db.find_token(&all[0].id.to_string()).await.unwrap().as_ref(), Some(&all[0]));
+        assert_eq!(db.find_token_by_id(all[1].id).await.unwrap().as_ref(), Some(&all[1]));
+        assert_eq!(db.find_token_by_id(TokenId::new()).await.unwrap(), None);
+        let first = db.list_tokens(user, None, 3).await.unwrap();
+        assert_eq!(first, [all[3].clone(), all[2].clone(), all[1].clone()]);
+        assert_eq!(db.list_tokens(user, Some(first[2].id), 3).await.unwrap(), [all[0].clone()]);
+        db.touch_token(all[0].id, START.plus_seconds(9)).await.unwrap();
+        assert_eq!(db.find_token_by_id(all[0].id).await.unwrap().unwrap().last_used_at, Some(START.plus_seconds(9)));
+
+        // A key that was used before: neither token nor key is written.
+        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: all[0].id.to_string() };
+        db.add_token(&token(user), "with a key", Some(("key", &earlier))).await.unwrap();
+        let twice = db.add_token(&token(user), "with it again", Some(("key", &earlier))).await;
+        assert!(matches!(twice, Err(Error::Unique)));
+        assert_eq!(db.find_token("with it again").await.unwrap(), None);
+        // And the other way about: a token that cannot be written leaves no key.
+        let twice = db.add_token(&token(user), "with a key", Some(("new key", &earlier))).await;
+        assert!(matches!(twice, Err(Error::Unique)));
+        assert_eq!(db.find_idempotent(user, "new key").await.unwrap(), None);
+
+        assert!(db.remove_token(user, all[0].id).await.unwrap());
+        assert_eq!(db.find_token_by_id(all[0].id).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn limits() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let about = ChangeNote { by: "admin", at: START, expires_at: None, note: None };
+        let until = ChangeNote { expires_at: Some(START.plus_seconds(9)), note: Some("until Friday"), ..about };
+        assert_eq!(db.limits_of(user).await.unwrap(), []);
+
+        db.set_limits(None, &[(Field::Gpus, Some(1)), (Field::Sessions, Some(-1))], &about).await.unwrap();
+        db.set_limits(Some(user), &[(Field::Gpus, Some(4)), (Field::MemoryBytes, Some(i64::MAX))], &until)
+            .await
+            .unwrap();
+        assert_eq!(sorted(db.default_limits().await.unwrap()).len(), 2);
+        assert_eq!(sorted(db.limits_of(other).await.unwrap()), sorted(db.default_limits().await.unwrap()));
+        let rows = sorted(db.limits_of(user).await.unwrap());
+        let row = |scope, field, value, about: &ChangeNote<'_>| LimitRow {
+            scope,
+            field,
+            value,
+            expires_at: about.expires_at,
+            note: about.note.map(str::to_owned),
+        };
+        let expected = vec![
+            row(Scope::Default, Field::Gpus, 1, &about),
+            row(Scope::User, Field::Gpus, 4, &until),
+            row(Scope::User, Field::MemoryBytes, i64::MAX, &until),
+            row(Scope::Default, Field::Sessions, -1, &about),
+        ];
+        assert_eq!(rows, expected);
+
+        db.set_limits(Some(user), &[(Field::Gpus, Some(5)), (Field::MemoryBytes, None)], &about).await.unwrap();
+        let rows = sorted(db.limits_of(user).await.unwrap());
+        assert_eq!(rows[1], row(Scope::User, Field::Gpus, 5, &about));
+        assert_eq!(rows.len(), 3, "the other is inherited again");
+        db.set_limits(Some(user), &[(Field::Gpus, None), (Field::Cpus, None)], &about).await.unwrap();
+        assert_eq!(db.limits_of(user).await.unwrap().len(), 2);
+    })
+    .await;
+}
+
+fn sorted(mut rows: Vec<LimitRow>) -> Vec<LimitRow> {
+    rows.sort_by_key(|row| (row.field, row.scope == Scope::User));
+    rows
+}
+
+#[tokio::test]
+async fn settings_keys_and_audit() {
+    on_both(async |house| {
+        let db = &house.db;
+        db.ping().await.unwrap();
+        assert_eq!(db.setting("x").await.unwrap(), None);
+        db.set_setting("x", "1").await.unwrap();
+        db.set_setting("x", "2").await.unwrap();
+        assert_eq!(db.setting("x").await.unwrap().as_deref(), Some("2"));
+        assert_eq!(db.setting_or("x", "3").await.unwrap(), "2");
+        assert_eq!(db.setting_or("y", "3").await.unwrap(), "3");
+
+        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let earlier = Earlier { request_hash: "h".to_owned(), created_id: "id".to_owned() };
+        db.add_idempotent(user, "key", &earlier, START).await.unwrap();
+        assert!(matches!(db.add_idempotent(user, "key", &earlier, START).await, Err(Error::Unique)));
+        db.add_idempotent(other, "key", &earlier, START.plus_seconds(1)).await.unwrap();
+        assert_eq!(db.find_idempotent(user, "key").await.unwrap(), Some(earlier.clone()));
+        db.purge_idempotent(START.plus_seconds(1)).await.unwrap();
+        assert_eq!(db.find_idempotent(user, "key").await.unwrap(), None);
+        assert_eq!(db.find_idempotent(other, "key").await.unwrap(), Some(earlier));
+
+        for number in 0..5 {
+            db.add_audit(Timestamp(number), "unix:root", "quota", "a", &format!("detail {number}")).await.unwrap();
+        }
+        let rows = db.list_audit(2).await.unwrap();
+        assert_eq!(rows.iter().map(|row| row.at.0).collect::<Vec<_>>(), [4, 3], "newest first");
+        assert_eq!((rows[0].actor.as_str(), rows[0].detail.as_str()), ("unix:root", "detail 4"));
+        assert_eq!((rows[0].action.as_str(), rows[0].target.as_str()), ("quota", "a"));
+    })
+    .await;
+}

@@ -1,0 +1,107 @@
+//! A database that has lived: every table filled, opened again by the same program, and all
+//! of it read back; and a copy of it.
+
+use lyceum::{
+    db::{Config, Db, Error, idempotency::Earlier, logins::Login, quotas::ChangeNote, sessions::Filter, tokens::Token},
+    model::{LoginId, TokenId, UserId, quota::Field},
+};
+
+use super::{START, add_user, mode, number, on_both, running, tables, whole::assert_whole};
+
+/// Writes at least one row into every table.
+async fn fill(db: &Db) -> UserId {
+    let user = add_user(db, "a").await;
+    let login = Login {
+        id: LoginId::new(),
+        user,
+        created_at: START,
+        last_seen_at: START,
+        expires_at: START,
+        address: "::1".to_owned(),
+    };
+    db.add_login(&login, "login").await.unwrap();
+    let token = Token {
+        id: TokenId::new(),
+        user,
+        name: "token".to_owned(),
+        scopes: Vec::new(),
+        created_at: START,
+        expires_at: START,
+        last_used_at: None,
+    };
+    let earlier = Earlier { request_hash: "hash".to_owned(), created_id: token.id.to_string() };
+    db.add_token(&token, "token", Some(("key", &earlier))).await.unwrap();
+    let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
+    db.set_limits(Some(user), &[(Field::Gpus, Some(2))], &about).await.unwrap();
+    db.set_setting("name", "value").await.unwrap();
+    db.add_audit(START, "a", "test", "b", "c").await.unwrap();
+    running(db, user).await;
+    user
+}
+
+/// Everything, through the functions that read it.
+async fn everything(db: &Db, user: UserId) -> String {
+    format!(
+        "{:#?}",
+        (
+            db.list_users().await.unwrap(),
+            db.list_logins(user).await.unwrap(),
+            db.list_tokens(user, None, 10).await.unwrap(),
+            db.find_idempotent(user, "key").await.unwrap(),
+            db.limits_of(user).await.unwrap(),
+            db.setting("name").await.unwrap(),
+            db.list_audit(10).await.unwrap(),
+            db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
+            db.open_intervals().await.unwrap(),
+        )
+    )
+}
+
+async fn counts(db: &Db) -> Vec<(String, i64)> {
+    let mut names: Vec<String> = tables(db).await.into_iter().collect();
+    names.sort();
+    let mut counts = Vec::new();
+    for name in names {
+        let count = number(db, &format!("SELECT COUNT(*) FROM {name}")).await;
+        counts.push((name, count));
+    }
+    counts
+}
+
+#[tokio::test]
+async fn opening_again_changes_nothing() {
+    on_both(async |house| {
+        let user = fill(&house.db).await;
+        let (before, rows) = (everything(&house.db, user).await, counts(&house.db).await);
+        assert!(9 <= rows.len(), "{rows:?}");
+        assert!(rows.iter().all(|(_, count)| 0 < *count), "every table has a row: {rows:?}");
+        house.db.close().await;
+
+        let again = Db::open(&house.config, house.directory.path()).await.unwrap();
+        assert_eq!(everything(&again, user).await, before);
+        assert_eq!(counts(&again).await, rows);
+        assert_whole(&again).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_copy_holds_everything_and_is_private() {
+    on_both(async |house| {
+        let user = fill(&house.db).await;
+        let file = house.directory.path().join("copy");
+        let copied = house.db.copy_to(&file).await;
+        if !house.is_sqlite() {
+            assert!(matches!(copied, Err(Error::NotAFile)), "{copied:?}");
+            assert!(!file.exists());
+            return;
+        }
+        copied.unwrap();
+        assert_eq!(mode(&file), 0o600);
+        assert!(matches!(house.db.copy_to(&file).await, Err(Error::Copy(..))), "it never overwrites");
+        let config = Config { url: format!("sqlite://{}", file.display()), ..Config::default() };
+        let copy = Db::open(&config, house.directory.path()).await.unwrap();
+        assert_eq!(everything(&copy, user).await, everything(&house.db, user).await);
+    })
+    .await;
+}

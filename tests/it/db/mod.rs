@@ -1,0 +1,217 @@
+//! Tests of `src/db` on SQLite and on PostgreSQL from one text: [`on_both`] hands the same
+//! body a fresh database of each. The PostgreSQL is the one that `LYCEUM_TEST_POSTGRES`
+//! names; without it that half fails and says how to get one. Each database there sorts by
+//! English rules, as a site's may, so that nothing may lean on the order of bytes.
+
+mod accounts;
+mod crashes;
+mod disk;
+mod history;
+mod listed;
+mod opening;
+mod races;
+mod sessions;
+mod whole;
+
+use std::{
+    collections::HashSet,
+    panic::{AssertUnwindSafe, resume_unwind},
+    path::Path,
+};
+
+use futures_util::FutureExt;
+use lyceum::{
+    db::{
+        Config, Db,
+        admit::{Admitted, Deed, Facts, NewSession, Verdict},
+        users::NewUser,
+    },
+    model::{Clock, Gpu, GpuInventory, Resources, Role, SessionId, Timestamp, UserId, Username, session::SessionSpec},
+};
+use sqlx::{AssertSqlSafe, Connection, PgConnection, query, query_scalar};
+use tempfile::TempDir;
+use url::Url;
+
+/// When all tests begin.
+pub const START: Timestamp = Timestamp(1_800_000_000_000);
+
+/// A fresh database, and how to open it once more.
+pub struct House {
+    pub db: Db,
+    pub config: Config,
+    pub directory: TempDir,
+}
+
+impl House {
+    async fn open(config: Config) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&config, directory.path()).await.unwrap();
+        Self { db, config, directory }
+    }
+
+    pub async fn sqlite() -> Self {
+        Self::open(Config::default()).await
+    }
+
+    /// As another process opens the same database.
+    pub async fn again(&self) -> Db {
+        Db::open(&self.config, self.directory.path()).await.unwrap()
+    }
+
+    /// Three processes' worth.
+    pub async fn three(&self) -> [Db; 3] {
+        [self.db.clone(), self.again().await, self.again().await]
+    }
+
+    pub fn is_sqlite(&self) -> bool {
+        matches!(self.db, Db::Sqlite { .. })
+    }
+}
+
+/// Runs a test on SQLite, then on PostgreSQL.
+pub async fn on_both(test: impl AsyncFn(&House)) {
+    eprintln!("on SQLite");
+    test(&House::sqlite().await).await;
+    on_postgres(test).await;
+}
+
+/// Runs a test on a database of its own of the PostgreSQL that the tests were given.
+pub async fn on_postgres(test: impl AsyncFn(&House)) {
+    let Some(server) = server() else { return };
+    eprintln!("on PostgreSQL");
+    let name = format!("lyceum_{}", uuid::Uuid::now_v7().simple());
+    command(&server, &format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"))
+        .await;
+    let mut url = server.clone();
+    url.set_path(&name);
+    let done = AssertUnwindSafe(async {
+        let house = House::open(Config { url: url.into(), ..Config::default() }).await;
+        test(&house).await;
+        house.db.close().await;
+    })
+    .catch_unwind()
+    .await;
+    command(&server, &format!("DROP DATABASE {name} WITH (FORCE)")).await;
+    if let Err(panic) = done {
+        resume_unwind(panic);
+    }
+}
+
+/// The server, or `None` where `./test` said that there is none on this machine.
+fn server() -> Option<Url> {
+    let url = std::env::var("LYCEUM_TEST_POSTGRES").expect(
+        "LYCEUM_TEST_POSTGRES names no PostgreSQL to test on. `./test` starts one and sets it; or set it to \
+         postgres://USER@HOST:PORT/DATABASE of a server where the tests may make databases",
+    );
+    (url != "none").then(|| Url::parse(&url).unwrap())
+}
+
+/// One statement by a connection of its own, as the server's administrator.
+pub async fn command(url: &Url, sql: &str) {
+    let mut connection = PgConnection::connect(url.as_str()).await.unwrap();
+    query(AssertSqlSafe(sql)).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// One number, read past the functions of `src/db`.
+pub async fn number(db: &Db, sql: &str) -> i64 {
+    match db {
+        Db::Sqlite { read, .. } => query_scalar(AssertSqlSafe(sql)).fetch_one(read).await.unwrap(),
+        Db::Postgres { read, .. } => query_scalar(AssertSqlSafe(sql)).fetch_one(read).await.unwrap(),
+    }
+}
+
+/// One statement, past the functions of `src/db`.
+pub async fn execute(db: &Db, sql: &str) {
+    match db {
+        Db::Sqlite { write, .. } => drop(query(AssertSqlSafe(sql)).execute(write).await.unwrap()),
+        Db::Postgres { write, .. } => drop(query(AssertSqlSafe(sql)).execute(write).await.unwrap()),
+    }
+}
+
+pub async fn add_user(db: &Db, name: &str) -> UserId {
+    let new = NewUser {
+        name: &Username::parse(name).unwrap(),
+        display_name: "",
+        unix_name: None,
+        role: Role::User,
+        password_hash: None,
+    };
+    db.add_user(new, START).await.unwrap()
+}
+
+/// A request of one core and so many GPUs, with the session's id as its Idempotency-Key.
+pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
+    let id = SessionId::new();
+    NewSession {
+        id,
+        owner,
+        app: "terminal".to_owned(),
+        name: "A name".to_owned(),
+        spec: SessionSpec {
+            resources: Resources { gpus, ..Resources::default() },
+            profile: None,
+            environment: None,
+            working_directory: None,
+            duration_seconds: 3600,
+            log_directory: None,
+        },
+        light: false,
+        cluster: "local".to_owned(),
+        idempotency: Some((id.to_string(), "hash".to_owned())),
+    }
+}
+
+/// A machine of `count` GPUs.
+pub fn inventory(count: i64) -> GpuInventory {
+    let gpu = |index| Gpu { index, uuid: format!("GPU-{index}"), model: "A".to_owned() };
+    GpuInventory { gpus: (0..count).map(gpu).collect(), driver: false }
+}
+
+/// A judge who has nothing but GPUs to mind.
+pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdict + Send + use<> {
+    let machine = machine.clone();
+    move |facts: &Facts| match machine.pick(&facts.gpus_taken, want, None) {
+        Some(gpus) => Verdict::Admit { gpus },
+        None => Verdict::Wait(Vec::new()),
+    }
+}
+
+/// Writes an admitted session without GPUs.
+pub async fn admitted(db: &Db, owner: UserId) -> SessionId {
+    let new = new_session(owner, 0);
+    let at = Clock::manual(START);
+    let answer = db.admit(owner, Deed::Insert(&new), &at, |_| Verdict::Admit { gpus: Vec::new() }).await.unwrap();
+    assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: Vec::new() }));
+    new.id
+}
+
+/// Writes a running session whose limit is an hour after [`START`].
+pub async fn running(db: &Db, owner: UserId) -> SessionId {
+    let id = admitted(db, owner).await;
+    assert!(db.begin_start(id, START).await.unwrap());
+    assert!(db.mark_running(id, START, START.plus_seconds(3600)).await.unwrap());
+    id
+}
+
+/// The tables of a schema, without the list of migrations.
+pub async fn tables(db: &Db) -> HashSet<String> {
+    let names: Vec<String> = match db {
+        Db::Sqlite { read, .. } => {
+            query_scalar("SELECT name FROM sqlite_schema WHERE type = 'table'").fetch_all(read).await.unwrap()
+        }
+        Db::Postgres { read, .. } => {
+            query_scalar("SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'")
+                .fetch_all(read)
+                .await
+                .unwrap()
+        }
+    };
+    names.into_iter().filter(|name| name != "_sqlx_migrations" && !name.starts_with("sqlite_")).collect()
+}
+
+/// The mode of a file, permissions alone.
+pub fn mode(file: &Path) -> u32 {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::metadata(file).unwrap().permissions().mode() & 0o7777
+}

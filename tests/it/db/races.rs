@@ -1,0 +1,298 @@
+//! Many at once, by three handles that know nothing of each other: limits hold at every
+//! instant, keys make one thing, and of those who want the same change exactly one has it.
+
+use std::{collections::HashSet, time::Duration};
+
+use lyceum::{
+    admission::Admission,
+    db::{
+        Db, Error,
+        admit::{Admitted, Deed, Verdict},
+        idempotency::Earlier,
+        quotas::ChangeNote,
+        sessions::Ending,
+        tokens::Token,
+        users::NewUser,
+    },
+    model::{
+        Capacity, Clock, EndReason, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId, Username,
+        quota::Field, size::GIB,
+    },
+};
+use tokio::{task::JoinSet, time::Instant};
+
+use super::{
+    START, add_user, admitted, inventory, judge, new_session, number, on_both, running,
+    whole::{assert_whole, intervals, peak},
+};
+
+const RACERS: usize = 50;
+const MACHINE: i64 = 5;
+const EACH: i64 = 2;
+
+/// 200 requests of four people for five GPUs, at most two each; half of what is admitted ends
+/// at once, the rest when all have asked, and what waits is admitted as others end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn limits_hold_at_every_instant() {
+    on_both(async |house| {
+        let dbs = house.three().await;
+        let db = &house.db;
+        let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
+        let limits = [(Field::Gpus, EACH), (Field::Sessions, 1000), (Field::Pending, 1000)];
+        let limits = limits.map(|(field, value)| (field, Some(value)));
+        db.set_limits(None, &limits, &about).await.unwrap();
+        let mut users = Vec::new();
+        for name in ["a", "b", "c", "d"] {
+            users.push(add_user(db, name).await);
+        }
+
+        let mut asking = JoinSet::new();
+        for number in 0..200 {
+            let admission = admission(&dbs[number % 3]);
+            let owner = users[number % users.len()];
+            asking.spawn(async move {
+                let new = new_session(owner, 1);
+                match admission.insert(&new).await.unwrap() {
+                    Admitted::Judged(Verdict::Admit { gpus }) => {
+                        assert_eq!(gpus.len(), 1);
+                        if number % 2 == 0 {
+                            assert!(end(&admission.db, new.id).await);
+                        }
+                    }
+                    Admitted::Judged(Verdict::Wait(reasons)) => assert!(!reasons.is_empty()),
+                    other => panic!("{other:?}"),
+                }
+            });
+        }
+        asking.join_all().await;
+
+        let mut ending = JoinSet::new();
+        for db in &dbs {
+            ending.spawn(serve_all(admission(db)));
+        }
+        ending.join_all().await;
+
+        assert_whole(db).await;
+        let intervals = intervals(db).await;
+        assert_eq!(intervals.len(), 200);
+        assert!(intervals.iter().all(|(.., end)| end.is_some()));
+        assert_eq!(peak(&intervals, |_| true), MACHINE, "everybody's");
+        for user in users {
+            let user = user.to_string();
+            assert!(peak(&intervals, |(owner, ..)| *owner == user) <= EACH, "one person's");
+        }
+        let gpus: HashSet<&String> = intervals.iter().map(|(_, _, gpus, ..)| gpus).collect();
+        assert_eq!(gpus.len(), usize::try_from(MACHINE).unwrap());
+        for gpu in gpus {
+            assert_eq!(peak(&intervals, |(_, _, gpus, ..)| gpus == gpu), 1, "{gpu} has two holders");
+        }
+    })
+    .await;
+}
+
+fn admission(db: &Db) -> Admission {
+    let capacity = Capacity { gpus: MACHINE, cpus: 1000, memory_bytes: 1000 * GIB };
+    Admission { db: db.clone(), clock: Clock::System, capacity, inventory: inventory(MACHINE) }
+}
+
+async fn end(db: &Db, id: SessionId) -> bool {
+    let ending = Ending {
+        reason: EndReason::Exited,
+        exit_code: Some(0),
+        signal: None,
+        at: Clock::System.now(),
+        detail: String::new(),
+    };
+    db.end_session(id, &ending).await.unwrap()
+}
+
+/// Ends what was admitted and admits what waits until nothing lives; several do it at once.
+async fn serve_all(admission: Admission) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    loop {
+        let live = admission.db.live_sessions().await.unwrap();
+        if live.is_empty() {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{} still live", live.len());
+        let (admitted, waiting): (Vec<_>, Vec<_>) = live.into_iter().partition(Session::is_admitted);
+        for session in admitted {
+            end(&admission.db, session.id).await;
+        }
+        for session in waiting.into_iter().take(10) {
+            admission.reconsider(session.owner, session.id, &session.spec, false).await.unwrap();
+        }
+    }
+}
+
+/// Runs one thing [`RACERS`] times at once by three handles; what each had.
+async fn race<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+    dbs: &[Db; 3],
+    run: impl Fn(Db) -> F,
+) -> Vec<T> {
+    let mut racers = JoinSet::new();
+    for number in 0..RACERS {
+        racers.spawn(run(dbs[number % 3].clone()));
+    }
+    racers.join_all().await
+}
+
+fn winners(answers: &[bool]) -> usize {
+    answers.iter().filter(|won| **won).count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_of_many_has_the_change() {
+    on_both(async |house| {
+        let (dbs, db) = (house.three().await, &house.db);
+        let owner = add_user(db, "a").await;
+        let (later, latest) = (START.plus_seconds(3600), START.plus_seconds(7200));
+
+        let id = admitted(db, owner).await;
+        let won = race(&dbs, move |db| async move { db.begin_start(id, START).await.unwrap() }).await;
+        assert_eq!(winners(&won), 1, "begin_start");
+        let won = race(&dbs, move |db| async move { db.mark_running(id, START, later).await.unwrap() }).await;
+        assert_eq!(winners(&won), 1, "mark_running");
+        let won =
+            race(&dbs, move |db| async move { db.extend_session(id, later, latest, START, "Extended").await.unwrap() })
+                .await;
+        assert_eq!(winners(&won), 1, "extend_session");
+        let won =
+            race(&dbs, move |db| async move { db.begin_stop(id, EndReason::Idle, START, "Idle").await.unwrap() }).await;
+        assert_eq!(winners(&won), 1, "begin_stop");
+        let won = race(&dbs, move |db| async move { end(&db, id).await }).await;
+        assert_eq!(winners(&won), 1, "end_session");
+
+        let session = db.find_session(id).await.unwrap().unwrap();
+        assert_eq!((session.extensions, session.expires_at), (1, Some(latest)));
+        let states: Vec<_> = db.session_events(id, 0).await.unwrap().into_iter().map(|event| event.state).collect();
+        use SessionState::{Ended, Queued, Running, Starting, Stopping};
+        assert_eq!(states, [Queued, Starting, Running, Running, Stopping, Ended]);
+        assert_whole(db).await;
+    })
+    .await;
+}
+
+/// Those who want different things: whatever the order, the history tells it and adds up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn opposite_wishes_leave_one_story() {
+    on_both(async |house| {
+        let (dbs, db) = (house.three().await, &house.db);
+        let owner = add_user(db, "a").await;
+        for _ in 0..5 {
+            let (new, live) = (admitted(db, owner).await, running(db, owner).await);
+            let mut all = JoinSet::new();
+            for number in 0..RACERS {
+                let db = dbs[number % 3].clone();
+                all.spawn(async move {
+                    match number % 5 {
+                        0 => assert!(db.begin_start(new, START).await.is_ok()),
+                        1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop").await.is_ok()),
+                        2 => {
+                            assert!(
+                                db.extend_session(live, START.plus_seconds(3600), START, START, "More").await.is_ok()
+                            )
+                        }
+                        3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over").await.is_ok()),
+                        _ if number == 44 => assert!(end(&db, live).await),
+                        _ => db.add_session_event(new, START, SessionState::Stopping, "Seen").await.unwrap(),
+                    }
+                });
+            }
+            all.join_all().await;
+            assert_eq!(db.find_session(live).await.unwrap().unwrap().state, SessionState::Ended);
+            // It was asked to stop in any case, and the lines about it are numbered without a gap.
+            assert_eq!(db.find_session(new).await.unwrap().unwrap().state, SessionState::Stopping);
+            assert!(9 < db.session_events(new, 0).await.unwrap().len());
+        }
+        let gaps = "SELECT COUNT(*) FROM (SELECT session_id FROM session_events GROUP BY session_id
+                    HAVING COUNT(*) <> MAX(number)) gaps";
+        assert_eq!(number(db, gaps).await, 0);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_key_makes_one_thing() {
+    on_both(async |house| {
+        let (dbs, db) = (house.three().await, &house.db);
+        let owner = add_user(db, "a").await;
+
+        let answers = race(&dbs, move |db| async move {
+            let mut new = new_session(owner, 0);
+            new.idempotency = Some(("key".to_owned(), "hash".to_owned()));
+            let id = new.id.to_string();
+            let answer = db.admit(owner, Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
+            (id, answer)
+        })
+        .await;
+        let made: Vec<&String> =
+            answers.iter().filter(|(_, answer)| matches!(answer, Admitted::Judged(_))).map(|(id, _)| id).collect();
+        assert_eq!(made.len(), 1);
+        for (id, answer) in &answers {
+            let repeated = Admitted::Repeated(Earlier { request_hash: "hash".to_owned(), created_id: made[0].clone() });
+            assert!(id == made[0] || *answer == repeated, "{answer:?}");
+        }
+        assert_eq!(number(db, "SELECT COUNT(*) FROM sessions").await, 1);
+
+        let answers = race(&dbs, move |db| async move {
+            let (token, earlier) = (token(owner), earlier());
+            db.add_token(&token, &token.id.to_string(), Some(("token", &earlier))).await
+        })
+        .await;
+        one_was_first(&answers);
+        assert_eq!(number(db, "SELECT COUNT(*) FROM tokens").await, 1);
+
+        let answers =
+            race(&dbs, move |db| async move { db.add_idempotent(owner, "other", &earlier(), START).await }).await;
+        one_was_first(&answers);
+    })
+    .await;
+}
+
+fn token(user: UserId) -> Token {
+    Token {
+        id: TokenId::new(),
+        user,
+        name: String::new(),
+        scopes: Vec::new(),
+        created_at: START,
+        expires_at: START,
+        last_used_at: None,
+    }
+}
+
+fn earlier() -> Earlier {
+    Earlier { request_hash: "hash".to_owned(), created_id: TokenId::new().to_string() }
+}
+
+fn one_was_first<T: std::fmt::Debug>(answers: &[Result<T, Error>]) {
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1, "{answers:?}");
+    let others = answers.iter().filter_map(|answer| answer.as_ref().err());
+    assert!(others.clone().all(|err| matches!(err, Error::Unique)), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn names_and_settings_have_one_first() {
+    on_both(async |house| {
+        let dbs = house.three().await;
+        let answers = race(&dbs, |db| async move {
+            let name = Username::parse("same").unwrap();
+            let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
+            db.add_user(new, Timestamp(0)).await
+        })
+        .await;
+        one_was_first(&answers);
+
+        let kept =
+            race(&dbs, |db| async move { db.setting_or("id", &uuid::Uuid::now_v7().to_string()).await.unwrap() }).await;
+        assert_eq!(kept.iter().collect::<HashSet<_>>().len(), 1, "one value is everybody's");
+
+        let user = house.db.find_user_by_name("same").await.unwrap().unwrap().user.id;
+        let before = house.db.access_generation().await.unwrap();
+        race(&dbs, move |db| async move { db.remove_logins_of(user).await.unwrap() }).await;
+        let after = house.db.access_generation().await.unwrap();
+        assert_eq!(after - before, i64::try_from(RACERS).unwrap(), "each change of access raises it");
+    })
+    .await;
+}

@@ -1,0 +1,266 @@
+//! Sessions on both databases: what admission writes, how they are listed, and every change
+//! of state with the states from which it may and may not happen.
+
+use lyceum::{
+    db::{
+        Db,
+        admit::{Admitted, Deed, Verdict},
+        idempotency::Earlier,
+        sessions::{Ending, Filter},
+    },
+    model::{
+        Clock, EndReason, SessionId, SessionState, UserId,
+        quota::{Reason, Usage},
+        session::Placement,
+    },
+};
+
+use super::{START, add_user, admitted, inventory, judge, new_session, number, on_both, running, whole::assert_whole};
+
+const END: Ending =
+    Ending { reason: EndReason::Exited, exit_code: Some(3), signal: None, at: START, detail: String::new() };
+
+fn reason(hint: &str) -> Reason {
+    Reason {
+        code: "quota.gpus.user".to_owned(),
+        scope: "default".to_owned(),
+        used: 1,
+        requested: 2,
+        limit: 2,
+        over_by: 1,
+        hint: hint.to_owned(),
+    }
+}
+
+async fn judged(db: &Db, owner: UserId, deed: Deed<'_>, verdict: Verdict) {
+    let answer = db.admit(owner, deed, &Clock::manual(START), |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, Admitted::Judged(verdict));
+}
+
+async fn messages(db: &Db, id: SessionId) -> Vec<(SessionState, String)> {
+    db.session_events(id, 0).await.unwrap().into_iter().map(|event| (event.state, event.message)).collect()
+}
+
+#[tokio::test]
+async fn admission_writes_all_or_nothing() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let machine = inventory(2);
+        let clock = Clock::manual(START);
+
+        // Only told, or refused: nothing is written, the key neither.
+        let new = new_session(owner, 2);
+        judged(db, owner, Deed::Nothing, Verdict::Admit { gpus: machine.gpus.clone() }).await;
+        judged(db, owner, Deed::Insert(&new), Verdict::Refuse(vec![reason("Never.")])).await;
+        assert_eq!(db.find_session(new.id).await.unwrap(), None);
+        assert_eq!(db.find_idempotent(owner, &new.id.to_string()).await.unwrap(), None);
+
+        // Admitted.
+        let answer = db.admit(owner, Deed::Insert(&new), &clock, judge(&machine, 2)).await.unwrap();
+        assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus.clone() }));
+        let session = db.find_session(new.id).await.unwrap().unwrap();
+        assert_eq!((session.id, session.owner, session.owner_name.as_str()), (new.id, owner, "a"));
+        assert_eq!(
+            (session.app.as_str(), session.name.as_str(), session.cluster.as_str()),
+            ("terminal", "A name", "local")
+        );
+        assert_eq!((session.state, &session.spec, &session.gpus), (SessionState::Queued, &new.spec, &machine.gpus));
+        assert_eq!((session.created_at, session.admitted_at, session.started_at), (START, Some(START), None));
+        assert_eq!((session.extensions, session.placement, session.reasons), (0, None, vec![]));
+        assert_eq!(db.open_intervals().await.unwrap(), [(new.id, Some(owner))]);
+
+        // The same key again: what it made, and no second judgement.
+        let key = (new.id.to_string(), "another hash".to_owned());
+        let again = lyceum::db::admit::NewSession { idempotency: Some(key), ..new_session(owner, 0) };
+        let answer = db.admit(owner, Deed::Insert(&again), &clock, |_| panic!("judged")).await.unwrap();
+        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: new.id.to_string() };
+        assert_eq!(answer, Admitted::Repeated(earlier));
+
+        // Full: the next waits with its reason, which changes and goes.
+        let next = new_session(owner, 1);
+        judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
+        let usage = db.usage(owner).await.unwrap();
+        assert_eq!((usage.usage.gpus, usage.usage.sessions, usage.usage.pending), (2, 1, 1));
+        assert_eq!(usage.gpus_taken.len(), 2);
+        assert_eq!(usage.own, [("A name".to_owned(), 2)]);
+        let nobodys = db.usage(UserId::new()).await.unwrap();
+        assert_eq!((nobodys.usage, nobodys.in_use), (Usage::default(), usage.in_use));
+        judged(db, owner, Deed::Reconsider(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
+        let waiting = db.find_session(next.id).await.unwrap().unwrap();
+        assert_eq!((waiting.reasons, waiting.admitted_at), (vec![reason("Stop two.")], None));
+        assert!(!db.begin_start(next.id, START).await.unwrap(), "it was not admitted");
+        assert!(db.end_session(new.id, &END).await.unwrap());
+        let answer = db.admit(owner, Deed::Reconsider(next.id), &clock, judge(&machine, 1)).await.unwrap();
+        assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus[..1].to_vec() }));
+        let next = db.find_session(next.id).await.unwrap().unwrap();
+        assert_eq!((next.reasons, next.gpus, next.admitted_at), (vec![], machine.gpus[..1].to_vec(), Some(START)));
+
+        // Whoever is no longer waiting is not judged again.
+        let answer = db.admit(owner, Deed::Reconsider(next.id), &clock, |_| panic!("judged")).await.unwrap();
+        assert_eq!(answer, Admitted::Judged(Verdict::Wait(vec![])));
+        assert_eq!(messages(db, new.id).await.len(), 2);
+        assert_whole(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_waits_ends_without_having_run() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let (one, two) = (new_session(owner, 1), new_session(owner, 1));
+        for new in [&one, &two] {
+            judged(db, owner, Deed::Insert(new), Verdict::Wait(vec![reason("Stop one.")])).await;
+        }
+        assert!(!db.begin_stop(one.id, EndReason::StoppedByOwner, START, "").await.unwrap(), "nothing runs");
+        judged(db, owner, Deed::Reconsider(one.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
+        let refused = db.find_session(one.id).await.unwrap().unwrap();
+        assert_eq!((refused.state, refused.end_reason), (SessionState::Ended, Some(EndReason::Refused)));
+        assert_eq!((refused.ended_at, refused.detail.as_deref()), (Some(START), Some("It no longer fits.")));
+
+        let end =
+            async |id| db.end_waiting(id, EndReason::StoppedByOwner, &[reason("x")], START, "Stopped").await.unwrap();
+        assert!(end(two.id).await);
+        assert!(!end(two.id).await && !end(one.id).await && !end(SessionId::new()).await);
+        let runs = admitted(db, owner).await;
+        assert!(!end(runs).await, "an admitted one has an interval to close");
+        let stopped = db.find_session(two.id).await.unwrap().unwrap();
+        assert_eq!((stopped.end_reason, stopped.reasons), (Some(EndReason::StoppedByOwner), vec![reason("x")]));
+        assert_eq!(db.open_intervals().await.unwrap().len(), 1);
+        assert_whole(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn from_start_to_end() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let at = |seconds| START.plus_seconds(seconds);
+        let id = admitted(db, owner).await;
+        assert!(!db.mark_running(id, at(1), at(9)).await.unwrap(), "it has not begun");
+        assert!(db.begin_start(id, at(1)).await.unwrap());
+        assert!(!db.begin_start(id, at(2)).await.unwrap());
+        let placement = Placement {
+            node: "here".to_owned(),
+            pid: 7,
+            start_ticks: u64::MAX,
+            boot_id: "b".to_owned(),
+            uid: 1000,
+            unix_name: "a".to_owned(),
+            run_directory: "/run/x".to_owned(),
+            limits: "cgroup-v2".to_owned(),
+        };
+        assert!(db.set_placement(id, &placement).await.unwrap());
+        db.set_detail(id, "Waiting for its first answer").await.unwrap();
+        assert!(!db.keep_session(id, at(9)).await.unwrap(), "it does not run yet");
+        assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
+        assert!(!db.mark_running(id, at(3), at(100)).await.unwrap());
+
+        assert!(!db.extend_session(id, at(99), at(200), at(3), "More").await.unwrap(), "another limit was looked at");
+        assert!(db.extend_session(id, at(100), at(200), at(3), "More").await.unwrap());
+        assert!(db.keep_session(id, at(50)).await.unwrap());
+        db.set_activity(id, at(20)).await.unwrap();
+        db.set_activity(id, at(10)).await.unwrap();
+        db.set_unknown(id, Some(at(21))).await.unwrap();
+        assert_eq!(db.find_session(id).await.unwrap().unwrap().unknown_since, Some(at(21)));
+        db.set_unknown(id, None).await.unwrap();
+        db.rename_session(id, "Another 'name'").await.unwrap();
+        db.add_session_event(id, at(22), SessionState::Running, "Noted").await.unwrap();
+
+        let session = db.find_session(id).await.unwrap().unwrap();
+        assert_eq!(
+            (session.state, session.name.as_str(), session.extensions),
+            (SessionState::Running, "Another 'name'", 1)
+        );
+        assert_eq!(
+            (session.started_at, session.ready_at, session.expires_at),
+            (Some(at(1)), Some(at(2)), Some(at(200)))
+        );
+        assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
+        assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(&placement), None));
+
+        assert!(db.begin_stop(id, EndReason::Idle, at(30), "Nobody used it").await.unwrap());
+        assert!(
+            !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over").await.unwrap(),
+            "the first reason stays"
+        );
+        assert!(!db.extend_session(id, at(200), at(300), at(31), "More").await.unwrap());
+        let session = db.find_session(id).await.unwrap().unwrap();
+        assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
+
+        let ending = Ending {
+            reason: EndReason::Signal,
+            exit_code: None,
+            signal: Some(9),
+            at: at(40),
+            detail: "Killed".to_owned(),
+        };
+        assert!(db.end_session(id, &ending).await.unwrap());
+        assert!(!db.end_session(id, &END).await.unwrap(), "once");
+        assert!(!db.set_placement(id, &placement).await.unwrap());
+        assert!(!db.begin_stop(id, EndReason::Idle, at(50), "").await.unwrap());
+        db.set_detail(id, "too late").await.unwrap();
+        db.set_unknown(id, Some(at(50))).await.unwrap();
+        db.set_activity(id, at(50)).await.unwrap();
+        let session = db.find_session(id).await.unwrap().unwrap();
+        assert_eq!((session.end_reason, session.exit_code, session.signal), (Some(EndReason::Signal), None, Some(9)));
+        assert_eq!((session.ended_at, session.detail.as_deref()), (Some(at(40)), Some("Killed")));
+        assert_eq!((session.unknown_since, session.last_activity_at), (None, Some(at(20))));
+
+        let events = db.session_events(id, 0).await.unwrap();
+        assert_eq!(events.iter().map(|event| event.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
+        assert_eq!(db.session_events(id, 5).await.unwrap(), events[5..]);
+        assert_eq!(
+            (events[6].at, events[6].state, events[6].message.as_str()),
+            (at(40), SessionState::Ended, "Killed")
+        );
+        assert_eq!(number(db, "SELECT ended_at - started_at FROM intervals").await, 40_000);
+        assert_whole(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_and_pages() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (a, b) = (add_user(db, "a").await, add_user(db, "b").await);
+        let mut ids = Vec::new();
+        for (number, owner) in [a, a, b, a, b, a].into_iter().enumerate() {
+            let id = if number % 2 == 0 { running(db, owner).await } else { admitted(db, owner).await };
+            ids.push(id);
+        }
+        for &id in &ids[..3] {
+            db.end_session(id, &END).await.unwrap();
+        }
+        let listed = async |filter: Filter| {
+            let found = db.list_sessions(filter).await.unwrap().into_iter().map(|session| session.id);
+            found.map(|id| ids.iter().position(|known| *known == id).unwrap()).collect::<Vec<_>>()
+        };
+        let all = Filter { limit: 10, ..Filter::default() };
+        let state = |state| Filter { state: Some(state), ..all };
+        assert_eq!(listed(all).await, [5, 4, 3, 2, 1, 0]);
+        assert_eq!(listed(Filter { live_only: true, ..all }).await, [5, 4, 3]);
+        assert_eq!(listed(Filter { owner: Some(a), ..all }).await, [5, 3, 1, 0]);
+        assert_eq!(listed(Filter { owner: Some(a), live_only: true, ..all }).await, [5, 3]);
+        assert_eq!(listed(state(SessionState::Ended)).await, [2, 1, 0]);
+        assert_eq!(listed(state(SessionState::Running)).await, [4]);
+        assert_eq!(listed(state(SessionState::Queued)).await, [5, 3]);
+        assert_eq!(listed(Filter { live_only: true, ..state(SessionState::Ended) }).await, [0_usize; 0]);
+        assert_eq!(listed(Filter { owner: Some(b), ..state(SessionState::Ended) }).await, [2]);
+        assert_eq!(listed(Filter { limit: 2, ..all }).await, [5, 4]);
+        assert_eq!(listed(Filter { limit: 2, before: Some(ids[4]), ..all }).await, [3, 2]);
+        assert_eq!(listed(Filter { owner: Some(a), before: Some(ids[3]), limit: 1, ..all }).await, [1]);
+        assert_eq!(listed(Filter { owner: Some(UserId::new()), ..all }).await, [0_usize; 0]);
+
+        let live: Vec<_> = db.live_sessions().await.unwrap().into_iter().map(|session| session.id).collect();
+        assert_eq!(live, ids[3..], "oldest first");
+        assert_eq!(db.session_events(SessionId::new(), 0).await.unwrap(), []);
+        assert_eq!(db.find_session(SessionId::new()).await.unwrap(), None);
+    })
+    .await;
+}

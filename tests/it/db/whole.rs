@@ -1,0 +1,98 @@
+//! What must hold of the tables at every moment, whatever died in between: nothing is half
+//! written, and no limit was ever exceeded.
+
+use lyceum::db::Db;
+use sqlx::query_as;
+
+use super::number;
+
+/// Each counts rows that may not be.
+const NEVER: [(&str, &str); 8] = [
+    (
+        "an admitted session without an interval",
+        "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND id NOT IN (SELECT session_id FROM intervals)",
+    ),
+    (
+        "an interval of a session that was not admitted",
+        "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id WHERE s.admitted_at IS NULL",
+    ),
+    (
+        "an interval that is open for an ended session, or closed for a live one",
+        "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id
+         WHERE (i.ended_at IS NULL) <> (s.state <> 'ended')",
+    ),
+    (
+        "an interval that holds other GPUs than its session",
+        "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id WHERE i.gpu_list <> s.gpu_list",
+    ),
+    (
+        "a session without history",
+        "SELECT COUNT(*) FROM sessions WHERE id NOT IN (SELECT session_id FROM session_events)",
+    ),
+    (
+        "a history with a gap",
+        "SELECT COUNT(*) FROM (SELECT session_id FROM session_events GROUP BY session_id
+         HAVING COUNT(*) <> MAX(number) OR MIN(number) <> 1) gaps",
+    ),
+    (
+        "a session whose last line of history is of another state",
+        "SELECT COUNT(*) FROM sessions s WHERE s.state <> (SELECT e.state FROM session_events e
+         WHERE e.session_id = s.id ORDER BY e.number DESC LIMIT 1)",
+    ),
+    (
+        "a session without its Idempotency-Key, or a key without what it made",
+        "SELECT (SELECT COUNT(*) FROM sessions WHERE id NOT IN (SELECT created_id FROM idempotency))
+         + (SELECT COUNT(*) FROM idempotency WHERE created_id NOT IN (SELECT id FROM sessions UNION SELECT id FROM tokens))",
+    ),
+];
+
+/// Fails when anything is half written.
+pub async fn assert_whole(db: &Db) {
+    for (what, sql) in NEVER {
+        assert_eq!(number(db, sql).await, 0, "{what}");
+    }
+}
+
+/// One allocation: the owner, the GPUs, its beginning and its end.
+pub type Interval = (String, i64, String, i64, Option<i64>);
+
+pub async fn intervals(db: &Db) -> Vec<Interval> {
+    let sql = "SELECT owner, gpus, gpu_list, started_at, ended_at FROM intervals";
+    match db {
+        Db::Sqlite { read, .. } => query_as(sql).fetch_all(read).await.unwrap(),
+        Db::Postgres { read, .. } => query_as(sql).fetch_all(read).await.unwrap(),
+    }
+}
+
+/// The most GPUs that the chosen intervals held at one instant. What ends at an instant has
+/// freed them for what begins there.
+pub fn peak(intervals: &[Interval], chosen: impl Fn(&Interval) -> bool) -> i64 {
+    let mut steps: Vec<(i64, i64)> = Vec::new();
+    for interval in intervals.iter().filter(|interval| chosen(interval)) {
+        let (_, gpus, _, start, end) = interval;
+        assert!(end.is_none_or(|end| *start <= end), "it ends before it begins: {interval:?}");
+        // One that took no time at all held its GPUs at no instant.
+        if *end != Some(*start) {
+            steps.push((*start, *gpus));
+            steps.extend(end.map(|end| (end, -gpus)));
+        }
+    }
+    steps.sort_unstable();
+    steps
+        .iter()
+        .scan(0, |held, (_, step)| {
+            *held += step;
+            Some(*held)
+        })
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn the_sweep_sees_an_excess() {
+    let of = |start, end| (String::new(), 1, String::new(), start, end);
+    let intervals = [of(0, Some(10)), of(10, None), of(9, Some(12)), of(12, Some(12))];
+    assert_eq!(peak(&intervals, |_| true), 2);
+    assert_eq!(peak(&intervals[..2], |_| true), 1);
+    assert_eq!(peak(&[], |_| true), 0);
+}
