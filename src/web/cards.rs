@@ -52,11 +52,9 @@ pub(super) fn card(
 /// Somebody's quota bars.
 pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
     let usage = &standing.usage;
-    // Where the machine is the limit, light sessions share the cores that others leave idle.
-    let lent = if standing.limits.of(Field::Cpus).is_the_machines() { usage.light_cpus } else { 0 };
     let rows = [
         (Field::Gpus, "gpus", "GPUs", usage.gpus, Unit::Count, standing.capacity.gpus),
-        (Field::Cpus, "cpus", "cores", usage.cpus - lent, Unit::Count, standing.capacity.cpus),
+        (Field::Cpus, "cpus", "cores", cores_held(standing), Unit::Count, standing.capacity.cpus),
         (Field::MemoryBytes, "memory_bytes", "memory", usage.memory_bytes, Unit::Bytes, standing.capacity.memory_bytes),
         (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
         (Field::Light, "light", "light sessions", usage.light, Unit::Count, i64::MAX),
@@ -77,6 +75,13 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         _ => true,
     };
     rows.into_iter().filter(|row| tells(row.0)).map(meter).collect()
+}
+
+/// The cores that count against somebody's limit. Where that is only the machine's size, light
+/// sessions count nothing: they share the cores that others leave idle.
+pub(super) fn cores_held(standing: &Standing) -> i64 {
+    let lent = if standing.limits.of(Field::Cpus).is_the_machines() { standing.usage.light_cpus } else { 0 };
+    standing.usage.cpus - lent
 }
 
 /// Whether this reader sees other people's things.
