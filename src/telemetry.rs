@@ -2,7 +2,7 @@
 //! `LYCEUM_LOG` chooses levels as `tracing` spells them. Nothing here knows what is secret:
 //! whoever logs leaves secrets out.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Stderr, Write, stderr};
 
 use tracing_subscriber::{EnvFilter, fmt};
 
@@ -10,11 +10,19 @@ use tracing_subscriber::{EnvFilter, fmt};
 pub fn start(filter: Option<&str>, format: Option<&str>) {
     let filter =
         EnvFilter::try_new(filter.unwrap_or("info,sqlx=warn,hyper=warn")).unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+    let terminal = stderr().is_terminal();
+    let builder = fmt().with_env_filter(filter).with_writer(move || line(terminal)).with_target(false);
     // A second start (in tests) keeps the first one's subscriber.
-    let _ = if format == Some("json") {
-        builder.json().try_init()
-    } else {
-        builder.with_ansi(std::io::stderr().is_terminal()).try_init()
-    };
+    let _ = if format == Some("json") { builder.json().try_init() } else { builder.with_ansi(terminal).try_init() };
+}
+
+/// Where the next line goes. On a terminal a line of progress may stand there, which is drawn
+/// anew below.
+fn line(terminal: bool) -> Stderr {
+    let mut stderr = stderr();
+    if terminal {
+        // What cannot be written cannot be reported either.
+        let _ = stderr.write_all(b"\r\x1b[2K");
+    }
+    stderr
 }

@@ -96,6 +96,8 @@ class Tab {
     again.addEventListener("click", () => this.remove());
     this.screen.append(element("div", { class: "ended-line", role: "status" }, words, again));
     report();
+    // A shell often ends because its session does, and then this page says why that was.
+    for (const seconds of [1, 3, 8]) setTimeout(() => open.has(this.number) && alive(), seconds * 1000);
   }
 
   // Ends its shell, after asking when that may still be doing something.

@@ -54,9 +54,10 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
     let usage = &standing.usage;
     let rows = [
         (Field::Gpus, "gpus", "GPUs", usage.gpus, Unit::Count, standing.capacity.gpus),
-        (Field::Cpus, "cpus", "cores", usage.cpus, Unit::Count, standing.capacity.cpus),
+        (Field::Cpus, "cpus", "cores", cores_held(standing), Unit::Count, standing.capacity.cpus),
         (Field::MemoryBytes, "memory_bytes", "memory", usage.memory_bytes, Unit::Bytes, standing.capacity.memory_bytes),
         (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
+        (Field::Light, "light", "light sessions", usage.light, Unit::Count, i64::MAX),
     ];
     let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
         let effective = standing.limits.of(field);
@@ -67,8 +68,20 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         };
         Meter { field: name, label: label.to_owned(), used, asked: 0, limit, unit, source: effective.source.clone() }
     };
-    // A machine without GPUs has nothing to draw there.
-    rows.into_iter().filter(|row| row.0 != Field::Gpus || 0 < standing.capacity.gpus).map(meter).collect()
+    // What a machine has none of, or a person has none of beside the usual, is not worth a bar.
+    let tells = |field| match field {
+        Field::Gpus => 0 < standing.capacity.gpus,
+        Field::Light => 0 < usage.light,
+        _ => true,
+    };
+    rows.into_iter().filter(|row| tells(row.0)).map(meter).collect()
+}
+
+/// The cores that count against somebody's limit. Where that is only the machine's size, light
+/// sessions count nothing: they share the cores that others leave idle.
+pub(super) fn cores_held(standing: &Standing) -> i64 {
+    let lent = if standing.limits.of(Field::Cpus).is_the_machines() { standing.usage.light_cpus } else { 0 };
+    standing.usage.cpus - lent
 }
 
 /// Whether this reader sees other people's things.

@@ -354,7 +354,7 @@ fn sliders(standing: &Standing) -> Sliders {
     let cores_in_use = capacity.cpus - free_cores(standing);
     Sliders {
         gpus: slider(Field::Gpus, 0, capacity.gpus, usage.gpus, in_use.gpus),
-        cpus: slider(Field::Cpus, 1, capacity.cpus, usage.cpus, cores_in_use),
+        cpus: slider(Field::Cpus, 1, capacity.cpus, cards::cores_held(standing), cores_in_use),
         memory: slider(Field::MemoryBytes, GIB / 4, capacity.memory_bytes, usage.memory_bytes, in_use.memory_bytes),
     }
 }

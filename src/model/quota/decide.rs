@@ -28,7 +28,7 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
         let effective = situation.limits.of(field);
         // A limit that is only the machine's size is judged as such, below.
         if let Limit::AtMost(limit) = effective.limit
-            && effective.source != MACHINE
+            && !effective.is_the_machines()
         {
             if limit < requested {
                 never.push(too_much(field, requested, limit, &effective.source));

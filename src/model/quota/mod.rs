@@ -128,6 +128,13 @@ pub struct Effective {
     pub source: String,
 }
 
+impl Effective {
+    /// Whether nobody set it: it is only as much as the machine has.
+    pub fn is_the_machines(&self) -> bool {
+        self.source == MACHINE
+    }
+}
+
 /// What somebody's live, admitted workloads hold, and how many wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Usage {

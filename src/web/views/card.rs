@@ -136,7 +136,7 @@ impl Card {
 #[must_use]
 pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
     let model = gpus.first().map(|gpu| gpu.model.as_str()).or(resources.gpu_model.as_deref());
-    let gpu = match (resources.gpus, model.filter(|model| !model.is_empty())) {
+    let gpu = match (resources.gpus, model.filter(|model| !["", "GPU"].contains(model))) {
         (0, _) => None,
         (n, Some(model)) => Some(format!("{n} × {model}")),
         (1, None) => Some("1 GPU".to_owned()),
@@ -198,7 +198,7 @@ fn facts(session: &Session) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
     [resources_line(&session.spec.resources, &session.gpus)]
         .into_iter()
-        .chain(session.spec.environment.as_ref().map(|name| format!("environment {name}")))
+        .chain(session.spec.environment.clone().filter(|name| name != crate::environments::DEFAULT))
         .chain(session.spec.log_directory.as_ref().map(|path| format!("logs in {path}")))
         .chain(ran)
         .collect()

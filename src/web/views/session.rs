@@ -87,7 +87,9 @@ impl ShowSession {
             SessionState::Running | SessionState::Stopping | SessionState::Ended => return Vec::new(),
         };
         let doing = doing.filter(|doing| !doing.trim().is_empty() && at == 3).map(capitalised);
-        let labels = ["Asked for", "Within your quota", "Program started", doing.as_deref().unwrap_or("First answer")];
+        let waits = session.state == SessionState::Queued && session.spec.environment.is_some();
+        let third = if waits { "Environment ready" } else { "Program started" };
+        let labels = ["Asked for", "Room for it", third, doing.as_deref().unwrap_or("First answer")];
         let step = |(index, label): (usize, &str)| Step {
             label: label.to_owned(),
             progress: match index.cmp(&at) {
