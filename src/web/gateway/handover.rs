@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::{
-    http::{HeaderMap, HeaderValue, Method, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 
@@ -42,7 +42,7 @@ pub(super) enum Met {
 pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
     let apps = origins::known(portal.apps_origin(&asked.headers))?;
-    let address = match take(asked, PALM).filter(|_| asked.method == Method::GET) {
+    let address = match take(asked, PALM) {
         Some((palm, target)) => {
             let ticket = portal.gateway.tickets.issue(login, asking.id, &palm, portal.clock.now());
             format!("{apps}{}", with(&target, TICKET, &ticket))
@@ -70,8 +70,7 @@ pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
         // Two of them are nobody's: a page of a neighbouring port may have put one there.
         Cookie::None | Cookie::Two => None,
     };
-    if asked.method == Method::GET
-        && is_reading(asked)
+    if is_reading(asked)
         && let Some((ticket, clean)) = take(asked, TICKET)
     {
         if known.is_some() {
