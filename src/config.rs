@@ -304,6 +304,14 @@ impl Config {
         {
             faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
         }
+        if !server.apps_url.is_empty() && (server.public_url.is_empty() || server.apps == AppsMode::Path) {
+            faults.push("server.apps_url: needs server.public_url too, and server.apps = \"port\"".to_owned());
+        }
+        let origin = |url: &str| url::Url::parse(url).map(|url| url.origin()).ok();
+        if !server.apps_url.is_empty() && origin(&server.apps_url) == origin(&server.public_url) {
+            let way_out = "give the apps another name or port, or set server.apps = \"path\"";
+            faults.push(format!("server.apps_url: is the portal's own address, {way_out}"));
+        }
         if !server.apps_listen.is_empty() && server.apps_listen.parse::<SocketAddr>().is_err() {
             faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
         }
@@ -512,6 +520,9 @@ mod tests {
         assert!(fault("[scheduler]\nkind = 'pbs'").contains("scheduler.kind"));
         assert!(fault("[[profiles]]\nname = 'a'\ntitle = 'A'\ncpus = 1\nmemory = 'much'").contains("memory"));
         assert!(fault("x = ").contains("line 1"));
+        assert!(fault("[server]\napps_url = 'https://apps.example.org'").contains("server.public_url"));
+        let same = "[server]\npublic_url = 'https://a.example.org'\napps_url = 'https://a.example.org:443'";
+        assert!(fault(same).contains("the portal's own address"));
         let both = fault("[server]\ntls_cert = 'x'\npublic_url = 'ftp://x'");
         assert!(both.contains("tls_key") && both.contains("public_url"), "{both}");
     }

@@ -111,8 +111,10 @@ struct Memory {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// The hash of a cookie's or a token's secret.
-    Secret(String),
+    /// The hash of a cookie's secret.
+    LoginSecret([u8; 32]),
+    /// The hash of a token's secret.
+    TokenSecret([u8; 32]),
     Login(LoginId),
     Token(TokenId),
 }
@@ -154,12 +156,12 @@ impl Access {
     /// Whose login cookie this is, if its login still stands; use is noted.
     pub async fn by_cookie(&self, secret: &str) -> Result<Option<Arc<Principal>>> {
         // A token's secret in the cookie finds nothing: `find` looks among logins alone.
-        self.judge(Key::Secret(format!("login {}", secrets::hash(secret)))).await
+        self.judge(Key::LoginSecret(secrets::digest(secret))).await
     }
 
     /// Whose token this is, if it still stands; use is noted.
     pub async fn by_token(&self, secret: &str) -> Result<Option<Arc<Principal>>> {
-        self.judge(Key::Secret(format!("token {}", secrets::hash(secret)))).await
+        self.judge(Key::TokenSecret(secrets::digest(secret))).await
     }
 
     /// The login of this id, for requests that carry something bound to it.
@@ -289,11 +291,8 @@ impl Access {
 
     async fn find(&self, key: &Key) -> Result<Option<Remembered>> {
         match key {
-            Key::Secret(secret) => match secret.split_once(' ') {
-                Some(("login", hash)) => self.login(self.db.find_login(hash).await?).await,
-                Some(("token", hash)) => self.token(self.db.find_token(hash).await?).await,
-                _ => Ok(None),
-            },
+            Key::LoginSecret(hash) => self.login(self.db.find_login(&secrets::hex(hash)).await?).await,
+            Key::TokenSecret(hash) => self.token(self.db.find_token(&secrets::hex(hash)).await?).await,
             Key::Login(id) => self.login(self.db.find_login_by_id(*id).await?).await,
             Key::Token(id) => self.token(self.db.find_token_by_id(*id).await?).await,
         }

@@ -17,7 +17,12 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 
 /// What is stored of a secret. One round is enough: nobody guesses 256 random bits.
 pub(super) fn hash(secret: &str) -> String {
-    hex(&Sha256::digest(secret.as_bytes()))
+    hex(&digest(secret))
+}
+
+/// The same before it is written as text.
+pub(super) fn digest(secret: &str) -> [u8; 32] {
+    Sha256::digest(secret.as_bytes()).into()
 }
 
 /// A keyed hash over the parts, each with its length, so that no two lists collide.

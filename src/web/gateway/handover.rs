@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use axum::{
-    http::{HeaderMap, HeaderValue, Method, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
     response::{AppendHeaders, IntoResponse, Redirect, Response},
 };
 
@@ -42,13 +42,12 @@ pub(super) enum Met {
 pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
     let apps = origins::known(portal.apps_origin(&asked.headers))?;
-    let (palm, target) = take(asked, PALM);
-    let address = match palm.filter(|_| asked.method == Method::GET) {
-        Some(palm) => {
+    let address = match take(asked, PALM) {
+        Some((palm, target)) => {
             let ticket = portal.gateway.tickets.issue(login, asking.id, &palm, portal.clock.now());
             format!("{apps}{}", with(&target, TICKET, &ticket))
         }
-        None => format!("{apps}{target}"),
+        None => format!("{apps}{}", target(asked)),
     };
     Ok(Redirect::to(&address).into_response())
 }
@@ -71,9 +70,8 @@ pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
         // Two of them are nobody's: a page of a neighbouring port may have put one there.
         Cookie::None | Cookie::Two => None,
     };
-    if let (Some(ticket), clean) = take(asked, TICKET)
-        && asked.method == Method::GET
-        && is_reading(asked)
+    if is_reading(asked)
+        && let Some((ticket, clean)) = take(asked, TICKET)
     {
         if known.is_some() {
             return Ok(Met::Lead(Redirect::to(&clean).into_response()));
@@ -171,15 +169,14 @@ fn target(asked: &Parts) -> String {
 }
 
 /// A parameter of ours, and the address without it.
-fn take(asked: &Parts, name: &str) -> (Option<String>, String) {
-    let path = asked.uri.path();
-    let query = asked.uri.query().unwrap_or_default();
+fn take(asked: &Parts, name: &str) -> Option<(String, String)> {
+    let (path, query) = (asked.uri.path(), asked.uri.query()?);
     let value =
         |pair: &str| pair.split_once('=').filter(|(found, _)| *found == name).map(|(_, value)| value.to_owned());
-    let Some(found) = query.split('&').find_map(value) else { return (None, target(asked)) };
+    let found = query.split('&').find_map(value)?;
     let rest: Vec<&str> = query.split('&').filter(|pair| value(pair).is_none()).collect();
     let clean = if rest.is_empty() { path.to_owned() } else { format!("{path}?{}", rest.join("&")) };
-    (Some(found), clean)
+    Some((found, clean))
 }
 
 fn with(target: &str, name: &str, value: &str) -> String {

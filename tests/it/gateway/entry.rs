@@ -23,9 +23,9 @@ async fn other_peoples_sessions_are_not_there() {
         let bob = world.user("bob").await;
         let theirs = [world.session(bob, &app).await, world.queued("terminal", bob).await, world.ended(bob).await];
         let none = lyceum::model::SessionId::new();
-        world.portal.add_user("root", Role::Admin).await;
+        world.portal.add_user("boss", Role::Admin).await;
         world.user("alice").await;
-        for name in ["alice", "root"] {
+        for name in ["alice", "boss"] {
             let browser = world.portal.sign_in(name).await;
             let secret = secret_of(&world, &browser).await;
             let token = world.portal.bearer(&secret);

@@ -20,6 +20,9 @@ async fn a_person_comes_in_from_either_side() {
         assert_eq!((journey.status, journey.hops.len()), (200, 1), "known from now on");
         assert!(!journey.text.contains("lyceum_"), "its cookies are nothing to the app: {}", journey.text);
     }
+    let mut browser = world.browser("alice").await;
+    browser.method = reqwest::Method::HEAD;
+    assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
     // Without the last slash the app's cookie is not sent: that must not go round in circles.
     for start in [&world.portal.url, &world.apps] {
         let mut browser = world.browser("alice").await;

@@ -10,7 +10,7 @@ use lyceum::{
     model::{EndReason, Resources, Role, SessionId, UserId, session::Placement, session::SessionSpec},
     web::{self, AppsOrigin, WebConfig, gateway},
 };
-use reqwest::{Client, Response, header};
+use reqwest::{Client, Method, Response, header};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -148,11 +148,12 @@ pub struct Browser {
     jar: Vec<(String, String, String)>,
     /// Hosts whose cookies it refuses, with their ports.
     pub refuses: Vec<String>,
+    pub method: Method,
 }
 
 impl Default for Browser {
     fn default() -> Self {
-        Self { client: portal::client(), jar: Vec::new(), refuses: Vec::new() }
+        Self { client: portal::client(), jar: Vec::new(), refuses: Vec::new(), method: Method::GET }
     }
 }
 
@@ -186,7 +187,7 @@ impl Browser {
     pub async fn get(&mut self, url: &str) -> Response {
         let request = self
             .client
-            .get(url)
+            .request(self.method.clone(), url)
             .header("accept", "text/html,*/*;q=0.8")
             .header("sec-fetch-site", "none")
             .header("sec-fetch-mode", "navigate")
