@@ -151,7 +151,7 @@ fn file_hint(kind: io::ErrorKind) -> &'static str {
 
 /// What to do about a cause that the user can mend; empty where nobody knows.
 fn hint(cause: &sqlx::Error) -> &'static str {
-    let code = cause.as_database_error().and_then(|cause| cause.code());
+    let code = cause.as_database_error().and_then(sqlx::error::DatabaseError::code);
     match (cause, code.as_deref()) {
         (sqlx::Error::Database(cause), Some(code)) if super::is_sqlite(cause.as_ref()) => {
             match super::sqlite_code(code) {

@@ -171,7 +171,7 @@ pub fn inventory(count: i64) -> GpuInventory {
 /// A judge who has nothing but GPUs to mind.
 pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdict + Send + use<> {
     let machine = machine.clone();
-    move |facts: &Facts| match machine.pick(&facts.gpus_taken, want, None) {
+    move |facts: &Facts| match machine.pick(&facts.gpus_taken, usize::try_from(want).unwrap(), None) {
         Some(gpus) => Verdict::Admit { gpus },
         None => Verdict::Wait(Vec::new()),
     }
