@@ -58,7 +58,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif verb == "eat":
             threading.Thread(target=eat).start()
         elif verb == "spin":
-            threading.Thread(target=spin, daemon=True).start()
+            for _ in range(4):
+                if os.fork() == 0:
+                    spin()
         elif verb == "stubborn":
             stay("child", False)
             stay("orphan", True)

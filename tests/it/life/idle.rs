@@ -16,7 +16,9 @@ async fn only_what_nobody_uses_is_stopped() {
     let unused = person.run(&house, "web").await;
     let used = person.run(&house, "web").await;
     let kept = person.run(&house, "web").await;
-    let busy = person.run(&house, "worker").await;
+    let busy = json!({ "app": "worker", "resources": { "cpus": 4 } });
+    let busy = person.start(&house, busy).await;
+    person.state(&house, busy, "running").await;
     let lazy = person.run(&house, "worker").await;
     person.visit(&house, busy, "/spin").await;
     let (status, _) = person.ask(&house, "POST", &format!("/sessions/{kept}/keep"), &json!({ "seconds": 600 })).await;
@@ -35,8 +37,8 @@ async fn only_what_nobody_uses_is_stopped() {
     }
     // The others were looked at as often and are as old.
     assert!(Duration::from_secs(8) < begin.elapsed());
-    for id in [used, kept, busy] {
-        assert_eq!(person.session(&house, id).await["state"], "running");
+    for (id, why) in [(used, "it is used"), (kept, "its owner keeps it"), (busy, "it computes")] {
+        assert_eq!(person.session(&house, id).await["state"], "running", "{why}");
     }
     let until: Timestamp = serde_json::from_value(person.session(&house, kept).await["idle_stops_at"].clone()).unwrap();
     assert!(500 < until.seconds_since(Clock::System.now()), "the card shows when");

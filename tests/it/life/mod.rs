@@ -15,7 +15,10 @@ mod whole;
 use std::{
     collections::BTreeSet,
     fs,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::{
+        fd::OwnedFd,
+        unix::{fs::PermissionsExt, process::CommandExt},
+    },
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering},
@@ -225,10 +228,7 @@ impl House {
 
     /// The portal's one child.
     pub fn helper_pid(&self) -> i32 {
-        let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
-        let mut children =
-            pids.filter(|pid| process::stat(*pid).unwrap().is_some_and(|stat| stat.parent == self.pid()));
-        children.next().expect("it has a helper")
+        children(self.pid())[0]
     }
 
     pub async fn restart(&mut self) {
@@ -311,6 +311,11 @@ impl House {
     }
 }
 
+fn children(parent: i32) -> Vec<i32> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    pids.filter(|pid| process::stat(*pid).unwrap().is_some_and(|stat| stat.parent == parent)).collect()
+}
+
 /// Every process of a session, by its cgroups, its descent and its mark.
 pub fn processes(record: &Record) -> BTreeSet<i32> {
     let mut found = cgroup::processes(&record.cgroups).unwrap();
@@ -337,8 +342,12 @@ fn ready_address(line: &str) -> Option<String> {
 impl Drop for House {
     fn drop(&mut self) {
         if let Some(mut portal) = self.portal.take() {
+            let children = children(i32::try_from(portal.id()).unwrap());
             let _ = portal.kill();
             let _ = portal.wait();
+            // A helper first finishes what it was asked, which may be a launch.
+            let helpers: Vec<OwnedFd> = children.into_iter().filter_map(|pid| process::open(pid).ok()?).collect();
+            process::wait(&helpers.iter().collect::<Vec<_>>(), Duration::from_secs(5));
         }
         if std::thread::panicking() {
             let log = self.log();
@@ -363,12 +372,23 @@ impl Drop for House {
         }
         let service = self.runs_as.is_none().then(|| format!("ly-s-{}", self.id));
         for account in self.accounts.lock().iter().chain(&service) {
-            // Some were never needed, and so never made.
-            let _ = Command::new("userdel")
-                .args(["--remove", account])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null())
-                .status();
+            remove_account(account);
+        }
+    }
+}
+
+/// Others make and remove accounts meanwhile, so once may not be enough.
+fn remove_account(name: &str) {
+    let is_there = || nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
+    for _ in 0..20 {
+        // Some were never needed, and so never made.
+        if !is_there() {
+            return;
+        }
+        let output = Command::new("userdel").args(["--remove", name]).output().unwrap();
+        if is_there() {
+            eprintln!("{name}: {}", String::from_utf8_lossy(&output.stderr));
+            process::pause(Duration::from_millis(250));
         }
     }
 }
