@@ -23,7 +23,7 @@ use super::{Error, Result, doing, identity::Identity, process, trampoline::memor
 use crate::protocol::Directory;
 
 /// How long a file system may take to answer.
-const DEADLINE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the helper waits for it; others wait meanwhile.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -36,8 +36,17 @@ const MOST: usize = 64;
 const LONGEST_PATH: usize = 4096;
 
 /// The looks that are under way.
-#[derive(Debug, Default)]
-pub(super) struct Probes(Vec<Probe>);
+#[derive(Debug)]
+pub(super) struct Probes {
+    under_way: Vec<Probe>,
+    patience: Duration,
+}
+
+impl Default for Probes {
+    fn default() -> Self {
+        Self { under_way: Vec::new(), patience: PATIENCE }
+    }
+}
 
 #[derive(Debug)]
 struct Probe {
@@ -66,24 +75,25 @@ impl Probes {
         changes_user: bool,
         path: &Path,
     ) -> Result<Option<Directory>> {
-        let under_way = self.0.iter().position(|probe| probe.uid == identity.uid && probe.path == path);
+        let under_way = self.under_way.iter().position(|probe| probe.uid == identity.uid && probe.path == path);
         if under_way.is_none() {
             self.admit(identity, path)?;
-            self.0.push(start(own_binary, identity, changes_user, path)?);
+            let deadline = Instant::now() + self.patience;
+            self.under_way.push(start(own_binary, identity, changes_user, path, deadline)?);
         }
-        let at = under_way.unwrap_or(self.0.len() - 1);
-        if process::wait(&[&self.0[at].output], MOMENT) {
-            return self.0.swap_remove(at).finish().map(Some);
+        let at = under_way.unwrap_or(self.under_way.len() - 1);
+        if process::wait(&[&self.under_way[at].output], MOMENT) {
+            return self.under_way.swap_remove(at).finish().map(Some);
         }
-        Ok((self.0[at].deadline <= Instant::now()).then_some(Directory::Silent))
+        Ok((self.under_way[at].deadline <= Instant::now()).then_some(Directory::Silent))
     }
 
     fn admit(&self, identity: &Identity, path: &Path) -> Result<()> {
         if !path.is_absolute() || LONGEST_PATH < path.as_os_str().len() {
             return Err(Error::Refused("a directory to look at has an absolute path of at most 4096 bytes".to_owned()));
         }
-        let own = self.0.iter().filter(|probe| probe.uid == identity.uid).count();
-        if MOST_OF_ONE <= own || MOST <= self.0.len() {
+        let own = self.under_way.iter().filter(|probe| probe.uid == identity.uid).count();
+        if MOST_OF_ONE <= own || MOST <= self.under_way.len() {
             return Err(Error::Busy("too many directories that do not answer are being looked at already".to_owned()));
         }
         Ok(())
@@ -92,7 +102,7 @@ impl Probes {
     /// Ends looks whose time is over, and forgets those that have ended.
     pub fn reap(&mut self) {
         let now = Instant::now();
-        self.0.retain_mut(|probe| {
+        self.under_way.retain_mut(|probe| {
             if now < probe.deadline {
                 return true;
             }
@@ -114,7 +124,7 @@ impl Probe {
     }
 }
 
-fn start(own_binary: &Path, identity: &Identity, changes_user: bool, path: &Path) -> Result<Probe> {
+fn start(own_binary: &Path, identity: &Identity, changes_user: bool, path: &Path, deadline: Instant) -> Result<Probe> {
     let spec = Spec { identity: changes_user.then(|| identity.clone()), path: path.to_owned() };
     let spec = serde_json::to_vec(&spec)
         .map_err(|err| Error::Refused(format!("the path of a directory to look at: {err}")))?;
@@ -128,7 +138,7 @@ fn start(own_binary: &Path, identity: &Identity, changes_user: bool, path: &Path
         .spawn()
         .map_err(doing("starting to look at a directory"))?;
     let output = child.stdout.take().expect("it was asked for").into();
-    Ok(Probe { uid: identity.uid, path: path.to_owned(), child, output, deadline: Instant::now() + DEADLINE })
+    Ok(Probe { uid: identity.uid, path: path.to_owned(), child, output, deadline })
 }
 
 /// The child: becomes the user, looks, and says on standard output what it saw.
@@ -199,6 +209,32 @@ mod tests {
             (file.join("below"), Directory::NotADirectory),
         ] {
             assert_eq!(look(&path), found, "{}", path.display());
+        }
+    }
+
+    /// A program that never answers stands for a file system that hangs.
+    #[test]
+    fn who_hangs_holds_up_nobody() {
+        let base = tempfile::tempdir().unwrap();
+        let hanging = base.path().join("hanging");
+        fs::write(&hanging, "#!/bin/sh\nexec sleep 600\n").unwrap();
+        fs::set_permissions(&hanging, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+        let me = super::super::identity::own().unwrap();
+        let mut probes = Probes { patience: Duration::from_millis(400), ..Probes::default() };
+        let begin = Instant::now();
+        let mut look = |path: &str| probes.look(&hanging, &me, false, Path::new(path));
+        assert_eq!(look("/a").unwrap(), None);
+        assert!(begin.elapsed() < Duration::from_millis(300), "{:?}", begin.elapsed());
+        while look("/a").unwrap().is_none() {}
+        assert_eq!(look("/a").unwrap(), Some(Directory::Silent));
+        for other in 1..MOST_OF_ONE {
+            look(&format!("/{other}")).unwrap();
+        }
+        assert!(matches!(look("/one-more"), Err(Error::Busy(_))));
+        assert!(matches!(look("relative"), Err(Error::Refused(_))));
+        while !probes.under_way.is_empty() {
+            process::pause(Duration::from_millis(20));
+            probes.reap();
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct StartRequest {
     pub resources: Option<Resources>,
     #[serde(default)]
     pub environment: Option<String>,
-    /// Absolute, or below the home directory.
+    /// Absolute, or below the home directory. It must be there and open to the user.
     #[serde(default)]
     pub working_directory: Option<String>,
     #[serde(default)]
@@ -47,7 +47,8 @@ pub struct StartRequest {
 #[serde(deny_unknown_fields)]
 #[schema(as = StartOptions)]
 pub struct Options {
-    /// TensorBoard: the folder of logs.
+    /// TensorBoard: the folder of logs. It may be missing where the user can make it: the
+    /// board is empty until something is written there.
     #[serde(default)]
     pub log_directory: Option<String>,
 }
