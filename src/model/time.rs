@@ -25,7 +25,7 @@ impl Timestamp {
     /// Whole seconds from `earlier` to this moment; negative when it lies before.
     #[must_use]
     pub const fn seconds_since(self, earlier: Self) -> i64 {
-        (self.0 - earlier.0) / 1000
+        self.0.saturating_sub(earlier.0) / 1000
     }
 }
 
