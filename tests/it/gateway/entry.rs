@@ -27,7 +27,7 @@ async fn other_peoples_sessions_are_not_there() {
         world.user("alice").await;
         for name in ["alice", "boss"] {
             let browser = world.portal.sign_in(name).await;
-            let secret = secret_of(&world, &browser).await;
+            let secret = secret_of(&browser).await;
             let token = world.portal.bearer(&secret);
             let login = browser.clone().with("sec-fetch-site", "same-origin");
             let cookie = world.browser(name).await.cookie("lyceum_login").unwrap();
@@ -111,7 +111,7 @@ async fn tokens_reach_as_far_as_their_scopes() {
     // A token that is no good is refused, whatever cookie comes with it; one in the address is none.
     let mixed = browser.clone().with("authorization", "Bearer lyc_nothing");
     assert_eq!(mixed.get(&format!("/s/{id}/")).await.status(), 401);
-    let secret = secret_of(&world, &browser).await;
+    let secret = secret_of(&browser).await;
     assert_eq!(world.portal.anybody().get(&format!("/s/{id}/?token={secret}")).await.status(), 401);
     let answer = world.portal.bearer(&secret).get(&format!("/s/{id}/x?a=1&token={secret}&b=2")).await;
     let text = answer.text().await.unwrap();
@@ -204,7 +204,6 @@ async fn the_apps_origin_tells_nothing_of_the_portals() {
     let alice = world.user("alice").await;
     let id = world.session(alice, &app).await;
     let terminal = world.session_of("terminal", alice, &app).await;
-    let browser = world.portal.sign_in("alice").await;
     let mut visitor = world.browser("alice").await;
     for id in [id, terminal] {
         assert_eq!(visitor.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
@@ -242,7 +241,6 @@ async fn the_apps_origin_tells_nothing_of_the_portals() {
     let policy = page.headers()["content-security-policy"].to_str().unwrap().to_owned();
     assert!(policy.contains("style-src 'self' 'unsafe-inline'") && policy.contains("default-src 'self'"), "{policy}");
     assert!(!policy.contains("script-src"), "{policy}");
-    let _ = browser;
 }
 
 /// What an app answers goes out as it is, but for what would hold for the whole origin.
@@ -296,7 +294,7 @@ async fn addresses_are_made_of_names_that_are_ours() {
     let app = App::start();
     let alice = world.user("alice").await;
     let id = world.session(alice, &app).await;
-    let token = secret_of(&world, &world.portal.sign_in("alice").await).await;
+    let token = secret_of(&world.portal.sign_in("alice").await).await;
     let port = world.portal.url.rsplit_once(':').unwrap().1;
     let apps = world.apps.rsplit_once(':').unwrap().1;
     for host in ["127.0.0.1", "localhost", "[::1]", "192.0.2.7", "node7", "node7.example.org"] {

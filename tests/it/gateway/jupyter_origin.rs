@@ -9,9 +9,11 @@ use tokio_tungstenite::tungstenite::Message;
 use super::world::{World, raw, socket};
 use crate::{portal::Caller, proxy::app::App};
 
+type Proof = (&'static [(&'static str, &'static str)], [bool; 3]);
+
 /// What a request brings besides its cookie, and whether it may change something, read, or
 /// upgrade. `OURS` is the app's origin, `PORTAL` the portal's where that is another one.
-const PROOFS: [(&[(&str, &str)], [bool; 3]); 16] = [
+const PROOFS: [Proof; 16] = [
     (&[], [false, true, false]),
     (&[("origin", "OURS")], [true, true, true]),
     (&[("sec-fetch-site", "same-origin")], [true, true, false]),
@@ -87,7 +89,7 @@ async fn with_a_token(world: &World, id: SessionId, elsewhere: &str) {
     let answer = token.request("POST", &format!("/s/{id}/api/contents")).body("x").send().await.unwrap();
     assert_eq!(answer.status(), 200);
     assert!(!answer.text().await.unwrap().contains("lyc_"), "it is nothing to the app");
-    let secret = secret_of(world, &browser).await;
+    let secret = secret_of(&browser).await;
     for scheme in ["Bearer", "token", "bearer", "Token"] {
         let sent = format!("{scheme} {secret}");
         let headers = [("authorization", sent.as_str()), ("origin", elsewhere)];
@@ -97,8 +99,7 @@ async fn with_a_token(world: &World, id: SessionId, elsewhere: &str) {
     }
 }
 
-pub async fn secret_of(world: &World, browser: &Caller) -> String {
-    let _ = world;
+pub async fn secret_of(browser: &Caller) -> String {
     let made: serde_json::Value =
         browser.post("/api/v1/tokens", &serde_json::json!({ "name": "test" })).await.json().await.unwrap();
     made["secret"].as_str().unwrap().to_owned()
