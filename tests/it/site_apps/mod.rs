@@ -53,7 +53,7 @@ async fn a_stock_nginx_on_a_socket() {
         "[[apps]]\nname = \"echo\"\ntitle = \"Echo server\"\n{app}\nready_path = \"/ready\"
          [[apps]]\nname = \"echo-root\"\n{app}\nready_path = \"/ready\"\nstrip_prefix = true\n"
     );
-    let mut world = World::start(&configuration).await;
+    let mut world = World::start(&configuration);
     let ada = world.add("ada", &[]);
     let bob = world.add("bob", &[]);
     ada.write("echo.conf", &nginx_configuration(&ada));
@@ -124,8 +124,7 @@ async fn six_names_are_replaced_and_nothing_else() {
                    "{HOME} {home {sockets} {{user}} {\"a\": {}} ${HOME} $(id) `id` ; *"]
         environment = { WHERE = "{base_url}x", JSON = "{\"user\": \"{user}\"}", PYTHONUNBUFFERED = "1" }
         "#,
-    )
-    .await;
+    );
     let ada = world.add("ada", &[]);
     ada.write("show.py", SHOW);
     let session = ada.start("show").await;
@@ -172,8 +171,7 @@ async fn an_app_on_a_port() {
         listen = "port"
         strip_prefix = true
         "#,
-    )
-    .await;
+    );
     let ada = world.add("ada", &[]);
     let bob = world.add("bob", &[]);
     ada.write("show.py", SHOW);
@@ -220,8 +218,7 @@ async fn an_app_for_a_group() {
         name = "show"
         command = ["/usr/bin/python3", "{home}/show.py"]
         "#,
-    )
-    .await;
+    );
     let ada = world.add("ada", &[]);
     let root = world.add("root-of-all", &["--admin"]);
     for (somebody, sees) in [(&ada, false), (&root, true)] {
@@ -321,7 +318,7 @@ async fn what_counts_as_use() {
         ("kept", "none", ""),
     ];
     let configuration: String = apps.iter().map(|(name, idle, _)| app(name, idle)).collect();
-    let mut world = World::start(&configuration).await;
+    let mut world = World::start(&configuration);
     let ada = world.add("ada", &[]);
     world.lyceum(&["admin", "quota", "set", "user", "ada", "idle_timeout_seconds=10s"]);
     let mut ids = Vec::new();
@@ -365,6 +362,6 @@ fn the_examples_of_the_page_are_valid() {
     // The contract's own example, in the file with every setting, is a comment there.
     let settings = std::fs::read_to_string("lyceum.example.toml").unwrap();
     let from = settings.find("# [[apps]]").expect("it is shown");
-    let shown: String = settings[from..].lines().map(|line| format!("{}\n", line.trim_start_matches("# "))).collect();
-    assert_eq!(Config::parse(&shown, &Environment::default()).unwrap().apps[0].name, "echo");
+    let shown: Vec<&str> = settings[from..].lines().map(|line| line.trim_start_matches("# ")).collect();
+    assert_eq!(Config::parse(&shown.join("\n"), &Environment::default()).unwrap().apps[0].name, "echo");
 }

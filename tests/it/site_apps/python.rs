@@ -3,9 +3,8 @@
 //! needs its base URL and only knows ports (Streamlit). Left out where no index is reached.
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     process::{Command, Stdio},
-    sync::OnceLock,
 };
 
 use futures_util::{SinkExt, StreamExt};
@@ -46,28 +45,24 @@ app = Starlette(routes=[
 "#;
 
 /// A virtual environment with these packages; `None` where the index is not reached.
-fn environment(packages: &'static [&'static str], cell: &'static OnceLock<Option<TempDir>>) -> Option<PathBuf> {
-    let made = cell.get_or_init(|| {
-        let directory = tempfile::Builder::new().prefix("ly-venv-").tempdir_in("/tmp").unwrap();
-        let run = |program: &Path, words: &[&str]| {
-            let mut command = Command::new(program);
-            command.args(words).stdin(Stdio::null()).stdout(Stdio::null());
-            command.output().is_ok_and(|output| {
-                eprint!("{}", String::from_utf8_lossy(&output.stderr));
-                output.status.success()
-            })
-        };
-        let place = directory.path().to_str().unwrap();
-        let pip = directory.path().join("bin/pip");
-        let made = run(Path::new("/usr/bin/python3"), &["-m", "venv", place])
-            && run(&pip, &[&["install", "--quiet", "--no-input"], packages].concat())
-            && run(Path::new("/usr/bin/chmod"), &["-R", "go+rX", place]);
-        made.then_some(directory)
-    });
-    if made.is_none() {
+fn environment(packages: &[&str]) -> Option<TempDir> {
+    let directory = tempfile::Builder::new().prefix("ly-venv-").tempdir_in("/tmp").unwrap();
+    let run = |program: &Path, words: &[&str]| {
+        let output = Command::new(program).args(words).stdin(Stdio::null()).stdout(Stdio::null()).output();
+        output.is_ok_and(|output| {
+            eprint!("{}", String::from_utf8_lossy(&output.stderr));
+            output.status.success()
+        })
+    };
+    let place = directory.path().to_str().unwrap();
+    let pip = directory.path().join("bin/pip");
+    let made = run(Path::new("/usr/bin/python3"), &["-m", "venv", place])
+        && run(&pip, &[&["install", "--quiet", "--no-input"], packages].concat())
+        && run(Path::new("/usr/bin/chmod"), &["-R", "go+rX", place]);
+    if !made {
         eprintln!("skipped: {packages:?} could not be installed");
     }
-    made.as_ref().map(|directory| directory.path().to_owned())
+    made.then_some(directory)
 }
 
 /// The page's example that names this program.
@@ -85,18 +80,18 @@ async fn websocket(somebody: &Somebody, world: &World, path: &str) -> tungstenit
 
 #[tokio::test]
 async fn a_python_program_on_a_socket() {
-    static CELL: OnceLock<Option<TempDir>> = OnceLock::new();
     if !is_root() {
         return;
     }
-    let Some(python) = environment(&["starlette==1.10.0", "uvicorn==0.54.0", "websockets==17.4"], &CELL) else {
+    let Some(python) = environment(&["starlette==1.10.0", "uvicorn==0.54.0", "websockets==17.4"]) else {
         return;
     };
     // The page's own example, with our uvicorn and a program at home.
     let example = example("uvicorn");
-    let configuration =
-        example.replace("/opt/board/bin", &format!("{}/bin", python.display())).replace("/opt/board/lib", "{home}");
-    let mut world = World::start(&configuration).await;
+    let configuration = example
+        .replace("/opt/board/bin", &format!("{}/bin", python.path().display()))
+        .replace("/opt/board/lib", "{home}");
+    let mut world = World::start(&configuration);
     let ada = world.add("ada", &[]);
     let bob = world.add("bob", &[]);
     ada.write("board.py", BOARD);
@@ -119,14 +114,13 @@ async fn a_python_program_on_a_socket() {
 
 #[tokio::test]
 async fn streamlit_on_a_port() {
-    static CELL: OnceLock<Option<TempDir>> = OnceLock::new();
     if !is_root() {
         return;
     }
-    let Some(python) = environment(&["streamlit==1.67.0"], &CELL) else { return };
+    let Some(python) = environment(&["streamlit==1.67.0"]) else { return };
     // The page's own example, with our Streamlit.
-    let example = example("streamlit").replace("/opt/streamlit", python.to_str().unwrap());
-    let mut world = World::start(&example).await;
+    let example = example("streamlit").replace("/opt/streamlit", python.path().to_str().unwrap());
+    let mut world = World::start(&example);
     let ada = world.add("ada", &[]);
     ada.write("app.py", "import streamlit as st\nst.write('the answer is', 6 * 7)\n");
     let session = ada.start("streamlit").await;

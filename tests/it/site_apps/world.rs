@@ -26,7 +26,7 @@ use tempfile::TempDir;
 use crate::portal::client;
 
 /// The longest that anything here may take; a failed start ends sooner.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running portal.
 pub struct World {
@@ -50,7 +50,7 @@ pub struct Somebody {
 
 impl World {
     /// With a configuration; `[environments]` is not to be in it.
-    pub async fn start(configuration: &str) -> Self {
+    pub fn start(configuration: &str) -> Self {
         let directory = directory(configuration);
         let port = free_ports();
         let mut child = serve(&directory, port).stderr(Stdio::piped()).spawn().unwrap();
