@@ -22,7 +22,9 @@ use lyceum::{
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::{START, add_user, command, inventory, judge, new_session, on_both, on_postgres, whole::assert_whole};
+use super::{
+    START, add_user, command, inventory, judge, new_session, on_both, on_postgres, variable, whole::assert_whole,
+};
 
 async fn admit(db: &Db, new: &NewSession) -> Result<(), Error> {
     db.admit(new.owner, Deed::Insert(new), &Clock::System, judge(&inventory(1), 0)).await.map(drop)
@@ -103,7 +105,7 @@ async fn connections_ended_by_the_server() {
                         assert!(err.is_outage(), "{err:?}");
                         failures += 1;
                     }
-                    if DONE.fetch_add(1, Ordering::Relaxed) % 10 == 0 {
+                    if DONE.fetch_add(1, Ordering::Relaxed).is_multiple_of(10) {
                         command(&server, &kill).await;
                     }
                 }
@@ -125,9 +127,9 @@ const FOR_EVER: &str = "LYCEUM_TEST_WRITES_FOR_EVER";
 /// is killed, and names each session when it is safe.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn writer() {
-    match std::env::var_os(FOR_EVER) {
-        Some(directory) => write_sessions(Path::new(&directory), usize::MAX, tell).await,
-        None => write_sessions(tempfile::tempdir().unwrap().path(), 5, drop).await,
+    match variable(FOR_EVER) {
+        Some(directory) => Box::pin(write_sessions(Path::new(&directory), usize::MAX, tell)).await,
+        None => Box::pin(write_sessions(tempfile::tempdir().unwrap().path(), 5, drop)).await,
     }
 }
 

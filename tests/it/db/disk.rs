@@ -13,7 +13,7 @@ use lyceum::{
     model::Clock,
 };
 
-use super::{House, add_user, inventory, judge, new_session, whole::assert_whole};
+use super::{House, add_user, inventory, judge, new_session, variable, whole::assert_whole};
 
 /// Names the small disk to the child.
 const DISK: &str = "LYCEUM_TEST_DISK";
@@ -46,7 +46,7 @@ fn on_small_disk(test: &str, prepare: &str) -> Option<Output> {
 }
 
 fn disk() -> Option<PathBuf> {
-    env::var_os(DISK).map(PathBuf::from)
+    variable(DISK).map(PathBuf::from)
 }
 
 #[tokio::test]

@@ -99,11 +99,17 @@ pub async fn on_postgres(test: impl AsyncFn(&House)) {
 
 /// The server, or `None` where `./test` said that there is none on this machine.
 fn server() -> Option<Url> {
-    let url = std::env::var("LYCEUM_TEST_POSTGRES").expect(
+    let url = variable("LYCEUM_TEST_POSTGRES").expect(
         "LYCEUM_TEST_POSTGRES names no PostgreSQL to test on. `./test` starts one and sets it; or set it to \
          postgres://USER@HOST:PORT/DATABASE of a server where the tests may make databases",
     );
     (url != "none").then(|| Url::parse(&url).unwrap())
+}
+
+/// What the process that started the tests says to them.
+#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// One statement by a connection of its own, as the server's administrator.

@@ -108,7 +108,7 @@ async fn end(db: &Db, id: SessionId) -> bool {
 
 /// Ends what was admitted and admits what waits until nothing lives; several do it at once.
 async fn serve_all(admission: Admission) {
-    let deadline = Instant::now() + Duration::from_secs(120);
+    let deadline = Instant::now() + Duration::from_mins(2);
     loop {
         let live = admission.db.live_sessions().await.unwrap();
         if live.is_empty() {
@@ -165,9 +165,10 @@ async fn one_of_many_has_the_change() {
 
         let session = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((session.extensions, session.expires_at), (1, Some(latest)));
-        let states: Vec<_> = db.session_events(id, 0).await.unwrap().into_iter().map(|event| event.state).collect();
-        use SessionState::{Ended, Queued, Running, Starting, Stopping};
-        assert_eq!(states, [Queued, Starting, Running, Running, Stopping, Ended]);
+        let states: Vec<SessionState> =
+            db.session_events(id, 0).await.unwrap().into_iter().map(|event| event.state).collect();
+        let words = states.iter().map(SessionState::to_string).collect::<Vec<_>>().join(" ");
+        assert_eq!(words, "queued starting running running stopping ended");
         assert_whole(db).await;
     })
     .await;
@@ -179,6 +180,7 @@ async fn opposite_wishes_leave_one_story() {
     on_both(async |house| {
         let (dbs, db) = (house.three().await, &house.db);
         let owner = add_user(db, "a").await;
+        let later = START.plus_seconds(3600);
         for _ in 0..5 {
             let (new, live) = (admitted(db, owner).await, running(db, owner).await);
             let mut all = JoinSet::new();
@@ -188,11 +190,7 @@ async fn opposite_wishes_leave_one_story() {
                     match number % 5 {
                         0 => assert!(db.begin_start(new, START).await.is_ok()),
                         1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop").await.is_ok()),
-                        2 => {
-                            assert!(
-                                db.extend_session(live, START.plus_seconds(3600), START, START, "More").await.is_ok()
-                            )
-                        }
+                        2 => assert!(db.extend_session(live, later, START, START, "More").await.is_ok()),
                         3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over").await.is_ok()),
                         _ if number == 44 => assert!(end(&db, live).await),
                         _ => db.add_session_event(new, START, SessionState::Stopping, "Seen").await.unwrap(),
