@@ -66,6 +66,7 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
             Limit::Unlimited if machine == i64::MAX => None,
             limit => Some(limit.cap(machine)),
         };
+        let label = if field == Field::Gpus && limit == Some(1) { "GPU" } else { label };
         Meter { field: name, label: label.to_owned(), used, asked: 0, limit, unit, source: effective.source.clone() }
     };
     // What a machine has none of, or a person has none of beside the usual, is not worth a bar.
