@@ -167,12 +167,16 @@ export async function photograph(page, name) {
   await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
 }
 
+/** Nothing scrolls sideways at phone width, once what follows the window's size has followed. */
 export async function assertNoSidewaysScroll(page, name) {
   await page.setViewportSize(SIZES.phone);
-  const [content, window] = await page.evaluate(() => {
+  const widths = () => {
     const root = document.documentElement;
     return [Math.max(root.scrollWidth, document.body.scrollWidth), root.clientWidth];
-  });
+  };
+  const settled = `(() => { const [content, window] = (${widths})(); return content <= window; })()`;
+  await page.waitForFunction(settled, null, { timeout: 3000 }).catch(() => {});
+  const [content, window] = await page.evaluate(widths);
   assert.ok(content <= window, `${name} is ${content} px wide in a window of ${window} px`);
 }
 
