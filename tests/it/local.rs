@@ -4,28 +4,47 @@
 use std::{
     collections::BTreeMap,
     fs,
-    os::unix::{
-        fs::{PermissionsExt, symlink},
-        process::CommandExt,
-    },
+    os::unix::fs::{PermissionsExt, symlink},
     path::Path,
-    process::Command,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use lyceum::{
-    helper::{client::Launcher, identity::Identity, process},
+    helper::{cgroup, client::Launcher, identity::Identity, process},
     model::{Capacity, Clock, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
     protocol::{AppLaunch, HomeSetup, Program, files},
     scheduler::{Error, Exit, Launch, Observation, Person, PortalUser, Scheduler, local, local::Local},
-    start::{self, Settings, Surroundings},
 };
 use serde_json::Value;
 
-use crate::helper::house::{AGENT, House, SERVICE, is_alive, is_root, system, until};
+use crate::{
+    helper::house::{House, People, SERVICE},
+    needs,
+    wait::until,
+};
 
 const MIB: i64 = 1 << 20;
+
+/// Directories, accounts, and a scheduler over a real helper. The first to go is the scheduler.
+struct Stage {
+    local: Local,
+    people: Arc<People>,
+    house: House,
+}
+
+fn stage() -> Option<Stage> {
+    if !needs::root() {
+        return None;
+    }
+    let house = House::new();
+    Some(Stage { local: scheduler(&house), people: house.people(), house })
+}
+
+/// The same, where the kernel holds limits.
+fn stage_with_groups() -> Option<Stage> {
+    stage().filter(|stage| needs::met("control groups", !stage.house.config.hierarchy.is_sampled()))
+}
 
 /// A scheduler whose requests go through the house's helper.
 fn scheduler(house: &House) -> Local {
@@ -47,7 +66,7 @@ fn config(house: &House) -> local::Config {
     }
 }
 
-fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launch {
+pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launch {
     Launch {
         session,
         person: Person::from(identity.clone()),
@@ -63,12 +82,12 @@ fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launch {
     }
 }
 
-async fn launch(local: &Local, identity: &Identity, argv: &[&str]) -> (SessionId, Placement) {
+pub async fn launch(local: &Local, identity: &Identity, argv: &[&str]) -> (SessionId, Placement) {
     let session = SessionId::new();
     (session, local.launch(workload(session, identity, argv)).await.unwrap())
 }
 
-async fn end(local: &Local, session: SessionId, placement: &Placement) -> Exit {
+pub async fn end(local: &Local, session: SessionId, placement: &Placement) -> Exit {
     let waited = tokio::time::timeout(Duration::from_secs(8), local.wait_end(session, placement)).await;
     waited.expect("it ends");
     match local.observe(session, placement).await {
@@ -77,7 +96,7 @@ async fn end(local: &Local, session: SessionId, placement: &Placement) -> Exit {
     }
 }
 
-fn written(local: &Local, session: SessionId, name: &str) -> String {
+pub fn written(local: &Local, session: SessionId, name: &str) -> String {
     let file = local.run_directory(session).join(name);
     until("the stand-in writes it", || file.exists());
     fs::read_to_string(file).unwrap()
@@ -85,12 +104,7 @@ fn written(local: &Local, session: SessionId, name: &str) -> String {
 
 #[tokio::test]
 async fn a_workloads_life() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house, people, local }) = stage() else { return };
     let (session, placement) = launch(&local, &people.a, &["sleep"]).await;
     assert_eq!(local.observe(session, &placement).await, Observation::Alive);
     assert_eq!(Path::new(&placement.run_directory), local.run_directory(session));
@@ -130,12 +144,7 @@ async fn a_workloads_life() {
 
 #[tokio::test]
 async fn how_it_ended() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house: _house, people, local }) = stage() else { return };
     let (session, placement) = launch(&local, &people.a, &["exit", "3"]).await;
     let exit = end(&local, session, &placement).await;
     assert_eq!((exit.reason, exit.exit_code, exit.detail.as_str()), (Some(EndReason::Exited), Some(3), "d"));
@@ -154,12 +163,7 @@ async fn how_it_ended() {
 
 #[tokio::test]
 async fn a_user_who_lies_in_the_run_directory() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house: _house, people, local }) = stage() else { return };
     let (session, placement) = launch(&local, &people.a, &["sleep"]).await;
     written(&local, session, "facts.json");
     let run = local.run_directory(session);
@@ -190,16 +194,7 @@ async fn a_user_who_lies_in_the_run_directory() {
 
 #[tokio::test]
 async fn memory_binds_one_tree_alone() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    if house.config.hierarchy.is_sampled() {
-        eprintln!("skipped: no control groups here");
-        return;
-    }
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house: _house, people, local }) = stage_with_groups() else { return };
     let (other, other_placement) = launch(&local, &people.a, &["sleep"]).await;
     let (session, placement) = launch(&local, &people.a, &["memory"]).await;
     let exit = end(&local, session, &placement).await;
@@ -211,7 +206,7 @@ async fn memory_binds_one_tree_alone() {
 
 #[tokio::test]
 async fn with_the_real_agent() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // Other users may not be able to enter the directory that it was built in.
@@ -249,41 +244,28 @@ async fn with_the_real_agent() {
 
 #[tokio::test]
 async fn processes_bind() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    if house.config.hierarchy.is_sampled() {
-        return;
-    }
-    let people = house.people();
+    let Some(Stage { house, people, local }) = stage_with_groups() else { return };
     // The scheduler's own limit is in the thousands; the house asks for 64.
     let session = SessionId::new();
     house.launch(session, &people.a, serde_json::json!({"mode": "forks"})).unwrap();
-    assert_eq!(written(&scheduler(&house), session, "forks"), "63", "64 with the agent itself");
+    assert_eq!(written(&local, session, "forks"), "63", "64 with the agent itself");
 }
 
 #[tokio::test]
 async fn processors_bind() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    if house.config.hierarchy.is_sampled() {
-        return;
-    }
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house, people, local }) = stage_with_groups() else { return };
     // Two that spin on one core's worth; without the limit they would have two.
     let (session, placement) = launch(&local, &people.a, &["spin"]).await;
     until("both spin", || process::of_session(session, Some(&placement)).unwrap().len() == 3);
     local.sample(session, &placement).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(1200)).await;
+    let groups = house.config.hierarchy.groups(&session.short());
+    let used = || cgroup::usage(&groups).unwrap().cpu_nanoseconds;
+    let before = used();
+    until("they use a second of one core", || 1_000_000_000 < used() - before);
     let sample = local.sample(session, &placement).await.unwrap();
     // Others use this machine too, so that less than one is no fault; without a limit it is two.
     assert!((0.01..1.15).contains(&sample.cpus), "{sample:?}");
     let read = |group: &std::path::PathBuf, name: &str| fs::read_to_string(group.join(name)).unwrap_or_default();
-    let groups = house.config.hierarchy.groups(&session.short());
     let bound = groups.iter().any(|group| {
         read(group, "cpu.cfs_quota_us").trim() == "100000" || read(group, "cpu.max").trim() == "100000 100000"
     });
@@ -292,12 +274,7 @@ async fn processors_bind() {
 
 #[tokio::test]
 async fn people_are_who_the_host_says() {
-    if !is_root() {
-        return;
-    }
-    let house = House::new();
-    let people = house.people();
-    let local = scheduler(&house);
+    let Some(Stage { house: _house, people, local }) = stage() else { return };
     let user = |name: &str, unix_name: Option<&str>| PortalUser {
         name: name.to_owned(),
         unix_name: unix_name.map(str::to_owned),
@@ -321,7 +298,7 @@ fn too_long_a_base_is_refused_at_once() {
         inventory: GpuInventory::default(),
         run: run.into(),
         placements: "/nowhere".into(),
-        hierarchy: lyceum::helper::cgroup::Hierarchy::Sampled,
+        hierarchy: cgroup::Hierarchy::Sampled,
         service_uid: SERVICE,
         grace_seconds: 1,
         clock: Clock::System,
@@ -331,161 +308,4 @@ fn too_long_a_base_is_refused_at_once() {
     assert_eq!(local.run_directory(SessionId::new()).as_os_str().len(), local::MAX_RUN_DIRECTORY);
     let err = Local::new(config(&format!("{longest}rr"))).unwrap_err().to_string();
     assert!(err.contains("2 bytes shorter"), "{err}");
-}
-
-/// The tests below run parts of themselves again in a process that may give up its rights.
-const PART: &str = "LYCEUM_TEST_PART";
-
-#[expect(clippy::disallowed_methods, reason = "tells the part of a test from the test")]
-fn is_part() -> Option<String> {
-    std::env::var(PART).ok()
-}
-
-fn run_part(test: &str, argument: &str, change: impl FnOnce(&mut Command)) {
-    let mut command = Command::new("/proc/self/exe");
-    command.args(["--exact", test, "--nocapture"]).env(PART, argument).current_dir("/");
-    change(&mut command);
-    let output = command.output().unwrap();
-    assert!(
-        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"),
-        "{}{}",
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr)
-    );
-}
-
-#[test]
-fn one_person_without_root() {
-    let test = "local::one_person_without_root";
-    if let Some(base) = is_part() {
-        return one_person(Path::new(&base));
-    }
-    let base = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
-    fs::write(base.path().join("agent.py"), AGENT).unwrap();
-    if nix::unistd::geteuid().is_root() {
-        let house = House::new();
-        let people = house.people();
-        std::os::unix::fs::chown(base.path(), Some(people.a.uid), Some(people.a.gid)).unwrap();
-        fs::set_permissions(base.path().join("agent.py"), fs::Permissions::from_mode(0o644)).unwrap();
-        run_part(test, base.path().to_str().unwrap(), |command| {
-            command.uid(people.a.uid).gid(people.a.gid);
-        });
-    } else {
-        run_part(test, base.path().to_str().unwrap(), |_| {});
-    }
-}
-
-/// The program that `prepare` is part of is this test here; the real one is handed in.
-fn settings() -> Settings {
-    Settings { own_binary: env!("CARGO_BIN_EXE_lyceum").into(), ..Settings::default() }
-}
-
-fn one_person(base: &Path) {
-    let surroundings = Surroundings {
-        uid: nix::unistd::geteuid().as_raw(),
-        data: Some(base.join("data")),
-        xdg_runtime_dir: Some(base.to_owned()),
-        ..Surroundings::default()
-    };
-    let paths = start::layout(&surroundings).unwrap();
-    let started = start::prepare(&paths, &settings()).unwrap();
-    let again = start::prepare(&paths, &settings()).unwrap();
-    assert_eq!(started.binary, again.binary);
-    assert!(!started.launcher.is_root() && started.helper.is_none());
-    fs::set_permissions(&paths.private, fs::Permissions::from_mode(0o755)).unwrap();
-    let err = start::prepare(&paths, &settings()).unwrap_err().to_string();
-    assert!(err.contains("chmod 700"), "{err}");
-
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async {
-        let me = lyceum::helper::identity::own().unwrap();
-        let launcher = Launcher::direct(lyceum::helper::Config {
-            run: paths.run.clone(),
-            placements: paths.placements.clone(),
-            hierarchy: started.hierarchy.clone(),
-            service_uid: me.uid,
-            service_gid: me.gid,
-            agent_command: vec!["/usr/bin/python3".into(), base.join("agent.py").into()],
-            own_binary: env!("CARGO_BIN_EXE_lyceum").into(),
-            account_uids: lyceum::helper::ACCOUNT_UIDS,
-        })
-        .unwrap();
-        let local = Local::new(local::Config {
-            launcher: Arc::new(launcher),
-            capacity: local::capacity(None, None, 0),
-            inventory: GpuInventory::default(),
-            run: paths.run.clone(),
-            placements: paths.placements.clone(),
-            hierarchy: started.hierarchy.clone(),
-            service_uid: me.uid,
-            grace_seconds: 1,
-            clock: Clock::System,
-        })
-        .unwrap();
-        let nobody = PortalUser { name: "x".to_owned(), unix_name: None };
-        assert_eq!(local.person(&nobody).await.unwrap(), Person::from(me.clone()));
-        let somebody = PortalUser { unix_name: Some("daemon".to_owned()), ..nobody };
-        assert!(matches!(local.person(&somebody).await, Err(Error::Refused(_))));
-        let other = Identity { name: "daemon".to_owned(), ..me.clone() };
-        let refused = local.launch(workload(SessionId::new(), &other, &["sleep"])).await;
-        assert!(matches!(refused, Err(Error::Refused(_))), "{refused:?}");
-
-        let (session, placement) = launch(&local, &me, &["sleep"]).await;
-        written(&local, session, "facts.json");
-        assert_eq!(placement.uid, me.uid);
-        local.terminate(session, &placement).await.unwrap();
-        assert_eq!(end(&local, session, &placement).await.reason, None);
-        local.clean(session).await.unwrap();
-
-        let (session, placement) = launch(&local, &me, &["stubborn"]).await;
-        written(&local, session, "stubborn");
-        local.kill(session, Some(&placement)).await.unwrap();
-        assert_eq!(end(&local, session, &placement).await.signal, Some(9));
-        local.clean(session).await.unwrap();
-        assert!(!is_alive(&placement) && process::of_session(session, None).unwrap().is_empty());
-        assert_eq!(fs::read_dir(&paths.run).unwrap().count(), 0);
-        assert_eq!(fs::read_dir(&paths.placements).unwrap().count(), 0);
-        assert_eq!(process::stat(placement.pid).unwrap(), None, "its parent took note of its end");
-    });
-}
-
-#[test]
-fn root_starts_and_stays_the_service_user() {
-    if let Some(part) = is_part() {
-        let (data, service_user) = part.split_once(' ').unwrap();
-        return serves(Path::new(data), service_user);
-    }
-    if !is_root() {
-        return;
-    }
-    let base = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
-    fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let service_user = format!("ly-test-s-{}", std::process::id());
-    let data = base.path().join("data");
-    let argument = format!("{} {service_user}", data.display());
-    run_part("local::root_starts_and_stays_the_service_user", &argument, |_| {});
-    system(&["userdel", &service_user]);
-    let paths = start::layout(&Surroundings { data: Some(data), ..Surroundings::default() }).unwrap();
-    fs::remove_dir(&paths.run).unwrap();
-    let _ = fs::remove_dir(paths.run.parent().unwrap());
-}
-
-fn serves(data: &Path, service_user: &str) {
-    use std::os::unix::fs::MetadataExt;
-    let paths = start::layout(&Surroundings { data: Some(data.to_owned()), ..Surroundings::default() }).unwrap();
-    let settings = Settings { service_user: service_user.to_owned(), ..settings() };
-    let started = start::prepare(&paths, &settings).unwrap();
-    let me = nix::unistd::geteuid().as_raw();
-    assert!(me != 0 && me == started.service_uid && nix::unistd::getuid().as_raw() == me);
-    assert!(nix::unistd::setuid(nix::unistd::Uid::from_raw(0)).is_err());
-    let facts = |path: &Path| {
-        let facts = fs::metadata(path).unwrap();
-        (facts.uid(), facts.mode() & 0o7777)
-    };
-    assert_eq!(facts(&paths.private), (me, 0o700));
-    assert_eq!((facts(&paths.shared), facts(&paths.bin)), ((0, 0o755), (0, 0o755)));
-    assert_eq!((facts(&paths.run), facts(&paths.placements)), ((0, 0o711), (0, 0o755)));
-    assert_eq!(facts(&paths.shared.join("environments")), (me, 0o755));
-    assert_eq!(facts(&started.binary), (0, 0o755));
-    assert!(fs::write(paths.shared.join("bin/x"), "").is_err() && fs::write(paths.placements.join("x"), "").is_err());
 }

@@ -10,7 +10,6 @@ use std::{
     io::Write,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
-    time::Duration,
 };
 
 use http_body_util::{BodyExt, Empty};
@@ -22,21 +21,9 @@ use lyceum::{
     protocol::{AgentLaunch, AgentStatus, AppLaunch, ExitRecord, HomeSetup, Limits, PROTOCOL, Program, files},
     scheduler::Person,
 };
-use tokio::{net::UnixStream, time::Instant};
+use tokio::net::UnixStream;
 
-const DEADLINE: Duration = Duration::from_secs(9);
-
-/// Waits for a condition; the test fails with `what` when it does not come in time.
-async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
-    let deadline = Instant::now() + DEADLINE;
-    loop {
-        if let Some(value) = condition().await {
-            return value;
-        }
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
+use crate::wait::{PATIENCE, eventually};
 
 /// A run directory, a home, and what is to be started in them.
 struct Given {

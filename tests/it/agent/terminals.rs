@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use tokio::net::UnixStream;
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
-use super::{Agent, DEADLINE, Given, StatusCode, eventually};
+use super::{Agent, Given, PATIENCE, StatusCode, eventually};
 
 struct Viewer {
     socket: WebSocketStream<UnixStream>,
@@ -39,7 +39,7 @@ impl Viewer {
     }
 
     async fn next(&mut self) -> Option<Message> {
-        tokio::time::timeout(DEADLINE, self.socket.next())
+        tokio::time::timeout(PATIENCE, self.socket.next())
             .await
             .unwrap_or_else(|_| panic!("nothing more came after {:?}", self.seen))
             .and_then(Result::ok)
@@ -194,14 +194,14 @@ async fn events_tell_of_phases_and_samples() {
     let mut last = None;
     let has_sample = |status: &Option<AgentStatus>| status.as_ref().is_some_and(|status| status.sample.is_some());
     while !(has_sample(&last) && last.as_ref().is_some_and(|status| status.phase == Phase::Ready)) {
-        let frame = tokio::time::timeout(DEADLINE, http_body_util::BodyExt::frame(&mut events)).await.unwrap();
+        let frame = tokio::time::timeout(PATIENCE, http_body_util::BodyExt::frame(&mut events)).await.unwrap();
         text.push_str(std::str::from_utf8(frame.unwrap().unwrap().data_ref().unwrap()).unwrap());
         last = text.lines().last().map(|line| serde_json::from_str(line).unwrap());
     }
     let frozen = agent.view(1).await;
     rustix::process::kill_process(agent.pid(), Signal::TERM).unwrap();
     let mut phases = Vec::new();
-    while let Ok(Some(Ok(frame))) = tokio::time::timeout(DEADLINE, http_body_util::BodyExt::frame(&mut events)).await {
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(PATIENCE, http_body_util::BodyExt::frame(&mut events)).await {
         for line in std::str::from_utf8(frame.data_ref().unwrap()).unwrap().lines() {
             phases.push(serde_json::from_str::<AgentStatus>(line).unwrap().phase);
         }

@@ -1,6 +1,6 @@
 //! Tests of `src/db` on SQLite and on PostgreSQL from one text: [`on_both`] hands the same
 //! body a fresh database of each. The PostgreSQL is the one that `LYCEUM_TEST_POSTGRES`
-//! names; without it that half fails and says how to get one. Each database there sorts by
+//! names; without it that half is left out. Each database there sorts by
 //! English rules, as a site's may, so that nothing may lean on the order of bytes.
 
 mod accounts;
@@ -31,6 +31,8 @@ use lyceum::{
 use sqlx::{AssertSqlSafe, Connection, PgConnection, query, query_scalar};
 use tempfile::TempDir;
 use url::Url;
+
+use crate::needs::{self, variable};
 
 /// When all tests begin.
 pub const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -72,12 +74,21 @@ impl House {
 pub async fn on_both(test: impl AsyncFn(&House)) {
     eprintln!("on SQLite");
     test(&House::sqlite().await).await;
-    on_postgres(test).await;
+    let server = server();
+    if needs::part_met(POSTGRES, server.is_some()) {
+        on_server(server.unwrap(), test).await;
+    }
 }
 
 /// Runs a test on a database of its own of the PostgreSQL that the tests were given.
 pub async fn on_postgres(test: impl AsyncFn(&House)) {
-    let Some(server) = server() else { return };
+    let server = server();
+    if needs::met(POSTGRES, server.is_some()) {
+        on_server(server.unwrap(), test).await;
+    }
+}
+
+async fn on_server(server: Url, test: impl AsyncFn(&House)) {
     eprintln!("on PostgreSQL");
     let name = format!("lyceum_{}", uuid::Uuid::now_v7().simple());
     command(&server, &format!("CREATE DATABASE {name} TEMPLATE template0 LOCALE_PROVIDER icu ICU_LOCALE 'en-US'"))
@@ -97,19 +108,12 @@ pub async fn on_postgres(test: impl AsyncFn(&House)) {
     }
 }
 
-/// The server, or `None` where `./test` said that there is none on this machine.
-fn server() -> Option<Url> {
-    let url = variable("LYCEUM_TEST_POSTGRES").expect(
-        "LYCEUM_TEST_POSTGRES names no PostgreSQL to test on. `./test` starts one and sets it; or set it to \
-         postgres://USER@HOST:PORT/DATABASE of a server where the tests may make databases",
-    );
-    (url != "none").then(|| Url::parse(&url).unwrap())
-}
+/// The URL is as in `postgres://USER@HOST:PORT/DATABASE`; the user may make databases.
+const POSTGRES: &str = "PostgreSQL, named by LYCEUM_TEST_POSTGRES";
 
-/// What the process that started the tests says to them.
-#[expect(clippy::disallowed_methods, reason = "tests have no configuration")]
-pub fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok()
+/// The server that was named, if any. `./test` starts one.
+fn server() -> Option<Url> {
+    variable("LYCEUM_TEST_POSTGRES").map(|url| Url::parse(&url).unwrap())
 }
 
 /// One statement by a connection of its own, as the server's administrator.

@@ -10,7 +10,6 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{Arc, OnceLock},
-    time::{Duration, Instant},
 };
 
 use lyceum::{
@@ -27,6 +26,8 @@ use lyceum::{
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+use crate::wait::until;
 
 pub const AGENT: &str = r#"
 import json, os, signal, sys, time
@@ -87,22 +88,6 @@ elif mode == "stubborn":
 
 /// Who owns nothing here and serves the tests as the portal's user.
 pub const SERVICE: u32 = 64_999;
-
-pub fn is_root() -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
-}
-
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + Duration::from_secs(8);
-    while !condition() {
-        assert!(Instant::now() < end, "{what}");
-        process::pause(Duration::from_millis(5));
-    }
-}
 
 /// Two accounts made by the helper's own verb, gone when the last test lets go of them.
 pub struct People {

@@ -18,7 +18,7 @@ use std::{
     time::Duration,
 };
 
-use house::{House, SERVICE, is_alive, is_root, placed, start_raw_helper, system, until};
+use house::{House, SERVICE, is_alive, placed, start_raw_helper, system};
 use lyceum::{
     helper::{
         ACCOUNT_UIDS, Config, Error,
@@ -32,9 +32,11 @@ use lyceum::{
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use crate::{needs, wait::until};
+
 #[test]
 fn becomes_the_user_completely() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // A descriptor that somebody forgot to close before the helper was started.
@@ -84,7 +86,7 @@ fn becomes_the_user_completely() {
 
 #[test]
 fn neighbour() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();
@@ -109,7 +111,7 @@ fn neighbour() {
 
 #[test]
 fn never_as_the_system() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::with(|config| config.service_uid = 64_999);
@@ -143,7 +145,7 @@ fn never_as_the_system() {
 
 #[test]
 fn somebody_elses_run_directory_is_refused() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();
@@ -165,7 +167,7 @@ fn somebody_elses_run_directory_is_refused() {
 
 #[test]
 fn launched_twice_starts_once() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     // Without control groups, whose processes would also tell that somebody was first.
@@ -200,7 +202,7 @@ fn launched_twice_starts_once() {
 
 #[test]
 fn killed_helpers_start_nothing_twice() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let mut house = House::new();
@@ -236,7 +238,7 @@ fn killed_helpers_start_nothing_twice() {
 
 #[test]
 fn terminate_kill_and_clean_leave_nothing() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     for sampled in [false, true] {
@@ -279,7 +281,7 @@ fn terminate_kill_and_clean_leave_nothing() {
 
 #[test]
 fn clean_follows_no_link_of_a_hostile_user() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();
@@ -302,7 +304,7 @@ fn clean_follows_no_link_of_a_hostile_user() {
 
 #[test]
 fn a_reused_process_id_is_left_alone() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();
@@ -342,7 +344,7 @@ fn a_reused_process_id_is_left_alone() {
 
 #[test]
 fn an_agent_that_cannot_start_leaves_no_placement() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::with(|config| config.agent_command = vec!["/nonexistent/agent".into()]);
@@ -356,7 +358,7 @@ fn an_agent_that_cannot_start_leaves_no_placement() {
 
 #[test]
 fn accounts() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();
@@ -404,7 +406,7 @@ fn throw(config: &Config, bytes: &[u8]) -> (Vec<u8>, std::process::ExitStatus) {
 
 #[test]
 fn helper_fuzz() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let house = House::new();

@@ -11,7 +11,7 @@ use super::House;
 
 #[tokio::test]
 async fn an_ordinary_users_portal_serves_one_person() {
-    if !crate::helper::house::is_root() {
+    if !crate::needs::root() {
         return;
     }
     let mut house = House::of_somebody(&[("LYCEUM_SESSIONS__START_TIMEOUT", "6s")]);

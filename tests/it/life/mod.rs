@@ -40,21 +40,7 @@ use serde_json::Value;
 pub use person::Person;
 
 use crate::helper::house::system;
-
-/// The longest that anything here may take on a machine that has other things to do.
-const DEADLINE: Duration = Duration::from_secs(30);
-
-/// Waits for a condition; the test fails with `what` when it does not come in time.
-pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Option<T>) -> T {
-    let end = Instant::now() + DEADLINE;
-    loop {
-        if let Some(value) = condition().await {
-            return value;
-        }
-        assert!(Instant::now() < end, "in vain: {what}");
-        tokio::time::sleep(Duration::from_millis(40)).await;
-    }
-}
+pub use crate::wait::eventually;
 
 /// One portal with its data, its accounts and its sessions.
 pub struct House {
@@ -75,7 +61,7 @@ impl House {
     /// A portal of root's that serves; `None` where we are not root. The apps are `app.py`'s
     /// modes, `missing`, and `worker`, whose use is its CPU time.
     pub async fn open(variables: &[(&str, &str)]) -> Option<Self> {
-        if !crate::helper::house::is_root() {
+        if !crate::needs::root() {
             return None;
         }
         let mut house = Self::new(variables);

@@ -14,12 +14,13 @@ use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use super::app::App;
+use crate::wait::eventually;
 
 /// Longer than anything here takes on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -143,10 +144,5 @@ impl Front {
 
 /// Waits for a condition; a test that waits in vain fails with `what`.
 pub async fn until(what: &str, condition: impl Fn() -> bool) {
-    let waiting = async {
-        while !condition() {
-            sleep(Duration::from_millis(5)).await;
-        }
-    };
-    timeout(DEADLINE, waiting).await.unwrap_or_else(|_| panic!("waited in vain: {what}"));
+    eventually(what, async || condition().then_some(())).await;
 }

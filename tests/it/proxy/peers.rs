@@ -11,6 +11,7 @@ use super::{
     app::App,
     front::{Setup, until},
 };
+use crate::needs;
 
 fn someone_else() -> u32 {
     rustix::process::getuid().as_raw() + 1
@@ -70,8 +71,7 @@ impl Drop for Reaped {
 /// A real process of another user, on a port that the session had before.
 #[tokio::test]
 async fn a_port_that_another_user_took_over() {
-    if !rustix::process::getuid().is_root() {
-        eprintln!("left out: only root can start a process as another user");
+    if !needs::root() {
         return;
     }
     let free = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();

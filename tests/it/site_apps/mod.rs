@@ -1,7 +1,6 @@
 //! Apps that a site adds by configuration, as people meet them: the built portal as root,
 //! real accounts, a stock nginx, programs in Python. What one table alone may say is tested
-//! beside the code; here is what comes of it. Left out, with a line that says so, where root
-//! or a program is missing.
+//! beside the code; here is what comes of it.
 
 mod python;
 mod world;
@@ -9,9 +8,9 @@ mod world;
 use lyceum::config::{Config, Environment};
 use reqwest::StatusCode;
 use serde_json::Value;
-use world::{Somebody, World, until};
+use world::{Somebody, World};
 
-use crate::helper::house::is_root;
+use crate::{needs, wait::eventually};
 
 /// An nginx that tells what it was asked, and is not ready before a file `go` is there.
 fn nginx_configuration(somebody: &Somebody) -> String {
@@ -34,17 +33,9 @@ fn nginx_configuration(somebody: &Somebody) -> String {
     )
 }
 
-fn has_nginx() -> bool {
-    let there = std::path::Path::new("/usr/sbin/nginx").exists();
-    if !there {
-        eprintln!("skipped: needs nginx");
-    }
-    there
-}
-
 #[tokio::test]
 async fn a_stock_nginx_on_a_socket() {
-    if !is_root() || !has_nginx() {
+    if !needs::root() || !needs::met("nginx", std::path::Path::new("/usr/sbin/nginx").exists()) {
         return;
     }
     // A relative socket lies where nginx starts; no file of nginx's can name the session's.
@@ -66,8 +57,9 @@ async fn a_stock_nginx_on_a_socket() {
         let base = format!("/s/{id}");
         // It answers, and is not ready yet.
         let log = ada.home.join("access.log");
-        until("it is asked", async || {
-            std::fs::read_to_string(&log).is_ok_and(|log| log.lines().filter(|line| line.contains(" 503 ")).count() > 2)
+        eventually("it is asked", async || {
+            let log = std::fs::read_to_string(&log).ok()?;
+            (2 < log.lines().filter(|line| line.contains(" 503 ")).count()).then_some(())
         })
         .await;
         assert_eq!(ada.json(&format!("/api/v1/sessions/{id}")).await["state"], "starting");
@@ -113,7 +105,7 @@ socketserver.UnixStreamServer(os.environ["LYCEUM_SOCKET"], Show).serve_forever()
 
 #[tokio::test]
 async fn six_names_are_replaced_and_nothing_else() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let mut world = World::start(
@@ -158,7 +150,7 @@ async fn six_names_are_replaced_and_nothing_else() {
 
 #[tokio::test]
 async fn an_app_on_a_port() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let mut world = World::start(
@@ -197,14 +189,15 @@ async fn an_app_on_a_port() {
     world.crash_and_restart().await;
     for id in [id, second] {
         ada.until_state(id, &["running"]).await;
-        until("the route is back", async || ada.get(&format!("/s/{id}/")).await.status() == 200).await;
+        let answers = async || (ada.get(&format!("/s/{id}/")).await.status() == 200).then_some(());
+        eventually("the route is back", answers).await;
     }
     assert_ne!(ada.json(&format!("/s/{second}/")).await["environ"]["LYCEUM_PORT"], port);
 }
 
 #[tokio::test]
 async fn an_app_for_a_group() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let mut world = World::start(
@@ -246,7 +239,7 @@ async fn an_app_for_a_group() {
 
 #[tokio::test]
 async fn every_fault_of_the_configuration_is_named() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let (code, said) = World::refusal(
@@ -299,7 +292,7 @@ async fn every_fault_of_the_configuration_is_named() {
 
 #[tokio::test]
 async fn what_counts_as_use() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let app = |name: &str, idle: &str| {
@@ -328,12 +321,12 @@ async fn what_counts_as_use() {
     }
     let [asked, quiet, still, busy, kept] = <[String; 5]>::try_from(ids).unwrap();
     // Requests are use for `http`; for `cpu` they are not.
-    until("the idle ones are stopped", async || {
+    eventually("the idle ones are stopped", async || {
         for id in [&asked, &still] {
             ada.get(&format!("/s/{id}/")).await;
         }
         let ended = async |id: &String| ada.json(&format!("/api/v1/sessions/{id}")).await["state"] == "ended";
-        ended(&quiet).await && ended(&still).await
+        (ended(&quiet).await && ended(&still).await).then_some(())
     })
     .await;
     for id in [&quiet, &still] {

@@ -18,9 +18,9 @@ use tokio_tungstenite::{
 
 use super::{
     examples,
-    world::{Somebody, World, until},
+    world::{Somebody, World},
 };
-use crate::helper::house::is_root;
+use crate::{needs, wait::eventually};
 
 const BOARD: &str = r#"
 from starlette.applications import Starlette
@@ -59,10 +59,8 @@ fn environment(packages: &[&str]) -> Option<TempDir> {
     let made = run(Path::new("/usr/bin/python3"), &["-m", "venv", place])
         && run(&pip, &[&["install", "--quiet", "--no-input"], packages].concat())
         && run(Path::new("/usr/bin/chmod"), &["-R", "go+rX", place]);
-    if !made {
-        eprintln!("skipped: {packages:?} could not be installed");
-    }
-    made.then_some(directory)
+    let need = format!("{} from the package index", packages.join(" "));
+    needs::met(&need, made).then_some(directory)
 }
 
 /// The page's example that names this program.
@@ -80,7 +78,7 @@ async fn websocket(somebody: &Somebody, world: &World, path: &str) -> tungstenit
 
 #[tokio::test]
 async fn a_python_program_on_a_socket() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let Some(python) = environment(&["starlette==1.10.0", "uvicorn==0.54.0", "websockets==17.4"]) else {
@@ -114,7 +112,7 @@ async fn a_python_program_on_a_socket() {
 
 #[tokio::test]
 async fn streamlit_on_a_port() {
-    if !is_root() {
+    if !needs::root() {
         return;
     }
     let Some(python) = environment(&["streamlit==1.67.0"]) else { return };
@@ -131,14 +129,14 @@ async fn streamlit_on_a_port() {
     let mut socket = websocket(&ada, &world, &format!("{base}/_stcore/stream")).await.unwrap();
     let rerun = b"\x5a\x00".to_vec(); // BackMsg { rerun_script: {} }
     let mut seen = Vec::new();
-    until("the page is drawn", async || {
+    eventually("the page is drawn", async || {
         socket.send(Message::binary(rerun.clone())).await.unwrap();
         while let Ok(Some(Ok(message))) =
             tokio::time::timeout(std::time::Duration::from_millis(500), socket.next()).await
         {
             seen.extend(message.into_data());
         }
-        String::from_utf8_lossy(&seen).contains("the answer is")
+        String::from_utf8_lossy(&seen).contains("the answer is").then_some(())
     })
     .await;
 }

@@ -23,10 +23,7 @@ use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::portal::client;
-
-/// The longest that anything here may take; a failed start ends sooner.
-const PATIENCE: Duration = Duration::from_mins(1);
+use crate::{portal::client, wait::eventually};
 
 /// A running portal.
 pub struct World {
@@ -97,7 +94,8 @@ impl World {
         let port = self.url.rsplit_once(':').unwrap().1.parse().unwrap();
         self.child = serve(&self.directory, port).stderr(Stdio::null()).spawn().unwrap();
         let url = format!("{}/readyz", self.url);
-        until("it answers again", async || self.client.get(&url).send().await.is_ok_and(|it| it.status() == 200)).await;
+        let answers = async || Some(self.client.get(&url).send().await.ok()?.status()).filter(|status| *status == 200);
+        eventually("it answers again", answers).await;
     }
 }
 
@@ -155,15 +153,11 @@ impl Somebody {
     }
 
     pub async fn until_state(&self, id: &str, states: &[&str]) -> Value {
-        let end = Instant::now() + PATIENCE;
-        loop {
+        eventually(&format!("session {id} is {}", states.join(" or ")), async || {
             let session = self.json(&format!("/api/v1/sessions/{id}")).await;
-            if states.iter().any(|state| session["state"] == *state) {
-                return session;
-            }
-            assert!(Instant::now() < end, "not {states:?}: {session:#}");
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+            states.iter().any(|state| session["state"] == *state).then_some(session)
+        })
+        .await
     }
 
     /// Writes a file at home, as its owner.
@@ -181,15 +175,6 @@ impl Somebody {
         command.env_clear().current_dir(&self.home).uid(user.uid.as_raw()).gid(user.gid.as_raw());
         command.stdout(Stdio::null());
         command
-    }
-}
-
-/// Waits until `condition` holds.
-pub async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let end = Instant::now() + PATIENCE;
-    while !condition().await {
-        assert!(Instant::now() < end, "{what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
 
