@@ -241,12 +241,12 @@ impl Access {
 
     /// The proof that pages of this login carry.
     pub(super) fn csrf_token(&self, login: LoginId) -> String {
-        secrets::hex(&secrets::keyed(&self.key, &["csrf", &login.to_string()]))
+        hex::encode(secrets::keyed(&self.key, &["csrf", &login.to_string()]))
     }
 
     /// The proof that a sign-in form carries, bound to the form's own cookie.
     pub fn form_token(&self, form_cookie: &str) -> String {
-        secrets::hex(&secrets::keyed(&self.key, &["sign-in form", form_cookie]))
+        hex::encode(secrets::keyed(&self.key, &["sign-in form", form_cookie]))
     }
 
     pub fn form_token_matches(&self, form_cookie: &str, given: &str) -> bool {
@@ -291,8 +291,8 @@ impl Access {
 
     async fn find(&self, key: &Key) -> Result<Option<Remembered>> {
         match key {
-            Key::LoginSecret(hash) => self.login(self.db.find_login(&secrets::hex(hash)).await?).await,
-            Key::TokenSecret(hash) => self.token(self.db.find_token(&secrets::hex(hash)).await?).await,
+            Key::LoginSecret(hash) => self.login(self.db.find_login(&hex::encode(hash)).await?).await,
+            Key::TokenSecret(hash) => self.token(self.db.find_token(&hex::encode(hash)).await?).await,
             Key::Login(id) => self.login(self.db.find_login_by_id(*id).await?).await,
             Key::Token(id) => self.token(self.db.find_token_by_id(*id).await?).await,
         }

@@ -17,7 +17,7 @@ pub(super) fn encode(bytes: &[u8]) -> String {
 
 /// What is stored of a secret. One round is enough: nobody guesses 256 random bits.
 pub(super) fn hash(secret: &str) -> String {
-    hex(&digest(secret))
+    hex::encode(digest(secret))
 }
 
 /// The same before it is written as text.
@@ -33,14 +33,6 @@ pub(super) fn keyed(key: &[u8; 32], parts: &[&str]) -> [u8; 32] {
         mac.update(part.as_bytes());
     }
     mac.finalize().into_bytes().into()
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    })
 }
 
 /// Compares without telling by its time how much was right.

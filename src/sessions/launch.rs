@@ -119,7 +119,7 @@ impl Sessions {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.config.key).expect("a key of any length will do");
         mac.update(b"upstream ");
         mac.update(id.to_string().as_bytes());
-        mac.finalize().into_bytes().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        hex::encode(mac.finalize().into_bytes())
     }
 }
 

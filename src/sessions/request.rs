@@ -83,7 +83,7 @@ impl StartRequest {
     /// Tells one request from another under the same idempotency key.
     pub(super) fn hash(&self) -> String {
         let text = serde_json::to_vec(self).expect("a request has string keys");
-        Sha256::digest(&text).iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
+        hex::encode(Sha256::digest(&text))
     }
 }
 

@@ -7,11 +7,7 @@ use axum::extract::State;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{
-    Portal,
-    error::Result,
-    extract::{CurrentUser, Listed},
-};
+use super::{Portal, error::Result, extract::CurrentUser, paging::Listed};
 use crate::{environments::State as Building, model::Resources};
 
 /// A named size.

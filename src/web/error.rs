@@ -1,5 +1,5 @@
-//! The one place with status codes. Handlers answer with [`Error`]; what each module's error
-//! means to a client is decided here. The answer is a problem document (RFC 9457), or for a
+//! The one place with status codes. Handlers answer with [`Error`]; which one a failure of a
+//! module becomes is decided in `causes`. The answer is a problem document (RFC 9457), or for a
 //! browser a page; `finish` writes either, because only it knows who asks and under which
 //! request id. What a client reads never holds the cause of a fault: that is for the log.
 
@@ -13,7 +13,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{auth, db, model::quota::Reason};
+use crate::model::quota::Reason;
 
 /// What is said to a client whose request did not succeed.
 #[derive(Clone, Debug)]
@@ -359,46 +359,6 @@ impl IntoResponse for NotModified {
     fn into_response(self) -> Response {
         StatusCode::NOT_MODIFIED.into_response()
     }
-}
-
-impl From<db::Error> for Error {
-    fn from(err: db::Error) -> Self {
-        match err {
-            db::Error::Unique => Self::conflict("Something of that name exists already."),
-            outage if outage.is_outage() => {
-                Self::outage("The database does not answer right now. Try again in a moment.", 5, outage)
-            }
-            bug => Self::internal(bug),
-        }
-    }
-}
-
-impl From<auth::Error> for Error {
-    fn from(err: auth::Error) -> Self {
-        use auth::Error as Auth;
-        match err {
-            Auth::BadCredentials => Self::unauthenticated_because("The user name or the password is wrong."),
-            Auth::Throttled { retry_after_seconds: seconds } => {
-                let detail = format!("There were too many failed attempts. Try again in {seconds} s.");
-                Self::throttled(detail, seconds)
-            }
-            Auth::Busy => Self::unavailable("Too many people sign in at once. Try again in a few seconds.", 3),
-            Auth::PasswordTooShort => Self::field("new_password", "too_short", "At least 10 characters."),
-            Auth::PasswordTooLong => Self::field("new_password", "too_long", "At most 1024 bytes."),
-            Auth::WrongCurrentPassword => Self::field("current_password", "wrong", "This is not your password."),
-            Auth::NotOurPassword | Auth::MadeAndRevoked => Self::conflict(sentence(&err.to_string())),
-            Auth::Field { field, code, message } => Self::field(field, code, sentence(&message)),
-            Auth::Db(err) => err.into(),
-            Auth::Hash(_) | Auth::FirstPassword { .. } => Self::internal(err),
-        }
-    }
-}
-
-/// An error's words as a sentence.
-fn sentence(text: &str) -> String {
-    let mut letters = text.chars();
-    let first = letters.next().map(|letter| letter.to_uppercase().to_string()).unwrap_or_default();
-    format!("{first}{}.", letters.as_str())
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! Every rejection is an [`Error`] of ours that names the field; nothing else may be used in
 //! a handler's arguments to read these.
 
-use std::{collections::HashSet, convert::Infallible, fmt::Display, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, HttpBody},
@@ -11,14 +11,15 @@ use axum::{
 };
 use bytes::BytesMut;
 use http_body_util::BodyExt;
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 
 use super::{
     BODY_LIMIT,
-    error::{Error, FieldError, Result},
+    error::{Error, Result},
     identity::Identity,
+    json,
 };
-use crate::auth::Principal;
+use crate::{auth::Principal, sessions::Actor};
 
 /// For a body of that size, over the slowest line.
 const LONGEST_UPLOAD: Duration = Duration::from_secs(30);
@@ -27,6 +28,13 @@ const LONGEST_UPLOAD: Duration = Duration::from_secs(30);
 /// `Option<CurrentUser>` is `None` for nobody; a token that is no good is refused even then.
 #[derive(Clone, Debug)]
 pub struct CurrentUser(pub Arc<Principal>);
+
+impl CurrentUser {
+    /// As the sessions' service asks for whoever acts.
+    pub fn actor(&self) -> Actor<'_> {
+        Actor { user: &self.user }
+    }
+}
 
 impl std::ops::Deref for CurrentUser {
     type Target = Principal;
@@ -87,7 +95,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
             return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
         }
         let body = whole_body(request).await?;
-        parse_json(&body).map(Self)
+        json::parse(&body).map(Self)
     }
 }
 
@@ -107,8 +115,8 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for HashedJson<T> {
             return Err(Error::malformed("Send the body as JSON, with `Content-Type: application/json`."));
         }
         let body = whole_body(request).await?;
-        let hash = Sha256::digest(&body).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
-        Ok(Self { value: parse_json(&body)?, hash })
+        let hash = hex::encode(Sha256::digest(&body));
+        Ok(Self { value: json::parse(&body)?, hash })
     }
 }
 
@@ -125,7 +133,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
         if let Some((twice, _)) =
             url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| !seen.insert(name.clone()))
         {
-            return Err(Error::field(short(&twice), "duplicate_field", "This parameter stands twice."));
+            return Err(Error::field(json::short(&twice), "duplicate_field", "This parameter stands twice."));
         }
         match axum::extract::Query::<T>::try_from_uri(&parts.uri) {
             Ok(axum::extract::Query(value)) => Ok(Self(value)),
@@ -137,7 +145,7 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
                     Some((path, message)) if !path.contains(' ') => (path, message),
                     _ => ("", text),
                 };
-                Err(Error::invalid(vec![field_error(path, message)]))
+                Err(Error::invalid(vec![json::field_error(path, message)]))
             }
         }
     }
@@ -208,62 +216,6 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
     }
 }
 
-/// `?limit=` and `?cursor=` of a list.
-#[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct Paging {
-    /// At most so many items, 1 to 500.
-    #[param(minimum = 1, maximum = 500, default = 50)]
-    limit: Option<i64>,
-    /// `next_cursor` of the page before.
-    cursor: Option<String>,
-}
-
-impl Paging {
-    pub fn new(limit: Option<i64>, cursor: Option<String>) -> Self {
-        Self { limit, cursor }
-    }
-
-    pub fn limit(&self) -> Result<i64> {
-        match self.limit.unwrap_or(50) {
-            limit @ 1..=500 => Ok(limit),
-            _ => Err(Error::field("limit", "out_of_range", "Between 1 and 500.")),
-        }
-    }
-
-    /// The id after which to go on.
-    pub fn after<I: FromStr>(&self) -> Result<Option<I>> {
-        use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-        let Some(cursor) = &self.cursor else { return Ok(None) };
-        let id = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        let id = id.and_then(|id| id.parse().ok());
-        id.map(Some).ok_or_else(|| Error::field("cursor", "invalid_value", "This is no cursor of this list."))
-    }
-}
-
-/// One page of a list.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-pub struct Listed<T> {
-    pub items: Vec<T>,
-    /// For the next page; null on the last one.
-    pub next_cursor: Option<String>,
-}
-
-impl<T> Listed<T> {
-    /// `items` were asked for with a limit one higher than `limit`: one too many means that
-    /// there are more. `id` tells an item's place in the order.
-    pub fn new<I: Display>(mut items: Vec<T>, limit: i64, id: impl Fn(&T) -> I) -> Self {
-        use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-        let limit = usize::try_from(limit).unwrap_or(0);
-        let more = limit < items.len();
-        items.truncate(limit);
-        let last = items.last().filter(|_| more);
-        let next_cursor = last.map(|item| BASE64_URL_SAFE_NO_PAD.encode(id(item).to_string()));
-        Self { items, next_cursor }
-    }
-}
-
 /// Whether a browser is to read the answer. `*/*` is what programs say.
 pub fn wants_html(headers: &HeaderMap) -> bool {
     headers
@@ -321,156 +273,5 @@ pub(super) async fn read(mut body: Body) -> Result<Bytes> {
         Ok(Ok(())) => Ok(kept.freeze()),
         Ok(Err(_)) => Err(Error::malformed("The body ended before it was complete.")),
         Err(_elapsed) => Err(Error::malformed("The body took too long to arrive.")),
-    }
-}
-
-fn parse_json<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
-    // Every request is an object; serde would also take an array of its fields in order.
-    let is_object = body.iter().find(|byte| !byte.is_ascii_whitespace()).is_none_or(|byte| *byte == b'{');
-    if !is_object && serde_json::from_slice::<serde::de::IgnoredAny>(body).is_ok() {
-        return Err(Error::field("body", "invalid_type", "This must be an object."));
-    }
-    let mut reader = serde_json::Deserializer::from_slice(body);
-    let value: Result<T, _> = serde_path_to_error::deserialize(&mut reader);
-    match value {
-        Ok(value) => match reader.end() {
-            Ok(()) => Ok(value),
-            Err(_) => Err(Error::malformed("There is something after the JSON value.")),
-        },
-        Err(err) if err.inner().is_data() => {
-            let path = err.path().to_string();
-            let text = err.inner().to_string();
-            // serde_json ends its messages with the place.
-            let message = text.rsplit_once(" at line ").map_or(text.as_str(), |(message, _)| message);
-            Err(Error::invalid(vec![field_error(&path, message)]))
-        }
-        Err(err) => {
-            let (line, column) = (err.inner().line(), err.inner().column());
-            Err(Error::malformed(format!("The body is no valid JSON: see line {line}, column {column}.")))
-        }
-    }
-}
-
-/// Tells serde's message as a field, a code and a sentence, without the value that was sent.
-fn field_error(path: &str, message: &str) -> FieldError {
-    let path = if path == "." { "" } else { path };
-    let quoted = || message.split('`').nth(1).unwrap_or_default();
-    let below = |name: &str| match path.rsplit_once('.') {
-        // The reader may or may not have stepped into the field that it refuses.
-        _ if path == name || path.is_empty() => name.to_owned(),
-        Some((_, last)) if last == name => path.to_owned(),
-        _ => format!("{path}.{name}"),
-    };
-    let expected = message.split_once("expected ").map_or("something else", |(_, expected)| expected);
-    let expected = match expected {
-        "i64" | "u64" | "i32" | "u32" | "u16" | "u8" | "usize" => "a whole number in range",
-        other => other,
-    };
-    if message.starts_with("unknown field") {
-        return FieldError::new(short(&below(quoted())), "unknown_field", "There is no such field.");
-    }
-    if message.starts_with("missing field") {
-        return FieldError::new(below(quoted()), "missing_field", "This field is needed.");
-    }
-    if message.starts_with("duplicate field") {
-        return FieldError::new(below(quoted()), "duplicate_field", "This field stands twice.");
-    }
-    let field = if path.is_empty() { "body".to_owned() } else { short(path) };
-    let code = if message.starts_with("invalid type") { "invalid_type" } else { "invalid_value" };
-    if message.starts_with("invalid type")
-        || message.starts_with("invalid value")
-        || message.starts_with("unknown variant")
-    {
-        return FieldError::new(field, code, format!("This must be {expected}."));
-    }
-    FieldError::new(field, code, format!("This cannot be read: {}.", short(message)))
-}
-
-/// At most 200 characters, for answers that repeat what a client sent.
-fn short(text: &str) -> String {
-    text.chars().take(200).collect()
-}
-
-/// A request's id, in the extensions of every request and the header `X-Request-Id`.
-#[derive(Clone, Debug)]
-pub struct RequestId(pub String);
-
-impl<S: Send + Sync> FromRequestParts<S> for RequestId {
-    type Rejection = Infallible;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
-        Ok(parts.extensions.get().cloned().unwrap_or(Self(String::new())))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read by serde")]
-    struct Outer {
-        name: String,
-        inner: Option<Inner>,
-    }
-
-    #[derive(Debug, Deserialize)]
-    #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only read by serde")]
-    struct Inner {
-        gpus: Option<u32>,
-    }
-
-    #[test]
-    fn refusals_name_the_field() {
-        let table = [
-            (r#"{"name": "x", "inner": {"gpus": 1, "gpu": 2}}"#, 422, "inner.gpu", "unknown_field"),
-            (r#"{"name": "x", "nome": 2}"#, 422, "nome", "unknown_field"),
-            ("{}", 422, "name", "missing_field"),
-            (r#"{"name": "x", "inner": {"gpus": -1}}"#, 422, "inner.gpus", "invalid_value"),
-            (r#"{"name": "x", "inner": {"gpus": 1e9}}"#, 422, "inner.gpus", "invalid_type"),
-            (r#"{"name": "x", "inner": {"gpus": 99999999999999999999}}"#, 422, "inner.gpus", "invalid_type"),
-            (r#"{"name": "x", "inner": {"gpus": "2"}}"#, 422, "inner.gpus", "invalid_type"),
-            (r#"{"name": "x", "name": "y"}"#, 422, "name", "duplicate_field"),
-            (r#"{"name": 7}"#, 422, "name", "invalid_type"),
-            ("[]", 422, "body", "invalid_type"),
-            ("null", 422, "body", "invalid_type"),
-            (r#"{"name": NaN}"#, 400, "", ""),
-            (r#"{"name": "x"} {}"#, 400, "", ""),
-            (r#"{"name": "x""#, 400, "", ""),
-            ("", 400, "", ""),
-        ];
-        for (body, status, field, code) in table {
-            let error = parse_json::<Outer>(body.as_bytes()).expect_err(body);
-            assert_eq!(error.status().as_u16(), status, "{body}");
-            let found = error.field_errors().first().map(|error| (error.field.as_str(), error.code.as_str()));
-            assert_eq!(found.unwrap_or(("", "")), (field, code), "{body}: {:?}", error.field_errors());
-        }
-        let deep = "[".repeat(100_000);
-        assert_eq!(parse_json::<Outer>(br#"["x", null]"#).unwrap_err().status().as_u16(), 422);
-        assert_eq!(parse_json::<serde_json::Value>(deep.as_bytes()).unwrap_err().status().as_u16(), 400);
-    }
-
-    #[test]
-    fn messages_do_not_repeat_values() {
-        let error = parse_json::<Outer>(br#"{"name": 123456}"#).unwrap_err();
-        assert!(!error.detail().contains("123456"), "{}", error.detail());
-    }
-
-    #[test]
-    fn pages_follow_one_another() {
-        let ids: Vec<i64> = (0..5).collect();
-        let page = Listed::new(ids[..3].to_vec(), 2, |id| *id);
-        assert_eq!(page.items, [0, 1]);
-        let paging = Paging::new(Some(2), page.next_cursor);
-        assert_eq!(paging.after::<i64>().unwrap(), Some(1));
-        assert_eq!(Listed::new(ids[2..4].to_vec(), 2, |id| *id).next_cursor, None);
-        for limit in [0, -1, 501, i64::MAX] {
-            assert!(Paging::new(Some(limit), None).limit().is_err());
-        }
-        for cursor in ["", "x", "!!", "AAAA"] {
-            assert!(Paging::new(None, Some(cursor.to_owned())).after::<i64>().is_err(), "{cursor}");
-        }
     }
 }

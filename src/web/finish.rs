@@ -13,7 +13,7 @@ use axum::{
 use super::{
     Portal,
     error::{self, Error, Kind},
-    extract::{RequestId, wants_html},
+    extract::wants_html,
     identity::{self, Bearer, Identity},
     page::{Nav, Page},
     views::{ErrorPage, Way},
@@ -43,7 +43,6 @@ pub(super) async fn finish(
         path if path.starts_with("/static/") || matches!(path, "/healthz" | "/readyz") => Identity::Nobody,
         _ => Identity::of(&portal, request.headers()).await,
     };
-    request.extensions_mut().insert(RequestId(id.clone()));
     request.extensions_mut().insert(identity.clone());
 
     let response = complete(&portal, &asked, &identity, &id, next.run(request).await);
@@ -175,9 +174,7 @@ fn page(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, error: &E
         request_id: id.to_owned(),
         ways,
     };
-    let mut response = (kind.status(), Page(view)).into_response();
-    error.decorate(&mut response);
-    response
+    error.with_page(Page(view))
 }
 
 static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");

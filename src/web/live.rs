@@ -12,7 +12,7 @@ use futures_util::Stream;
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::{Portal, cards, extract::CurrentUser, sessions::sse};
+use super::{Portal, cards, extract::CurrentUser, streams::sse};
 
 /// How often the stream looks whether its reader still may read.
 const LOOK: Duration = Duration::from_secs(2);

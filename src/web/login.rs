@@ -131,10 +131,7 @@ pub(super) async fn log_in(
                 next: form.get("next").to_owned(),
                 username: form.get("username").chars().take(64).collect(),
             };
-            let mut response = again.draw(&portal, &request);
-            *response.status_mut() = error.status();
-            error.decorate(&mut response);
-            Ok(response)
+            Ok(error.with_page(again.draw(&portal, &request)))
         }
         Err(error) => Err(error),
     }

@@ -200,11 +200,7 @@ pub fn asset(path: &str) -> String {
 }
 
 fn hash(file: &EmbeddedFile) -> String {
-    use fmt::Write as _;
-    file.metadata.sha256_hash()[..8].iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
-        text
-    })
+    hex::encode(&file.metadata.sha256_hash()[..8])
 }
 
 /// A drawing of the sprite, for the eye only: a word stands beside it.

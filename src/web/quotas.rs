@@ -206,7 +206,7 @@ fn etag<T: Serialize>(body: &T) -> String {
         object.remove("usage");
     }
     let digest = Sha256::digest(value.to_string().as_bytes());
-    format!("\"{}\"", digest[..8].iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")))
+    format!("\"{}\"", hex::encode(&digest[..8]))
 }
 
 fn check_version<T: Serialize>(headers: &HeaderMap, body: &T) -> Result<()> {

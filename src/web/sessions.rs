@@ -3,30 +3,27 @@
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use axum::{
     extract::State,
     http::{HeaderMap, header},
-    response::{
-        IntoResponse, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    response::{IntoResponse, Response},
 };
-use futures_util::{Stream, StreamExt};
 use serde::{Deserialize, Serialize};
-use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
     error::{Accepted, Created, Error, Result},
-    extract::{CurrentUser, Id, IdempotencyKey, Json, Listed, Paging, Query},
+    extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+    paging::{Listed, Paging},
+    streams::{LOG_WINDOW, follow_events, follow_log, sse},
 };
 use crate::{
     db::{admit::Verdict, sessions::Filter},
     model::{EndReason, Gpu, Resources, Role, Session, SessionId, SessionState, Timestamp, quota::Reason},
-    sessions::{Actor, Error as SessionError, StartRequest},
+    sessions::StartRequest,
 };
 
 /// A session, as the API shows it.
@@ -172,7 +169,7 @@ pub async fn start(
     IdempotencyKey(key): IdempotencyKey,
     Json(request): Json<StartRequest>,
 ) -> Result<Created<SessionView>> {
-    let session = portal.sessions.start(Actor { user: &user.user }, request, key.as_deref()).await?;
+    let session = portal.sessions.start(user.actor(), request, key.as_deref()).await?;
     let address = format!("/api/v1/sessions/{}", session.id);
     Ok(Created(address, SessionView::new(&portal, &headers, session)))
 }
@@ -185,7 +182,7 @@ pub async fn find(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<axum::Json<SessionView>> {
-    let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
+    let session = portal.sessions.find(user.actor(), id).await?;
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
@@ -205,7 +202,7 @@ pub async fn rename(
     Id(id): Id<SessionId>,
     Json(change): Json<Rename>,
 ) -> Result<axum::Json<SessionView>> {
-    let session = portal.sessions.rename(Actor { user: &user.user }, id, &change.name).await?;
+    let session = portal.sessions.rename(user.actor(), id, &change.name).await?;
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
@@ -218,7 +215,7 @@ pub async fn stop(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Accepted<SessionView>> {
-    let session = portal.sessions.stop(Actor { user: &user.user }, id).await?;
+    let session = portal.sessions.stop(user.actor(), id).await?;
     Ok(Accepted(SessionView::new(&portal, &headers, session)))
 }
 
@@ -238,7 +235,7 @@ pub async fn extend(
     Id(id): Id<SessionId>,
     Json(Seconds { seconds }): Json<Seconds>,
 ) -> Result<axum::Json<SessionView>> {
-    let session = portal.sessions.extend(Actor { user: &user.user }, id, seconds).await?;
+    let session = portal.sessions.extend(user.actor(), id, seconds).await?;
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
@@ -252,7 +249,7 @@ pub async fn keep(
     Id(id): Id<SessionId>,
     Json(Seconds { seconds }): Json<Seconds>,
 ) -> Result<axum::Json<SessionView>> {
-    let session = portal.sessions.keep(Actor { user: &user.user }, id, seconds).await?;
+    let session = portal.sessions.keep(user.actor(), id, seconds).await?;
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
@@ -265,9 +262,6 @@ pub struct LogParameters {
     #[param(minimum = 1, maximum = 10_000, default = 200)]
     tail: Option<i64>,
 }
-
-/// The most that is read of a log (bytes).
-const LOG_WINDOW: u64 = 1024 * 1024;
 
 /// The end of the log as plain text, or, for `Accept: text/event-stream`, followed as it grows.
 #[utoipa::path(get, path = "/sessions/{id}/log", tag = "sessions", params(("id" = String, Path), LogParameters),
@@ -283,7 +277,7 @@ pub async fn log(
         lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),
         _ => return Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
     };
-    let text = portal.sessions.log_tail(Actor { user: &user.user }, id, LOG_WINDOW).await?;
+    let text = portal.sessions.log_tail(user.actor(), id, LOG_WINDOW).await?;
     let tail = last_lines(&text, lines).to_vec();
     if !wants_events(&headers) {
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
@@ -301,7 +295,7 @@ pub async fn events(
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
-    portal.sessions.find(Actor { user: &user.user }, id).await?;
+    portal.sessions.find(user.actor(), id).await?;
     Ok(sse(portal.stopping.clone(), follow_events(portal, user, id, last)).into_response())
 }
 
@@ -325,59 +319,15 @@ pub async fn admission(
     Json(request): Json<StartRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
     let now = portal.clock.now();
-    Ok(axum::Json(match portal.sessions.rehearse(Actor { user: &user.user }, request).await? {
+    Ok(axum::Json(match portal.sessions.rehearse(user.actor(), request).await? {
         Verdict::Admit { .. } => AdmissionAnswer { outcome: "admit", reasons: Vec::new(), estimated_start: Some(now) },
         Verdict::Wait(reasons) => AdmissionAnswer { outcome: "wait", reasons, estimated_start: None },
         Verdict::Refuse(reasons) => AdmissionAnswer { outcome: "refuse", reasons, estimated_start: None },
     }))
 }
 
-impl From<SessionError> for Error {
-    fn from(err: SessionError) -> Self {
-        match err {
-            SessionError::NotFound => Self::not_found(),
-            SessionError::Invalid(faults) => Self::invalid(faults),
-            SessionError::Refused(reasons) => Self::over_quota(reasons),
-            SessionError::Conflict(sentence) => Self::conflict(capital(&sentence)),
-            SessionError::Scheduler(err) => err.into(),
-            SessionError::Db(err) => err.into(),
-        }
-    }
-}
-
-impl From<crate::scheduler::Error> for Error {
-    fn from(err: crate::scheduler::Error) -> Self {
-        use crate::scheduler::Error as Scheduler;
-        match err {
-            Scheduler::Refused(sentence) => Self::conflict(capital(&sentence)),
-            Scheduler::Unavailable(_) => {
-                Self::outage("The scheduler does not answer right now. Try again in a moment.", 5, err)
-            }
-            Scheduler::Io { .. } => Self::internal(err),
-        }
-    }
-}
-
-/// A sentence of a service, as a client reads it.
-pub(super) fn capital(sentence: &str) -> String {
-    let mut characters = sentence.chars();
-    let first = characters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    let end = if sentence.ends_with(['.', '!', '?']) { "" } else { "." };
-    format!("{first}{}{end}", characters.as_str())
-}
-
 fn wants_events(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
-}
-
-/// A stream of events; it ends with the portal, which does not wait for those who listen.
-pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Sse<impl Stream<Item = Result<Event, Infallible>>>
-where
-    S: Stream<Item = Event> + Send + 'static,
-{
-    // Reverse proxies close what is silent for a minute or less.
-    let stream = stream.take_until(stopping.cancelled_owned());
-    Sse::new(stream.map(Ok)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
 }
 
 /// The last `lines` lines.
@@ -385,114 +335,6 @@ fn last_lines(text: &[u8], lines: usize) -> &[u8] {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     let start = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').nth(lines.saturating_sub(1));
     start.map_or(text, |(at, _)| &text[at + 1..])
-}
-
-/// How often a followed log is looked at; files on network mounts do not tell by themselves.
-const LOG_PERIOD: Duration = Duration::from_secs(1);
-
-fn follow_log(portal: Arc<Portal>, user: CurrentUser, id: SessionId, tail: Vec<u8>) -> impl Stream<Item = Event> {
-    let first = futures_util::stream::once({
-        let tail = tail.clone();
-        async move { log_event(&tail) }
-    });
-    let rest = futures_util::stream::unfold((tail, false), move |(seen, over)| {
-        let (portal, user) = (Arc::clone(&portal), user.clone());
-        async move {
-            if over {
-                return None;
-            }
-            loop {
-                tokio::time::sleep(LOG_PERIOD).await;
-                let actor = Actor { user: &user.user };
-                // Access may have ended meanwhile.
-                if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
-                    return None;
-                }
-                let session = portal.sessions.find(actor, id).await.ok()?;
-                let text = portal.sessions.log_tail(actor, id, LOG_WINDOW).await.ok()?;
-                let news = grown(&seen, &text).to_vec();
-                let ended = !session.state.is_live();
-                if !news.is_empty() {
-                    return Some((log_event(&news), (text, ended)));
-                }
-                if ended {
-                    return Some((Event::default().event("end").data("ended"), (text, true)));
-                }
-            }
-        }
-    });
-    first.chain(rest)
-}
-
-fn log_event(bytes: &[u8]) -> Event {
-    // A bare carriage return ends a field of the stream; progress bars are full of them.
-    Event::default().event("log").json_data(String::from_utf8_lossy(bytes)).unwrap_or_default()
-}
-
-/// What of `now` comes after `seen`: a log grows at its end and may lose its beginning.
-fn grown<'a>(seen: &[u8], now: &'a [u8]) -> &'a [u8] {
-    let mark = &seen[seen.len().saturating_sub(256)..];
-    if mark.is_empty() {
-        return now;
-    }
-    let found = now.windows(mark.len()).rposition(|window| window == mark);
-    found.map_or(now, |at| &now[at + mark.len()..])
-}
-
-fn follow_events(portal: Arc<Portal>, user: CurrentUser, id: SessionId, last: i64) -> impl Stream<Item = Event> {
-    let changes = portal.sessions.subscribe();
-    let state = (changes, last, Vec::new().into_iter(), false);
-    futures_util::stream::unfold(state, move |(mut changes, mut last, mut ready, mut over)| {
-        let (portal, user) = (Arc::clone(&portal), user.clone());
-        async move {
-            loop {
-                if let Some(happened) = ready.next() {
-                    let happened: crate::db::sessions::Event = happened;
-                    last = happened.number;
-                    let event =
-                        Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
-                    return Some((event.unwrap_or_default(), (changes, last, ready, over)));
-                }
-                if over || !matches!(portal.access.still(&user).await, Ok(Some(_))) {
-                    return None;
-                }
-                let actor = Actor { user: &user.user };
-                let news = portal.sessions.events(actor, id, last).await.ok()?;
-                over = news.last().is_some_and(|event| event.state == SessionState::Ended);
-                if news.is_empty() {
-                    let ended = portal.sessions.find(actor, id).await.ok()?.state == SessionState::Ended;
-                    if ended {
-                        return None;
-                    }
-                    // A missed change is caught up with at the next one or after a while.
-                    let wait = async {
-                        while let Ok(change) = changes.recv().await {
-                            if change.session == id {
-                                break;
-                            }
-                        }
-                    };
-                    let _ = tokio::time::timeout(Duration::from_secs(15), wait).await;
-                }
-                ready = news.into_iter();
-            }
-        }
-    })
-}
-
-/// One line of history, as the stream tells it.
-#[derive(Serialize)]
-struct EventView<'a> {
-    number: i64,
-    at: Timestamp,
-    state: SessionState,
-    message: &'a str,
-}
-
-impl<'a> EventView<'a> {
-    fn new(event: &'a crate::db::sessions::Event) -> Self {
-        Self { number: event.number, at: event.at, state: event.state, message: &event.message }
-    }
 }
 
 #[cfg(test)]
@@ -505,9 +347,6 @@ mod tests {
             [("a\nb\nc\n", 2, "b\nc\n"), ("a\nb", 1, "b"), ("a", 5, "a"), ("", 5, ""), ("a\n\n", 1, "\n")]
         {
             assert_eq!(last_lines(text.as_bytes(), lines), tail.as_bytes(), "{text:?}");
-        }
-        for (seen, now, news) in [("", "ab", "ab"), ("ab", "abcd", "cd"), ("ab", "ab", ""), ("xy", "new", "new")] {
-            assert_eq!(grown(seen.as_bytes(), now.as_bytes()), news.as_bytes());
         }
     }
 }

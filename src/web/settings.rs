@@ -138,10 +138,7 @@ async fn again(
     let mut view = view(portal, user).await?;
     view.errors = error.field_errors().iter().map(shown).collect();
     fill(&mut view);
-    let mut response = Page(view).into_response();
-    *response.status_mut() = error.status();
-    error.decorate(&mut response);
-    Ok(response)
+    Ok(error.with_page(Page(view)))
 }
 
 /// The API's fields under the names that the page has for them.

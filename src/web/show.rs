@@ -16,10 +16,7 @@ use super::{
     page::{Nav, Page},
     views::{self, Happening, Moment, ShowSession},
 };
-use crate::{
-    model::{SessionId, size::parse_size},
-    sessions::Actor,
-};
+use crate::model::{SessionId, size::parse_size};
 
 /// How much of the log the page shows (bytes).
 const LOG_WINDOW: u64 = 32 * 1024;
@@ -31,7 +28,7 @@ pub async fn page(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
-    let actor = Actor { user: &user.user };
+    let actor = user.actor();
     let session = portal.sessions.find(actor, id).await?;
     let standing = portal.sessions.standing(session.owner).await?;
     let now = portal.clock.now();
@@ -69,7 +66,7 @@ pub async fn fragment(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
-    let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
+    let session = portal.sessions.find(user.actor(), id).await?;
     let standing = portal.sessions.standing(session.owner).await?;
     Ok(Page(cards::card(&portal, &user, &headers, &session, &standing.limits)).into_response())
 }
@@ -80,7 +77,7 @@ pub async fn stop(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Redirect> {
-    portal.sessions.stop(Actor { user: &user.user }, id).await?;
+    portal.sessions.stop(user.actor(), id).await?;
     Ok(back(&headers, id))
 }
 
@@ -95,7 +92,7 @@ pub async fn extend(
         "" => None,
         text => Some(text.parse().map_err(|_err| Error::field("seconds", "invalid_value", "A whole number."))?),
     };
-    portal.sessions.extend(Actor { user: &user.user }, id, seconds).await?;
+    portal.sessions.extend(user.actor(), id, seconds).await?;
     Ok(back(&headers, id))
 }
 
@@ -105,7 +102,7 @@ pub async fn keep(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Redirect> {
-    portal.sessions.keep(Actor { user: &user.user }, id, None).await?;
+    portal.sessions.keep(user.actor(), id, None).await?;
     Ok(back(&headers, id))
 }
 
@@ -116,7 +113,7 @@ pub async fn start_again(
     Id(id): Id<SessionId>,
     form: Form,
 ) -> Result<Redirect> {
-    let actor = Actor { user: &user.user };
+    let actor = user.actor();
     let session = portal.sessions.find(actor, id).await?;
     if session.owner != user.id() {
         return Err(Error::not_found());

@@ -30,7 +30,7 @@ use crate::{
         quota::{Decision, Field, Limit, Request, Situation, decide},
         size::{GIB, human_size, parse_size},
     },
-    sessions::{Actor, Options, StartRequest},
+    sessions::{Options, StartRequest},
 };
 
 /// `?from=` an earlier session, `?memory=` another size, `?app=` a program.
@@ -53,11 +53,11 @@ pub async fn page(
     let mut form = defaults(&portal, &standing);
     let mut copy_of = None;
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<SessionId>().ok()) {
-        let session = portal.sessions.find(Actor { user: &user.user }, id).await?;
+        let session = portal.sessions.find(user.actor(), id).await?;
         fill(&mut form, &portal, &session);
         copy_of = Some(session.name);
     }
-    let offered = |name: &String| portal.sessions.apps_for(Actor { user: &user.user }).any(|app| app.name == *name);
+    let offered = |name: &String| portal.sessions.apps_for(user.actor()).any(|app| app.name == *name);
     if let Some(app) = prefill.app.filter(offered) {
         form.app = app;
     }
@@ -84,7 +84,7 @@ pub async fn start(
     let started = match request(&form) {
         Ok(request) => {
             let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
-            portal.sessions.start(Actor { user: &user.user }, request, key).await.map_err(Error::from)
+            portal.sessions.start(user.actor(), request, key).await.map_err(Error::from)
         }
         Err(faults) => Err(Error::invalid(faults)),
     };
@@ -238,7 +238,7 @@ fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::Fiel
 }
 
 async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> Option<Verdict> {
-    let rehearsed = portal.sessions.rehearse(Actor { user: &user.user }, request).await.ok()?;
+    let rehearsed = portal.sessions.rehearse(user.actor(), request).await.ok()?;
     let text = |reasons: &[crate::model::quota::Reason]| {
         reasons.iter().map(|reason| reason.hint.as_str()).collect::<Vec<_>>().join(" ")
     };
@@ -290,7 +290,7 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
         wants_log_directory: app.kind == AppKind::TensorBoard,
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
-    portal.sessions.apps_for(Actor { user: &user.user }).map(tile).collect()
+    portal.sessions.apps_for(user.actor()).map(tile).collect()
 }
 
 fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {

@@ -12,7 +12,8 @@ use utoipa::ToSchema;
 use super::{
     Portal,
     error::{Created, Error, Problem, Result},
-    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Listed, Paging, Query},
+    extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Query},
+    paging::{Listed, Paging},
 };
 use crate::{
     auth::tokens::NewToken,

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     auth::{Credential, Principal},
-    dial::{self, Endpoint},
+    dial::Endpoint,
     model::{SessionId, SessionState},
     proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
     sessions::Route,
@@ -303,33 +303,5 @@ fn is_use(asked: &Parts) -> bool {
     match asked.headers.get("sec-fetch-mode") {
         Some(mode) => mode.as_bytes() == b"navigate" || !matches!(asked.method, Method::GET | Method::HEAD),
         None => true,
-    }
-}
-
-impl From<proxy::Error> for Error {
-    fn from(err: proxy::Error) -> Self {
-        match err {
-            proxy::Error::ServiceWorker => {
-                Self::forbidden("An app on the portal's own address may not install a service worker.")
-            }
-            proxy::Error::Path(_) | proxy::Error::Target(_) | proxy::Error::Value(_) | proxy::Error::RequestBody(_) => {
-                Self::malformed("This address or header cannot be passed on to an app.")
-            }
-            proxy::Error::TooManyConnections => {
-                Self::unavailable("This session has too many connections open. Close some of its tabs.", 5)
-            }
-            proxy::Error::Cut => Self::unauthenticated(),
-            away => {
-                if let proxy::Error::Dial(dial::Error::WrongPeer { .. }) = &away {
-                    tracing::warn!(error = &away as &dyn std::error::Error, "somebody else answers for an app");
-                } else {
-                    // An open tab asks again and again.
-                    tracing::debug!(error = &away as &dyn std::error::Error, "an app does not answer");
-                }
-                let detail = "The session's program does not answer. It may be busy, or it has just ended: \
-                              look at its card on the home page.";
-                Self::unavailable(detail, 3)
-            }
-        }
     }
 }

@@ -23,7 +23,7 @@ pub use moment::{Moment, Show};
 pub use new_session::{
     AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
 };
-pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, sentence};
+pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
 pub use session::{Happening, Progress, ShowSession, Step, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, Waiting};

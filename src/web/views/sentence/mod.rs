@@ -284,7 +284,7 @@ fn hints(reasons: &[Reason]) -> Option<String> {
 }
 
 /// The words with a capital first and a full stop last.
-fn as_sentence(words: &str) -> String {
+pub fn as_sentence(words: &str) -> String {
     capitalised(&closed(words))
 }
 

@@ -2,20 +2,25 @@
 //! This is the only place that reads the environment. Loading reports every fault it can
 //! see at once, each with its key; nothing after the start reads a file or a variable again.
 
+mod environment;
+mod values;
+
 use std::{
-    collections::BTreeMap,
     net::SocketAddr,
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Deserializer, de};
+use serde::Deserialize;
 use toml::{Table, Value};
+
+pub use environment::Environment;
+use values::{auto_count, auto_size, duration, list, optional_duration, overlay, size};
 
 use crate::{
     apps, check, db, environments, gpu,
-    model::{Capacity, Clock, Resources, size::parse_size, time::parse_duration},
+    model::{Capacity, Clock, Resources},
     sessions::Profile,
-    start::{Paths, Surroundings},
+    start::Paths,
 };
 
 /// Everything that can be set.
@@ -181,63 +186,6 @@ pub enum Error {
     Read(PathBuf, #[source] std::io::Error),
     #[error("{}", .0.join("\n"))]
     Faults(Vec<String>),
-}
-
-/// The process's surroundings, read once.
-#[derive(Clone, Debug, Default)]
-pub struct Environment(BTreeMap<String, String>);
-
-impl Environment {
-    /// What this process was started with.
-    pub fn of_process() -> Self {
-        // A variable that is not UTF-8 is none of ours.
-        Self(
-            std::env::vars_os()
-                .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-                .collect(),
-        )
-    }
-
-    pub fn from_pairs<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
-        Self(pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
-    }
-
-    pub fn find(&self, name: &str) -> Option<&str> {
-        self.0.get(name).map(String::as_str).filter(|value| !value.is_empty())
-    }
-
-    /// What decides where things lie. `data` is `--data`.
-    pub fn surroundings(&self, data: Option<&Path>) -> Surroundings {
-        let path = |name| self.find(name).map(PathBuf::from);
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path);
-        Surroundings {
-            uid: rustix::process::geteuid().as_raw(),
-            data: data.map(Path::to_owned).or_else(|| path("LYCEUM_DATA")).map(absolute),
-            home: path("HOME"),
-            xdg_data_home: path("XDG_DATA_HOME"),
-            xdg_runtime_dir: path("XDG_RUNTIME_DIR"),
-        }
-    }
-
-    /// What the tools that build environments may see: paths, proxies, certificates, indexes.
-    pub fn for_tools(&self) -> Vec<(String, String)> {
-        const NAMES: [&str; 9] = [
-            "PATH",
-            "HTTP_PROXY",
-            "HTTPS_PROXY",
-            "ALL_PROXY",
-            "NO_PROXY",
-            "SSL_CERT_FILE",
-            "SSL_CERT_DIR",
-            "REQUESTS_CA_BUNDLE",
-            "LANG",
-        ];
-        let passes = |name: &str| {
-            let upper = name.to_ascii_uppercase();
-            NAMES.contains(&upper.as_str()) || upper.starts_with("PIP_") || upper.starts_with("UV_")
-        };
-        self.0.iter().filter(|(name, _)| passes(name)).map(|(name, value)| (name.clone(), value.clone())).collect()
-    }
 }
 
 /// The file that is read when nobody names one, if it exists.
@@ -406,83 +354,6 @@ impl Server {
     }
 }
 
-/// Sets `server__listen` in the table: words split at `__`, values read as TOML would.
-fn overlay(table: &mut Table, key: &str, value: &str) {
-    let mut words = key.split("__").collect::<Vec<_>>();
-    let Some(last) = words.pop() else { return };
-    let mut at = table;
-    for word in words {
-        let entry = at.entry(word).or_insert_with(|| Value::Table(Table::new()));
-        if !entry.is_table() {
-            *entry = Value::Table(Table::new());
-        }
-        at = entry.as_table_mut().expect("it was made a table in the line above");
-    }
-    let value = match value {
-        "true" => Value::Boolean(true),
-        "false" => Value::Boolean(false),
-        _ => value.parse().map_or_else(|_| Value::String(value.to_owned()), Value::Integer),
-    };
-    at.insert(last.to_owned(), value);
-}
-
-/// An array, or one string with commas (as a variable gives it).
-fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum List {
-        One(String),
-        Many(Vec<String>),
-    }
-    Ok(match List::deserialize(deserializer)? {
-        List::Many(many) => many,
-        List::One(one) => one.split(',').map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect(),
-    })
-}
-
-/// A number, or text that `parse` understands.
-fn number<'de, D: Deserializer<'de>>(
-    deserializer: D,
-    parse: impl Fn(&str) -> Option<i64>,
-    what: &str,
-) -> Result<i64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Number {
-        Number(i64),
-        Text(String),
-    }
-    let number = match Number::deserialize(deserializer)? {
-        Number::Number(number) => Some(number).filter(|number| 0 <= *number),
-        Number::Text(text) => parse(&text),
-    };
-    number.ok_or_else(|| de::Error::custom(what))
-}
-
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    number(deserializer, parse_duration, "is a duration like \"90s\", \"30m\", \"8h\"")
-}
-
-fn optional_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    duration(deserializer).map(Some)
-}
-
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
-    number(deserializer, parse_size, "is a size like \"512M\", \"48GiB\"")
-}
-
-fn auto_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    let or_auto = |text: &str| if text == "auto" { Some(0) } else { parse_size(text) };
-    let value = number(deserializer, or_auto, "is \"auto\" or a size like \"48GiB\"")?;
-    Ok(Some(value).filter(|value| 0 < *value))
-}
-
-fn auto_count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i64>, D::Error> {
-    let or_auto = |text: &str| if text == "auto" { Some(0) } else { text.parse().ok() };
-    let value = number(deserializer, or_auto, "is \"auto\" or a number")?;
-    Ok(Some(value).filter(|value| 0 < *value))
-}
-
 const fn eight_hours() -> i64 {
     8 * 3600
 }
@@ -529,7 +400,7 @@ mod tests {
 
     #[test]
     fn the_example_is_valid_and_holds_the_defaults() {
-        let example = include_str!("../lyceum.example.toml");
+        let example = include_str!("../../lyceum.example.toml");
         Config::parse(example, &Environment::default()).unwrap();
     }
 }

@@ -1,0 +1,93 @@
+//! What each module's failure means to a client: which of `error`'s kinds, in which words,
+//! and what stays in the log. A service's failures are matched one by one: a new one does not
+//! compile before somebody has decided here.
+
+use super::{error::Error, views::as_sentence};
+use crate::{auth, db, dial, proxy, scheduler, sessions};
+
+impl From<db::Error> for Error {
+    fn from(err: db::Error) -> Self {
+        match err {
+            db::Error::Unique => Self::conflict("Something of that name exists already."),
+            outage if outage.is_outage() => {
+                Self::outage("The database does not answer right now. Try again in a moment.", 5, outage)
+            }
+            bug => Self::internal(bug),
+        }
+    }
+}
+
+impl From<auth::Error> for Error {
+    fn from(err: auth::Error) -> Self {
+        use auth::Error as Auth;
+        match err {
+            Auth::BadCredentials => Self::unauthenticated_because("The user name or the password is wrong."),
+            Auth::Throttled { retry_after_seconds: seconds } => {
+                let detail = format!("There were too many failed attempts. Try again in {seconds} s.");
+                Self::throttled(detail, seconds)
+            }
+            Auth::Busy => Self::unavailable("Too many people sign in at once. Try again in a few seconds.", 3),
+            Auth::PasswordTooShort => Self::field("new_password", "too_short", "At least 10 characters."),
+            Auth::PasswordTooLong => Self::field("new_password", "too_long", "At most 1024 bytes."),
+            Auth::WrongCurrentPassword => Self::field("current_password", "wrong", "This is not your password."),
+            Auth::NotOurPassword | Auth::MadeAndRevoked => Self::conflict(as_sentence(&err.to_string())),
+            Auth::Field { field, code, message } => Self::field(field, code, as_sentence(&message)),
+            Auth::Db(err) => err.into(),
+            Auth::Hash(_) | Auth::FirstPassword { .. } => Self::internal(err),
+        }
+    }
+}
+
+impl From<sessions::Error> for Error {
+    fn from(err: sessions::Error) -> Self {
+        match err {
+            sessions::Error::NotFound => Self::not_found(),
+            sessions::Error::Invalid(faults) => Self::invalid(faults),
+            sessions::Error::Refused(reasons) => Self::over_quota(reasons),
+            sessions::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
+            sessions::Error::Scheduler(err) => err.into(),
+            sessions::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<scheduler::Error> for Error {
+    fn from(err: scheduler::Error) -> Self {
+        use scheduler::Error as Scheduler;
+        match err {
+            Scheduler::Refused(sentence) => Self::conflict(as_sentence(&sentence)),
+            Scheduler::Unavailable(_) => {
+                Self::outage("The scheduler does not answer right now. Try again in a moment.", 5, err)
+            }
+            Scheduler::Io { .. } => Self::internal(err),
+        }
+    }
+}
+
+impl From<proxy::Error> for Error {
+    fn from(err: proxy::Error) -> Self {
+        match err {
+            proxy::Error::ServiceWorker => {
+                Self::forbidden("An app on the portal's own address may not install a service worker.")
+            }
+            proxy::Error::Path(_) | proxy::Error::Target(_) | proxy::Error::Value(_) | proxy::Error::RequestBody(_) => {
+                Self::malformed("This address or header cannot be passed on to an app.")
+            }
+            proxy::Error::TooManyConnections => {
+                Self::unavailable("This session has too many connections open. Close some of its tabs.", 5)
+            }
+            proxy::Error::Cut => Self::unauthenticated(),
+            away => {
+                if let proxy::Error::Dial(dial::Error::WrongPeer { .. }) = &away {
+                    tracing::warn!(error = &away as &dyn std::error::Error, "somebody else answers for an app");
+                } else {
+                    // An open tab asks again and again.
+                    tracing::debug!(error = &away as &dyn std::error::Error, "an app does not answer");
+                }
+                let detail = "The session's program does not answer. It may be busy, or it has just ended: \
+                              look at its card on the home page.";
+                Self::unavailable(detail, 3)
+            }
+        }
+    }
+}

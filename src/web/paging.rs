@@ -1,0 +1,84 @@
+//! Lists in pages: `?limit=` and `?cursor=`, and `next_cursor` of the answer. A cursor is the
+//! id of the last item, wrapped so that nobody builds one by hand.
+
+use std::{fmt::Display, str::FromStr};
+
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, Result};
+
+/// `?limit=` and `?cursor=` of a list.
+#[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Paging {
+    /// At most so many items, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+}
+
+impl Paging {
+    pub fn new(limit: Option<i64>, cursor: Option<String>) -> Self {
+        Self { limit, cursor }
+    }
+
+    pub fn limit(&self) -> Result<i64> {
+        match self.limit.unwrap_or(50) {
+            limit @ 1..=500 => Ok(limit),
+            _ => Err(Error::field("limit", "out_of_range", "Between 1 and 500.")),
+        }
+    }
+
+    /// The id after which to go on.
+    pub fn after<I: FromStr>(&self) -> Result<Option<I>> {
+        let Some(cursor) = &self.cursor else { return Ok(None) };
+        let id = BASE64_URL_SAFE_NO_PAD.decode(cursor).ok().and_then(|bytes| String::from_utf8(bytes).ok());
+        let id = id.and_then(|id| id.parse().ok());
+        id.map(Some).ok_or_else(|| Error::field("cursor", "invalid_value", "This is no cursor of this list."))
+    }
+}
+
+/// One page of a list.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+pub struct Listed<T> {
+    pub items: Vec<T>,
+    /// For the next page; null on the last one.
+    pub next_cursor: Option<String>,
+}
+
+impl<T> Listed<T> {
+    /// `items` were asked for with a limit one higher than `limit`: one too many means that
+    /// there are more. `id` tells an item's place in the order.
+    pub fn new<I: Display>(mut items: Vec<T>, limit: i64, id: impl Fn(&T) -> I) -> Self {
+        let limit = usize::try_from(limit).unwrap_or(0);
+        let more = limit < items.len();
+        items.truncate(limit);
+        let last = items.last().filter(|_| more);
+        let next_cursor = last.map(|item| BASE64_URL_SAFE_NO_PAD.encode(id(item).to_string()));
+        Self { items, next_cursor }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_follow_one_another() {
+        let ids: Vec<i64> = (0..5).collect();
+        let page = Listed::new(ids[..3].to_vec(), 2, |id| *id);
+        assert_eq!(page.items, [0, 1]);
+        let paging = Paging::new(Some(2), page.next_cursor);
+        assert_eq!(paging.after::<i64>().unwrap(), Some(1));
+        assert_eq!(Listed::new(ids[2..4].to_vec(), 2, |id| *id).next_cursor, None);
+        for limit in [0, -1, 501, i64::MAX] {
+            assert!(Paging::new(Some(limit), None).limit().is_err());
+        }
+        for cursor in ["", "x", "!!", "AAAA"] {
+            assert!(Paging::new(None, Some(cursor.to_owned())).after::<i64>().is_err(), "{cursor}");
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Server-sent events: how a stream of ours ends, and the two that follow one session, its
+//! log and its history. Each looks again and again whether its reader still may read.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::response::sse::{Event, KeepAlive, Sse};
+use futures_util::{Stream, StreamExt};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{Portal, extract::CurrentUser};
+use crate::model::{SessionId, SessionState, Timestamp};
+
+/// The most that is read of a log (bytes).
+pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
+
+/// A stream of events; it ends with the portal, which does not wait for those who listen.
+pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Sse<impl Stream<Item = Result<Event, Infallible>>>
+where
+    S: Stream<Item = Event> + Send + 'static,
+{
+    // Reverse proxies close what is silent for a minute or less.
+    let stream = stream.take_until(stopping.cancelled_owned());
+    Sse::new(stream.map(Ok)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+}
+
+/// How often a followed log is looked at; files on network mounts do not tell by themselves.
+const LOG_PERIOD: Duration = Duration::from_secs(1);
+
+pub(super) fn follow_log(
+    portal: Arc<Portal>,
+    user: CurrentUser,
+    id: SessionId,
+    tail: Vec<u8>,
+) -> impl Stream<Item = Event> {
+    let first = futures_util::stream::once({
+        let tail = tail.clone();
+        async move { log_event(&tail) }
+    });
+    let rest = futures_util::stream::unfold((tail, false), move |(seen, over)| {
+        let (portal, user) = (Arc::clone(&portal), user.clone());
+        async move {
+            if over {
+                return None;
+            }
+            loop {
+                tokio::time::sleep(LOG_PERIOD).await;
+                let actor = user.actor();
+                // Access may have ended meanwhile.
+                if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
+                    return None;
+                }
+                let session = portal.sessions.find(actor, id).await.ok()?;
+                let text = portal.sessions.log_tail(actor, id, LOG_WINDOW).await.ok()?;
+                let news = grown(&seen, &text).to_vec();
+                let ended = !session.state.is_live();
+                if !news.is_empty() {
+                    return Some((log_event(&news), (text, ended)));
+                }
+                if ended {
+                    return Some((Event::default().event("end").data("ended"), (text, true)));
+                }
+            }
+        }
+    });
+    first.chain(rest)
+}
+
+fn log_event(bytes: &[u8]) -> Event {
+    // A bare carriage return ends a field of the stream; progress bars are full of them.
+    Event::default().event("log").json_data(String::from_utf8_lossy(bytes)).unwrap_or_default()
+}
+
+/// What of `now` comes after `seen`: a log grows at its end and may lose its beginning.
+fn grown<'a>(seen: &[u8], now: &'a [u8]) -> &'a [u8] {
+    let mark = &seen[seen.len().saturating_sub(256)..];
+    if mark.is_empty() {
+        return now;
+    }
+    let found = now.windows(mark.len()).rposition(|window| window == mark);
+    found.map_or(now, |at| &now[at + mark.len()..])
+}
+
+pub(super) fn follow_events(
+    portal: Arc<Portal>,
+    user: CurrentUser,
+    id: SessionId,
+    last: i64,
+) -> impl Stream<Item = Event> {
+    let changes = portal.sessions.subscribe();
+    let state = (changes, last, Vec::new().into_iter(), false);
+    futures_util::stream::unfold(state, move |(mut changes, mut last, mut ready, mut over)| {
+        let (portal, user) = (Arc::clone(&portal), user.clone());
+        async move {
+            loop {
+                if let Some(happened) = ready.next() {
+                    let happened: crate::db::sessions::Event = happened;
+                    last = happened.number;
+                    let event =
+                        Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
+                    return Some((event.unwrap_or_default(), (changes, last, ready, over)));
+                }
+                if over || !matches!(portal.access.still(&user).await, Ok(Some(_))) {
+                    return None;
+                }
+                let actor = user.actor();
+                let news = portal.sessions.events(actor, id, last).await.ok()?;
+                over = news.last().is_some_and(|event| event.state == SessionState::Ended);
+                if news.is_empty() {
+                    let ended = portal.sessions.find(actor, id).await.ok()?.state == SessionState::Ended;
+                    if ended {
+                        return None;
+                    }
+                    // A missed change is caught up with at the next one or after a while.
+                    let wait = async {
+                        while let Ok(change) = changes.recv().await {
+                            if change.session == id {
+                                break;
+                            }
+                        }
+                    };
+                    let _ = tokio::time::timeout(Duration::from_secs(15), wait).await;
+                }
+                ready = news.into_iter();
+            }
+        }
+    })
+}
+
+/// One line of history, as the stream tells it.
+#[derive(Serialize)]
+struct EventView<'a> {
+    number: i64,
+    at: Timestamp,
+    state: SessionState,
+    message: &'a str,
+}
+
+impl<'a> EventView<'a> {
+    fn new(event: &'a crate::db::sessions::Event) -> Self {
+        Self { number: event.number, at: event.at, state: event.state, message: &event.message }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_grew() {
+        for (seen, now, news) in [("", "ab", "ab"), ("ab", "abcd", "cd"), ("ab", "ab", ""), ("xy", "new", "new")] {
+            assert_eq!(grown(seen.as_bytes(), now.as_bytes()), news.as_bytes());
+        }
+    }
+}
