@@ -2,14 +2,16 @@
 //! before anything happens; nothing is launched that was not admitted, and what is admitted
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
+use std::collections::HashSet;
+
 use crate::{
     db::{
         self, Db,
         admit::{Admitted, Deed, Facts, NewSession, Verdict},
     },
     model::{
-        Capacity, Clock, GpuInventory, SessionId, UserId,
-        quota::{Decision, Limits, Request, Situation, Usage, decide},
+        Capacity, Clock, GpuInventory, Resources, SessionId, UserId,
+        quota::{Decision, Limits, Reason, Request, Situation, Usage, decide},
         session::SessionSpec,
     },
 };
@@ -86,39 +88,41 @@ impl Admission {
             match decide(request, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => self.choose_gpus(request, facts),
+                Decision::Admit => choose_gpus(&self.inventory, &facts.gpus_taken, &request.resources),
             }
         };
         self.db.admit(owner, deed, &self.clock, judge).await
     }
+}
 
-    /// Names the GPUs of a request that the numbers admit. A model that is not there, or not
-    /// free, is a reason of its own.
-    fn choose_gpus(&self, request: &Request, facts: &Facts) -> Verdict {
-        let (want, model) = (request.resources.gpus, request.resources.gpu_model.as_deref());
-        let picked = usize::try_from(want).ok().and_then(|want| self.inventory.pick(&facts.gpus_taken, want, model));
-        if let Some(gpus) = picked {
-            return Verdict::Admit { gpus };
-        }
-        let model = model.unwrap_or("GPU");
-        let there = self.inventory.gpus.iter().filter(|gpu| model == "GPU" || gpu.model == model).count();
-        let there = i64::try_from(there).unwrap_or(i64::MAX);
-        let (used, hint) = if there < want {
-            (0, format!("This asks for {want} × {model}; the machine has {there}."))
-        } else {
-            (there, format!("Not enough of the machine's {there} × {model} are free. This starts when something ends."))
-        };
-        let reasons = vec![crate::model::quota::Reason {
-            code: "capacity.gpus".to_owned(),
-            scope: "machine".to_owned(),
-            used,
-            requested: want,
-            limit: there,
-            over_by: (used + want - there).max(0),
-            hint,
-        }];
-        if there < want { Verdict::Refuse(reasons) } else { Verdict::Wait(reasons) }
+/// Names the GPUs of a request that the numbers admit. A model that is not there, or not
+/// free, is a reason of its own.
+fn choose_gpus(inventory: &GpuInventory, taken: &HashSet<String>, asked: &Resources) -> Verdict {
+    let (want, model) = (asked.gpus, asked.gpu_model.as_deref());
+    let picked = usize::try_from(want).ok().and_then(|want| inventory.pick(taken, want, model));
+    if let Some(gpus) = picked {
+        return Verdict::Admit { gpus };
     }
+    let alike = || inventory.gpus.iter().filter(|gpu| model.is_none_or(|model| gpu.model == model));
+    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+    let there = count(alike().count());
+    let used = count(alike().filter(|gpu| taken.contains(&gpu.uuid)).count());
+    let name = model.unwrap_or("GPU");
+    let hint = if there < want {
+        format!("This asks for {want} × {name}; the machine has {there}.")
+    } else {
+        format!("Not enough of the machine's {there} × {name} are free. This starts when something ends.")
+    };
+    let reasons = vec![Reason {
+        code: "capacity.gpus".to_owned(),
+        scope: "machine".to_owned(),
+        used,
+        requested: want,
+        limit: there,
+        over_by: used.saturating_add(want).saturating_sub(there),
+        hint,
+    }];
+    if there < want { Verdict::Refuse(reasons) } else { Verdict::Wait(reasons) }
 }
 
 fn request(spec: &SessionSpec, light: bool) -> Request {
@@ -130,5 +134,31 @@ fn verdict(admitted: Admitted) -> Verdict {
     match admitted {
         Admitted::Judged(verdict) => verdict,
         Admitted::Repeated(_) => Verdict::Wait(Vec::new()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Gpu;
+
+    #[test]
+    fn a_model_that_is_not_there_is_refused_and_one_in_use_waits() {
+        let gpu = |index: i64, model: &str| Gpu { index, uuid: format!("u{index}"), model: model.to_owned() };
+        let inventory = GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true };
+        let taken = HashSet::from(["u0".to_owned()]);
+        let choose = |gpus, model: Option<&str>| {
+            let asked = Resources { gpus, gpu_model: model.map(str::to_owned), ..Resources::default() };
+            choose_gpus(&inventory, &taken, &asked)
+        };
+        assert!(matches!(choose(1, Some("A")), Verdict::Admit { gpus } if gpus[0].index == 1));
+        let Verdict::Wait(reasons) = choose(2, Some("A")) else { panic!("waits") };
+        assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (1, 2, 1));
+        assert!(matches!(choose(3, None), Verdict::Wait(_)));
+        // Also one that happens to be called as what it is.
+        for model in ["C", "GPU"] {
+            let Verdict::Refuse(reasons) = choose(1, Some(model)) else { panic!("refused") };
+            assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (0, 0, 1), "{model}");
+        }
     }
 }
