@@ -18,7 +18,12 @@ use crate::{
     config::Config,
     db::{Db, quotas::ChangeNote, users::NewUser},
     helper::identity::Identity,
-    model::{Clock, Role, User, Username, quota::Field, size::parse_size, time::parse_duration},
+    model::{
+        Clock, Role, User, Username,
+        quota::{Field, LimitRow, Scope},
+        size::parse_size,
+        time::parse_duration,
+    },
     start::Paths,
 };
 
@@ -235,12 +240,21 @@ async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
         Some(user) => db.limits_of(user.id).await?,
         None => db.default_limits().await?,
     };
-    for row in rows {
-        let value = if row.value < 0 { "unlimited".to_owned() } else { row.value.to_string() };
-        let scope = if row.scope == crate::model::quota::Scope::User { "override" } else { "default" };
-        println!("{}={value}  ({scope})", row.field.as_str());
-    }
+    print!("{}", shown(&rows));
     Ok(())
+}
+
+/// What is set, a line each; that nothing is set is said as well.
+fn shown(rows: &[LimitRow]) -> String {
+    if rows.is_empty() {
+        return "nothing is set: the limits of a fresh install hold\n".to_owned();
+    }
+    let line = |row: &LimitRow| {
+        let value = if row.value < 0 { "unlimited".to_owned() } else { row.value.to_string() };
+        let scope = if row.scope == Scope::User { "override" } else { "default" };
+        format!("{}={value}  ({scope})\n", row.field.as_str())
+    };
+    rows.iter().map(line).collect()
 }
 
 /// `gpus=2`, `memory_bytes=48GiB`, `max_session_seconds=8h`, `cpus=unlimited`, `sessions=inherit`.
@@ -352,4 +366,19 @@ fn become_owner(owner: u32) -> Result<()> {
     let user = nix::unistd::User::from_uid(owner.into())?.with_context(|| format!("uid {owner} has no name"))?;
     let identity = Identity::facts(&user.name).map_err(|err| anyhow::anyhow!(err.sentence()))?;
     identity.become_for_good().map_err(|err| anyhow::anyhow!(err.sentence()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_shown_and_that_nothing_is() {
+        let row = |scope, field, value| LimitRow { scope, field, value, expires_at: None, note: None };
+        assert_eq!(shown(&[]), "nothing is set: the limits of a fresh install hold\n");
+        assert_eq!(
+            shown(&[row(Scope::Default, Field::Gpus, 2), row(Scope::User, Field::Cpus, -1)]),
+            "gpus=2  (default)\ncpus=unlimited  (override)\n"
+        );
+    }
 }
