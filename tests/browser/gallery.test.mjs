@@ -52,6 +52,18 @@ for (const kind of ["real", "long", "hostile"]) {
   });
 }
 
+// What a page shows while the portal does not answer is still read.
+test("cards that are no longer fresh can be read", async () => {
+  const person = await browser.visit(chromium, site);
+  await person.page.goto(`${site.url}/real/home.html`);
+  await person.page.evaluate(() => {
+    for (const card of document.querySelectorAll("[data-card]")) card.classList.add("stale");
+  });
+  await browser.photograph(person.page, "gallery-home-stale");
+  await browser.assertAccessible(person.page, "home, not fresh", ["light", "dark"]);
+  await person.context.close();
+});
+
 function answer(request, response) {
   const path = decodeURIComponent(new URL(request.url, "http://x").pathname);
   if (path === "/events") {
