@@ -25,6 +25,9 @@ pub trait Scheduler: Send + Sync {
 
     fn inventory(&self) -> &GpuInventory;
 
+    /// Whether whoever starts and ends workloads answers, as far as the last request showed.
+    fn is_reachable(&self) -> bool;
+
     /// Who a user's workloads run as: name service facts, an account made on first need.
     async fn person(&self, user: &PortalUser) -> Result<Person>;
 

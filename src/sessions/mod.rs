@@ -11,7 +11,7 @@ mod routes;
 mod watch;
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     path::PathBuf,
     sync::{
         Arc,
@@ -113,8 +113,12 @@ pub struct Change {
 /// The loop's last round, for the health page.
 #[derive(Clone, Debug, Default)]
 pub struct LastRun {
+    /// `None` before the first one.
     pub at: Option<Timestamp>,
-    pub error: Option<String>,
+    /// Whether it could not be finished; the log has the cause.
+    pub failed: bool,
+    /// What runs and has no row: it is left alone.
+    pub strangers: HashSet<SessionId>,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -44,14 +44,17 @@ impl Sessions {
 
     /// One round. Errors are left to the next one; the health page shows the last.
     pub async fn reconcile(self: &Arc<Self>) {
-        let error = self.round().await.err();
-        if let Some(error) = &error {
-            tracing::warn!(error = error as &dyn std::error::Error, "a round of reconcile failed");
-        }
-        *self.last.write() = LastRun { at: Some(self.clock.now()), error: error.map(|error| error.to_string()) };
+        let (strangers, failed) = match self.round().await {
+            Ok(strangers) => (strangers, false),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a round of reconcile failed");
+                (self.last_run().strangers, true)
+            }
+        };
+        *self.last.write() = LastRun { at: Some(self.clock.now()), failed, strangers };
     }
 
-    async fn round(self: &Arc<Self>) -> Result<()> {
+    async fn round(self: &Arc<Self>) -> Result<HashSet<SessionId>> {
         let sessions = self.db.live_sessions().await?;
         // One may have ended between the last round's look and its note.
         let live: HashSet<SessionId> = sessions.iter().map(|session| session.id).collect();
@@ -67,7 +70,7 @@ impl Sessions {
         for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
             self.spawn_step(session.id);
         }
-        self.sweep().await
+        self.sweep(&live).await
     }
 
     /// Decides again about a session that waits.
@@ -86,24 +89,52 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends what the scheduler holds and no live session owns: leftovers of a crash.
-    async fn sweep(&self) -> Result<()> {
+    /// Ends what the scheduler holds of sessions that have ended: leftovers of a crash.
+    /// Answers the strangers, which run and have no row. A row comes before anything is
+    /// started and is never removed, so the database is older than they are: somebody put a
+    /// backup back, and somebody else's work is not ended for that.
+    async fn sweep(&self, live: &HashSet<SessionId>) -> Result<HashSet<SessionId>> {
         let mut outcome = Ok(());
+        let mut strangers = HashSet::new();
         for id in self.scheduler.list().await? {
-            if self.busy.lock().contains_key(&id) {
+            if live.contains(&id) || self.busy.lock().contains_key(&id) {
                 continue;
             }
-            let live = self.db.find_session(id).await?.is_some_and(|session| session.state.is_live());
-            if !live {
-                // One that does not end must not keep the others.
-                let ended = match self.scheduler.kill(id, None).await {
-                    Ok(()) => self.scheduler.clean(id).await,
-                    failed => failed,
-                };
-                outcome = outcome.and(ended);
+            match self.db.find_session(id).await? {
+                Some(session) if session.state.is_live() => continue,
+                None if self.is_running_stranger(id).await? => {
+                    strangers.insert(id);
+                    continue;
+                }
+                _ => {}
             }
+            // One that does not end must not keep the others.
+            let ended = match self.scheduler.kill(id, None).await {
+                Ok(()) => self.scheduler.clean(id).await,
+                failed => failed,
+            };
+            outcome = outcome.and(ended);
         }
-        Ok(outcome?)
+        outcome?;
+        Ok(strangers)
+    }
+
+    /// Whether a workload without a row may still run; the first time it is told.
+    async fn is_running_stranger(&self, id: SessionId) -> Result<bool> {
+        let Some(placement) = self.scheduler.find(id).await? else { return Ok(false) };
+        if let Observation::Ended(_) = self.scheduler.observe(id, &placement).await {
+            return Ok(false);
+        }
+        if !self.last.read().strangers.contains(&id) {
+            tracing::warn!(
+                session.id = %id,
+                unix_name = placement.unix_name,
+                pid = placement.pid,
+                "a workload runs that the database does not know, as after an older backup was restored; \
+                 it is left alone until its process ends"
+            );
+        }
+        Ok(true)
     }
 
     /// Takes the next step with a session; where one is under way, another follows it.
@@ -358,7 +389,7 @@ impl Sessions {
         }
     }
 
-    /// Tells whoever shows it; a change of state is also a reason for another round.
+    /// Tells whoever shows it; an end makes room, so it is also a reason for another round.
     pub(super) fn tell(&self, session: &Session, ended: bool) {
         let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended });
         if ended {

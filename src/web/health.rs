@@ -23,10 +23,30 @@ pub(super) async fn alive() -> &'static str {
     "ok\n"
 }
 
-/// What everything stands on answers.
-pub(super) async fn ready(State(portal): State<Arc<Portal>>) -> Result<&'static str> {
+/// The loop of sessions goes round every few seconds; after so many it hangs.
+const LATE: i64 = 60;
+
+/// What everything stands on answers: the database, the scheduler, the loop of sessions.
+pub(super) async fn ready(State(portal): State<Arc<Portal>>) -> Result<String> {
     portal.db.ping().await?;
-    Ok("ready\n")
+    let unready = |what: &str| Err(Error::unavailable(what, 5));
+    if !portal.sessions.scheduler.is_reachable() {
+        return unready("The scheduler's helper does not answer: no session can be started or ended.");
+    }
+    let last = portal.sessions.last_run();
+    let Some(at) = last.at else { return unready("The portal has just begun and has not looked at its sessions yet.") };
+    let age = portal.clock.now().seconds_since(at);
+    if last.failed {
+        return unready("The last look at the sessions failed; the log has the cause.");
+    }
+    if LATE < age {
+        return unready(&format!("Nobody has looked at the sessions for {age} s; the log may have the cause."));
+    }
+    let strangers = match last.strangers.len() {
+        0 => String::new(),
+        number => format!("strangers: {number} run that the database does not know; the log names them\n"),
+    };
+    Ok(format!("ready\ndatabase: answers\nscheduler: answers\nsessions: looked at {age} s ago\n{strangers}"))
 }
 
 /// Numbers for Prometheus: to this machine, and to administrators' tokens.

@@ -81,6 +81,8 @@ impl TestPortal {
             stopping: shutdown.clone(),
         }));
 
+        // What `/readyz` asks for: a first look at the sessions.
+        portal.sessions.reconcile().await;
         let url = format!("http://{address}");
         let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
         tokio::spawn(listen::serve(listener, router(portal.clone()), options, shutdown.clone()));
@@ -159,6 +161,7 @@ impl TestPortal {
 fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
+    std::fs::create_dir(directory.join("placements")).unwrap();
     let capacity = Capacity { gpus: 0, cpus: 4, memory_bytes: 8 << 30 };
     let inventory = GpuInventory { gpus: Vec::new(), driver: false };
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {

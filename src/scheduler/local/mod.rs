@@ -210,6 +210,10 @@ impl Scheduler for Local {
         &self.shared.config.inventory
     }
 
+    fn is_reachable(&self) -> bool {
+        self.shared.config.launcher.is_there()
+    }
+
     async fn person(&self, user: &PortalUser) -> Result<Person> {
         if !self.shared.config.launcher.is_root() {
             let own = blocking(|| identity::own().map_err(Error::from)).await?;

@@ -110,6 +110,38 @@ async fn without_a_database_the_answer_is_503() {
 }
 
 #[tokio::test]
+async fn ready_is_who_looked_at_the_sessions_lately() {
+    let portal = TestPortal::start().await;
+    let asked = async || {
+        let answer = portal.anybody().get("/readyz").await;
+        (answer.status().as_u16(), answer.text().await.unwrap())
+    };
+    let (status, text) = asked().await;
+    assert_eq!(
+        (status, text.as_str()),
+        (200, "ready\ndatabase: answers\nscheduler: answers\nsessions: looked at 0 s ago\n")
+    );
+    portal.clock.advance(61);
+    let (status, text) = asked().await;
+    assert!(status == 503 && text.contains("for 61 s"), "{text}");
+    portal.portal.sessions.reconcile().await;
+    assert_eq!(asked().await.0, 200);
+
+    // The helper of this portal has gone; the first who asks it for something finds out.
+    let session = lyceum::model::SessionId::new();
+    assert!(portal.portal.sessions.scheduler.clean(session).await.is_err());
+    let (status, text) = asked().await;
+    assert!(status == 503 && text.contains("helper"), "{text}");
+
+    let portal = TestPortal::start().await;
+    std::fs::remove_dir(portal.directory.path().join("placements")).unwrap();
+    portal.portal.sessions.reconcile().await;
+    let answer = portal.anybody().get("/readyz").await;
+    assert_eq!(answer.status(), 503);
+    assert!(answer.text().await.unwrap().contains("the log has the cause"));
+}
+
+#[tokio::test]
 async fn every_answer_has_its_headers() {
     let portal = TestPortal::start_with(|config| config.apps = AppsOrigin::Port(8001)).await;
     portal.add_user("alice", Role::User).await;

@@ -10,6 +10,7 @@ mod faults;
 mod idle;
 mod limits;
 mod person;
+mod restored;
 mod whole;
 
 use std::{
