@@ -22,21 +22,17 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("protocol", &["model"]),
     ("dial", &[]),
     ("db", &["model"]),
-    ("curves", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
-    ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
+    ("scheduler", &["model", "protocol", "dial", "helper"]),
     ("helper", &["model", "protocol"]),
-    ("agent", &["model", "apps", "curves", "gpu", "protocol"]),
+    ("agent", &["model", "apps", "protocol"]),
     ("admission", &["model", "db"]),
-    (
-        "sessions",
-        &["model", "db", "admission", "scheduler", "apps", "environments", "gpu", "curves", "protocol", "lifecycle"],
-    ),
-    ("proxy", &["model", "protocol", "dial", "lifecycle"]),
+    ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol"]),
+    ("proxy", &["model", "dial"]),
     (
         "web",
         &[
@@ -51,16 +47,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "scheduler",
             "apps",
             "environments",
-            "gpu",
             "protocol",
-            "lifecycle",
-            "listen",
         ],
     ),
     ("client", &["model"]),
-    ("lifecycle", &["model"]),
-    ("telemetry", &["model"]),
-    ("listen", &["model", "lifecycle"]),
+    ("lifecycle", &[]),
+    ("telemetry", &[]),
+    ("listen", &[]),
     ("config", ANY),
     ("app", ANY),
     ("start", ANY),
@@ -89,13 +82,13 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (&["std", "env"], &["config", "main"], "only config reads the environment (main: the binary's own path)"),
     (
         &["std", "process", "Command"],
-        &["helper", "agent", "scheduler", "environments", "gpu", "check", "start"],
-        "processes are started by helper, agent, scheduler and environments",
+        &["helper", "agent", "environments", "check", "start"],
+        "processes are started by helper, agent, environments, check and start",
     ),
     (
         &["tokio", "process"],
-        &["helper", "agent", "scheduler", "environments", "gpu", "check", "start"],
-        "processes are started by helper, agent, scheduler and environments",
+        &["helper", "agent", "environments", "check", "start"],
+        "processes are started by helper, agent, environments, check and start",
     ),
     (&["anyhow"], &["main", "app", "start", "admin", "check"], "modules have errors of their own"),
 ];
@@ -130,6 +123,22 @@ fn every_module_is_in_the_table() {
     let modules: BTreeSet<String> = rust_files("src").iter().map(|file| module_of(file).to_owned()).collect();
     let unlisted: Vec<_> = modules.iter().filter(|m| *m != "lib" && may_use(m).is_none()).collect();
     assert!(unlisted.is_empty(), "these modules have no row in MAY_USE: {unlisted:?}");
+}
+
+#[test]
+fn every_arrow_of_the_table_is_there() {
+    let mut used = BTreeSet::new();
+    for file in rust_files("src") {
+        let source = Source::read(&read(&file)).without_tests();
+        let paths = source.paths();
+        let modules = paths.iter().filter_map(|(_, path)| used_module(&file, path));
+        used.extend(modules.map(|module| (module_of(&file).to_owned(), module.to_owned())));
+    }
+    let arrows = MAY_USE.iter().flat_map(|(module, may)| may.iter().map(move |used| (*module, *used)));
+    let unused: Vec<_> = arrows
+        .filter(|(module, other)| *other != "*" && !used.contains(&((*module).to_owned(), (*other).to_owned())))
+        .collect();
+    assert!(unused.is_empty(), "nobody needs these arrows, here and in ARCHITECTURE.md: {unused:?}");
 }
 
 /// Faults that need no knowledge of layers.

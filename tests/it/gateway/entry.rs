@@ -13,12 +13,7 @@ use crate::proxy::app::App;
 #[tokio::test]
 async fn other_peoples_sessions_are_not_there() {
     for path_mode in [false, true] {
-        let world = World::with(|config| {
-            if path_mode {
-                config.apps = AppsOrigin::Path;
-            }
-        })
-        .await;
+        let world = World::in_path_mode(path_mode).await;
         let app = App::start();
         let bob = world.user("bob").await;
         let theirs = [world.session(bob, &app).await, world.queued("terminal", bob).await, world.ended(bob).await];
@@ -152,12 +147,7 @@ async fn the_signed_out_are_led_to_the_sign_in() {
 #[tokio::test]
 async fn what_is_not_running_says_so() {
     for path_mode in [false, true] {
-        let world = World::with(|config| {
-            if path_mode {
-                config.apps = AppsOrigin::Path;
-            }
-        })
-        .await;
+        let world = World::in_path_mode(path_mode).await;
         let alice = world.user("alice").await;
         let (waits, over) = (world.queued("terminal", alice).await, world.ended(alice).await);
         let browser = world.portal.sign_in("alice").await;

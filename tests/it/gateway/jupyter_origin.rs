@@ -2,7 +2,7 @@
 //! checks of origin, so ours must make both.
 
 use futures_util::{SinkExt, StreamExt};
-use lyceum::{model::SessionId, web::AppsOrigin};
+use lyceum::model::SessionId;
 use reqwest::Response;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -38,12 +38,7 @@ const PROOFS: [Proof; 16] = [
 #[tokio::test]
 async fn jupyter_origin() {
     for path_mode in [false, true] {
-        let world = World::with(|config| {
-            if path_mode {
-                config.apps = AppsOrigin::Path;
-            }
-        })
-        .await;
+        let world = World::in_path_mode(path_mode).await;
         let app = App::start();
         let alice = world.user("alice").await;
         let id = world.session(alice, &app).await;

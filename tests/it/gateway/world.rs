@@ -44,6 +44,16 @@ impl World {
         Self::with(|_| {}).await
     }
 
+    /// On one origin with the portal, or on a port of their own.
+    pub async fn in_path_mode(path_mode: bool) -> Self {
+        Self::with(|config| {
+            if path_mode {
+                config.apps = AppsOrigin::Path;
+            }
+        })
+        .await
+    }
+
     pub async fn with(configure: impl FnOnce(&mut WebConfig)) -> Self {
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();

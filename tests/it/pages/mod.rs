@@ -4,6 +4,7 @@
 
 mod gallery;
 mod markup;
+mod sessions;
 
 use std::{cell::Cell, fs, path::Path};
 
