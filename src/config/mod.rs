@@ -3,6 +3,7 @@
 //! see at once, each with its key; nothing after the start reads a file or a variable again.
 
 mod environment;
+mod faults;
 mod values;
 
 use std::{
@@ -228,75 +229,6 @@ impl Config {
             text.trim().clone_into(&mut self.database.url);
         }
         Ok(())
-    }
-
-    /// Every fault, each with the key that it is about and the way out.
-    #[must_use]
-    pub fn validate(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        let server = &self.server;
-        if server.tls_cert.is_empty() != server.tls_key.is_empty() {
-            faults.push("server.tls_cert and server.tls_key belong together: set both or neither".to_owned());
-        }
-        let public = (!server.public_url.is_empty()).then(|| url::Url::parse(&server.public_url));
-        match &public {
-            Some(Ok(url)) if matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.path() == "/" => {}
-            None => {}
-            Some(_) => faults.push(
-                "server.public_url: is an http or https address without a path, as in https://portal.example.org"
-                    .to_owned(),
-            ),
-        }
-        if !server.apps_url.is_empty()
-            && !url::Url::parse(&server.apps_url).is_ok_and(|url| url.host().is_some() && url.path() == "/")
-        {
-            faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
-        }
-        if !server.apps_url.is_empty() && (server.public_url.is_empty() || server.apps == AppsMode::Path) {
-            faults.push("server.apps_url: needs server.public_url too, and server.apps = \"port\"".to_owned());
-        }
-        let origin = |url: &str| url::Url::parse(url).map(|url| url.origin()).ok();
-        if !server.apps_url.is_empty() && origin(&server.apps_url) == origin(&server.public_url) {
-            let way_out = "give the apps another name or port, or set server.apps = \"path\"";
-            faults.push(format!("server.apps_url: is the portal's own address, {way_out}"));
-        }
-        if !server.apps_listen.is_empty() && server.apps_listen.parse::<SocketAddr>().is_err() {
-            faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
-        }
-        for proxy in &server.trusted_proxies {
-            if proxy.parse::<std::net::IpAddr>().is_err() {
-                faults.push(format!("server.trusted_proxies: `{}` is not an address", proxy.escape_debug()));
-            }
-        }
-        let https_in_front = server.public_url.starts_with("https://") && !server.trusted_proxies.is_empty();
-        if !server.listen.ip().is_loopback() && server.tls_cert.is_empty() && !https_in_front && !server.insecure_http {
-            faults.push(format!(
-                "server.listen: {} is not the loopback, so passwords would cross the network in clear. Set server.tls_cert and \
-                 server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
-                server.listen
-            ));
-        }
-        faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
-        faults.extend(self.environments.validate());
-        faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
-        for (index, profile) in self.profiles.iter().enumerate() {
-            if profile.name.is_empty() || self.profiles[..index].iter().any(|other| other.name == profile.name) {
-                faults.push(format!("profiles[{index}].name: must be there and be unique"));
-            }
-            if profile.gpus < 0 || profile.cpus < 1 || profile.memory < 1 || profile.duration < 60 {
-                faults.push(format!(
-                    "profiles[{index}]: gpus is 0 or more, cpus 1 or more, memory and duration above zero"
-                ));
-            }
-        }
-        for (index, storage) in self.storage.iter().enumerate() {
-            let plain =
-                !storage.name.is_empty() && !storage.name.starts_with('.') && !storage.name.contains(['/', '\0', '\n']);
-            if !plain || !storage.path.is_absolute() {
-                faults.push(format!("storage[{index}]: needs a plain name and an absolute path"));
-            }
-        }
-        faults
     }
 
     /// What `lyceum check` looks at.

@@ -1,0 +1,105 @@
+//! What cannot be, of all settings at once: each fault names its key and the way out.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::Path,
+};
+
+use url::Url;
+
+use super::{AppsMode, Config, ProfileSetting, Server, Storage};
+use crate::apps;
+
+impl Config {
+    /// Every fault; empty where all is well.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut faults = self.server.faults();
+        faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
+        faults.extend(self.environments.validate());
+        faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
+        faults.extend(faults_of_profiles(&self.profiles));
+        faults.extend(faults_of_storage(&self.storage));
+        faults
+    }
+}
+
+impl Server {
+    fn faults(&self) -> Vec<String> {
+        let mut faults = self.faults_of_addresses();
+        if self.tls_cert.is_empty() != self.tls_key.is_empty() {
+            faults.push("server.tls_cert and server.tls_key belong together: set both or neither".to_owned());
+        }
+        if !self.apps_listen.is_empty() && self.apps_listen.parse::<SocketAddr>().is_err() {
+            faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
+        }
+        for proxy in &self.trusted_proxies {
+            if proxy.parse::<IpAddr>().is_err() {
+                faults.push(format!("server.trusted_proxies: `{}` is not an address", proxy.escape_debug()));
+            }
+        }
+        let https_in_front = self.public_url.starts_with("https://") && !self.trusted_proxies.is_empty();
+        if !self.listen.ip().is_loopback() && self.tls_cert.is_empty() && !https_in_front && !self.insecure_http {
+            faults.push(format!(
+                "server.listen: {} is not the loopback, so passwords would cross the network in clear. Set server.tls_cert and \
+                 server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
+                self.listen
+            ));
+        }
+        faults
+    }
+
+    /// Of the origins as browsers know them.
+    fn faults_of_addresses(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let public = (!self.public_url.is_empty()).then(|| Url::parse(&self.public_url));
+        match &public {
+            Some(Ok(url)) if matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.path() == "/" => {}
+            None => {}
+            Some(_) => faults.push(
+                "server.public_url: is an http or https address without a path, as in https://portal.example.org"
+                    .to_owned(),
+            ),
+        }
+        if !self.apps_url.is_empty()
+            && !Url::parse(&self.apps_url).is_ok_and(|url| url.host().is_some() && url.path() == "/")
+        {
+            faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
+        }
+        if !self.apps_url.is_empty() && (self.public_url.is_empty() || self.apps == AppsMode::Path) {
+            faults.push("server.apps_url: needs server.public_url too, and server.apps = \"port\"".to_owned());
+        }
+        let origin = |url: &str| Url::parse(url).map(|url| url.origin()).ok();
+        if !self.apps_url.is_empty() && origin(&self.apps_url) == origin(&self.public_url) {
+            let way_out = "give the apps another name or port, or set server.apps = \"path\"";
+            faults.push(format!("server.apps_url: is the portal's own address, {way_out}"));
+        }
+        faults
+    }
+}
+
+fn faults_of_profiles(profiles: &[ProfileSetting]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, profile) in profiles.iter().enumerate() {
+        if profile.name.is_empty() || profiles[..index].iter().any(|other| other.name == profile.name) {
+            faults.push(format!("profiles[{index}].name: must be there and be unique"));
+        }
+        if profile.gpus < 0 || profile.cpus < 1 || profile.memory < 1 || profile.duration < 60 {
+            faults
+                .push(format!("profiles[{index}]: gpus is 0 or more, cpus 1 or more, memory and duration above zero"));
+        }
+    }
+    faults
+}
+
+fn faults_of_storage(mounts: &[Storage]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for (index, storage) in mounts.iter().enumerate() {
+        let plain =
+            !storage.name.is_empty() && !storage.name.starts_with('.') && !storage.name.contains(['/', '\0', '\n']);
+        if !plain || !storage.path.is_absolute() {
+            faults.push(format!("storage[{index}]: needs a plain name and an absolute path"));
+        }
+    }
+    faults
+}
