@@ -33,7 +33,8 @@ fn leave_out(what: &str, need: &str) {
     assert!(variable("LYCEUM_TEST_STRICT").is_none_or(|strict| strict != "1"), "this test needs {need}");
     let test = name();
     // Past the runner, which shows nothing of a test that passes.
-    let _ = writeln!(std::io::stderr(), "left out: {test} (a {what} of it that needs {need})");
+    let _ =
+        writeln!(std::io::stderr(), "left out: {}{test} needs {need}", if what == "part" { "a part of " } else { "" });
     if let Some(file) = variable("LYCEUM_TEST_LEFT_OUT") {
         let mut file = std::fs::OpenOptions::new().append(true).create(true).open(file).unwrap();
         // One write, because tests run beside one another.
