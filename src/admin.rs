@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
 use crate::{
-    auth::{passwords, tokens},
+    auth::{self, passwords, tokens},
     config::Config,
     db::{Db, quotas::ChangeNote, users::NewUser},
     helper::identity::Identity,
@@ -72,6 +72,10 @@ pub enum UserVerb {
         name: String,
     },
     Enable {
+        name: String,
+    },
+    /// Give an account to whoever the directory calls so, with all that it has.
+    Link {
         name: String,
     },
     /// Set a password.
@@ -170,12 +174,17 @@ async fn user(db: &Db, verb: UserVerb) -> Result<()> {
             if json {
                 println!("{}", serde_json::to_string_pretty(&users)?);
             } else {
-                println!("{:<20} {:<10} {:<9} {:<16} SEEN", "NAME", "ROLE", "STATE", "UNIX");
+                println!("{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "FROM", "ROLE", "STATE", "UNIX");
                 for user in users {
-                    let state = if user.disabled { "disabled" } else { "enabled" };
+                    let state = match (user.disabled, user.absent_since) {
+                        (true, _) => "disabled",
+                        (false, Some(_)) => "absent",
+                        (false, None) => "enabled",
+                    };
                     let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
                     let unix = user.unix_name.as_deref().unwrap_or("-");
-                    println!("{:<20} {:<10} {state:<9} {unix:<16} {seen}", user.name.as_str(), user.role.as_str());
+                    let (name, role) = (user.name.as_str(), user.role.as_str());
+                    println!("{name:<20} {:<7} {role:<10} {state:<9} {unix:<16} {seen}", user.source);
                 }
             }
             return Ok(());
@@ -188,8 +197,14 @@ async fn user(db: &Db, verb: UserVerb) -> Result<()> {
             db.set_disabled(find(db, &name).await?.id, false).await?;
             (name, "user.enable")
         }
+        UserVerb::Link { name } => {
+            let user = find(db, &name).await?;
+            db.link_user(&user.name, auth::ldap::SOURCE).await?;
+            (name, "user.link")
+        }
         UserVerb::Password { name, .. } => {
             let user = find(db, &name).await?;
+            ensure!(user.is_local(), "the password of `{name}` is kept by the directory: change it there");
             let hash = passwords::hash(&read_password()?).await?;
             db.set_password(user.id, &hash, None).await?;
             (name, "user.password")

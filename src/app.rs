@@ -10,8 +10,8 @@ use tokio::net::TcpListener;
 use crate::{
     admission::Admission,
     apps::Catalogue,
-    auth::{self, Access},
-    config::{AppsMode, Config, Environment},
+    auth::{self, Access, Authenticator, Ldap},
+    config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
     gpu,
@@ -35,6 +35,7 @@ use crate::{
 pub struct App {
     pub portal: Arc<Portal>,
     pub life: Lifecycle,
+    directory: Option<Arc<Ldap>>,
     listener: TcpListener,
     apps_listener: Option<TcpListener>,
     options: listen::Options,
@@ -114,7 +115,7 @@ impl App {
         );
 
         let (listener, apps_listener) = bind(config).await?;
-        let authenticator = Box::new(auth::Local::new(db.clone()).await?);
+        let (authenticator, directory) = authenticator(config, &db, &clock).await?;
         let access = Arc::new(Access::new(db, clock.clone(), derive(&key, b"forms"), &paths.private, authenticator));
         let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
         let portal = Arc::new(Portal::new(web::Parts {
@@ -130,7 +131,7 @@ impl App {
             certificate => Some(listen::tls(Path::new(certificate), Path::new(&config.server.tls_key))?),
         };
         let options = listen::Options { tls, ..listen::Options::default() };
-        Ok(Self { portal, life, listener, apps_listener, options, helper: started.helper, _lock: lock })
+        Ok(Self { portal, life, directory, listener, apps_listener, options, helper: started.helper, _lock: lock })
     }
 
     /// The address that the main listener really has.
@@ -141,12 +142,15 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self { portal, life, listener, apps_listener, options, helper, _lock } = self;
+        let Self { portal, life, directory, listener, apps_listener, options, helper, _lock } = self;
         if let Some(helper) = helper {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
         }
         start_loops(&life, &portal);
+        if let Some(directory) = directory {
+            look_at_directory(&life, directory);
+        }
         let service = web::router(portal.clone());
         life.tracker.spawn(listen::serve(listener, service, options.clone(), life.stopping.clone()));
         if let Some(listener) = apps_listener {
@@ -223,6 +227,30 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     });
 }
 
+/// Looks again and again at those whom the directory let in.
+fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
+    let Some(every) = directory.refreshes() else { return };
+    life.periodic("directory", every, move || {
+        let directory = directory.clone();
+        async move {
+            if let Err(err) = directory.refresh().await {
+                tracing::warn!(error = &err as &dyn std::error::Error, "looking at the directory; people stay in");
+            }
+        }
+    });
+}
+
+/// Who judges passwords, and the directory, where that is one.
+async fn authenticator(config: &Config, db: &Db, clock: &Clock) -> Result<(Arc<dyn Authenticator>, Option<Arc<Ldap>>)> {
+    Ok(match config.auth.kind {
+        AuthKind::Local => (Arc::new(auth::Local::new(db.clone()).await?), None),
+        AuthKind::Ldap => {
+            let directory = Arc::new(Ldap::new(db.clone(), clock.clone(), config.auth.ldap.clone()).await?);
+            (directory.clone(), Some(directory))
+        }
+    })
+}
+
 /// Sessions that wait for an environment look again when it gets further.
 async fn wake_on_progress(portal: Arc<Portal>) {
     let mut progress = portal.sessions.environments.subscribe();
@@ -297,7 +325,7 @@ fn web_config(
 
 /// The Unix account that everything runs as, in a portal that is not root.
 async fn own_account(scheduler: &Local) -> Option<String> {
-    let nobody = crate::scheduler::PortalUser { name: String::new(), unix_name: None };
+    let nobody = crate::scheduler::PortalUser { name: String::new(), account: crate::scheduler::Account::Made };
     scheduler.person(&nobody).await.ok().map(|person| person.unix_name)
 }
 

@@ -94,7 +94,7 @@ pub struct Access {
     pub(super) db: Db,
     pub(super) clock: Clock,
     pub(super) key: [u8; 32],
-    pub(super) authenticator: Box<dyn Authenticator>,
+    pub(super) authenticator: Arc<dyn Authenticator>,
     pub(super) slots: Semaphore,
     pub(super) throttle: Mutex<Throttle>,
     /// Where `admin`'s first password lies until they sign in.
@@ -138,15 +138,15 @@ impl Access {
         clock: Clock,
         key: [u8; 32],
         private: &std::path::Path,
-        authenticator: Box<dyn Authenticator>,
+        authenticator: Arc<dyn Authenticator>,
     ) -> Self {
         Self {
             db,
             clock,
             key,
             slots: Semaphore::new(authenticator.slots()),
+            throttle: Mutex::new(Throttle::new(authenticator.lockout())),
             authenticator,
-            throttle: Mutex::default(),
             first_password: super::first::path(private),
             memory: Mutex::default(),
             changes: watch::Sender::new(0),
@@ -318,7 +318,7 @@ impl Access {
         expires_at: Timestamp,
         used_at: Timestamp,
     ) -> Result<Option<Remembered>> {
-        let account = self.db.find_user(user).await?.filter(|account| !account.user.disabled);
+        let account = self.db.find_user(user).await?.filter(|account| !account.user.is_closed());
         Ok(account.map(|account| Remembered {
             principal: Arc::new(Principal { user: account.user, theme: account.theme, credential }),
             expires_at,

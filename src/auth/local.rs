@@ -25,7 +25,7 @@ impl Local {
 impl Authenticator for Local {
     async fn authenticate(&self, name: &str, password: &str) -> Result<UserId> {
         if password.is_empty() || passwords::LONGEST < password.len() {
-            return Err(Error::BadCredentials);
+            return Err(Error::refused("what was typed cannot be a password"));
         }
         // PostgreSQL's text holds no NUL: such a name would be an error instead of nobody's.
         let account = if name.contains('\0') { None } else { self.db.find_user_by_name(name).await? };
@@ -33,7 +33,9 @@ impl Authenticator for Local {
         let fits = passwords::verify(password, hash).await?;
         match account {
             Some(account) if fits && !account.user.disabled && account.password_hash.is_some() => Ok(account.user.id),
-            _ => Err(Error::BadCredentials),
+            Some(account) if account.user.disabled => Err(Error::refused("the account is disabled")),
+            Some(_) => Err(Error::refused("the password is wrong")),
+            None => Err(Error::refused("there is no such account")),
         }
     }
 

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod first;
+pub mod ldap;
 pub mod local;
 pub mod passwords;
 pub mod scopes;
@@ -12,14 +13,17 @@ pub mod signin;
 pub mod throttle;
 pub mod tokens;
 
+use std::borrow::Cow;
+
 use async_trait::async_trait;
 
 pub use access::{Access, Credential, Principal};
+pub use ldap::Ldap;
 pub use local::Local;
 
 use crate::{db, model::UserId};
 
-/// Where people's passwords are kept: our own table, later a directory.
+/// Where people's passwords are kept: our own table, or a directory.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
     /// Whose name and password these are; [`Error::BadCredentials`] alike for an unknown
@@ -28,14 +32,22 @@ pub trait Authenticator: Send + Sync {
 
     /// How many may be asked at once.
     fn slots(&self) -> usize;
+
+    /// When whoever keeps the passwords locks an account by itself.
+    fn lockout(&self) -> Option<throttle::Lockout> {
+        None
+    }
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("the user name or the password is wrong")]
-    BadCredentials,
+    /// The reason is for the log and the audit table; whoever asked learns none.
+    #[error("the user name or the password is wrong: {because}")]
+    BadCredentials { because: Cow<'static, str> },
+    #[error("asking the directory")]
+    Directory(#[from] ldap::Error),
     #[error("too many failed sign-ins: try again in {retry_after_seconds} s")]
     Throttled { retry_after_seconds: i64 },
     #[error("too many sign-ins at once: try again in a few seconds")]
@@ -64,4 +76,11 @@ pub enum Error {
     },
     #[error(transparent)]
     Db(#[from] db::Error),
+}
+
+impl Error {
+    /// Nobody is signed in, for a reason that the log and the audit table keep.
+    pub fn refused(because: impl Into<Cow<'static, str>>) -> Self {
+        Self::BadCredentials { because: because.into() }
+    }
 }

@@ -32,8 +32,9 @@ impl Access {
         let user = match self.check_password(name, password, from).await {
             Ok(user) => user,
             Err(err) => {
-                if matches!(err, Error::BadCredentials) {
-                    self.audit(cut(name), "sign_in_failed", cut(name), &from.to_string()).await;
+                if let Error::BadCredentials { because } = &err {
+                    tracing::info!(name = cut(name), %from, %because, "a sign-in failed");
+                    self.audit(cut(name), "sign_in_failed", cut(name), &format!("{from}: {because}")).await;
                 }
                 return Err(err);
             }
@@ -53,10 +54,10 @@ impl Access {
             self.db.remove_login(previous).await?;
             self.poll().await?;
         }
-        let principal = self.by_cookie(&secret).await?.ok_or(Error::BadCredentials)?;
+        let principal = self.by_cookie(&secret).await?.ok_or_else(|| Error::refused("the account is closed"))?;
         self.db.touch_user(user, now).await?;
-        self.audit(name, "sign_in", name, &from.to_string()).await;
-        if name == super::first::ADMIN {
+        self.audit(principal.user.name.as_str(), "sign_in", principal.user.name.as_str(), &from.to_string()).await;
+        if principal.user.name.as_str() == super::first::ADMIN {
             super::first::forget(&self.first_password).await;
         }
         Ok(SignedIn { principal, secret })
@@ -83,13 +84,13 @@ impl Access {
     /// Changes one's own password and ends all logins but this one. Guessing the current
     /// password is slowed down like guessing at sign-in.
     pub async fn change_password(&self, principal: &Principal, current: &str, new: &str, from: IpAddr) -> Result<()> {
-        if principal.user.source != "local" {
+        if !principal.user.is_local() {
             return Err(Error::NotOurPassword);
         }
         passwords::check(new)?;
         match self.check_password(principal.user.name.as_str(), current, from).await {
             Ok(user) if user == principal.id() => {}
-            Ok(_) | Err(Error::BadCredentials) => return Err(Error::WrongCurrentPassword),
+            Ok(_) | Err(Error::BadCredentials { .. }) => return Err(Error::WrongCurrentPassword),
             Err(err) => return Err(err),
         }
         let hash = passwords::hash(new).await?;
@@ -111,7 +112,7 @@ impl Access {
         let mut throttle = self.throttle.lock();
         match &outcome {
             Ok(_) => throttle.succeeded(self.clock.now(), name, from),
-            Err(Error::BadCredentials) => throttle.failed(self.clock.now(), name, from),
+            Err(Error::BadCredentials { .. }) => throttle.failed(self.clock.now(), name, from),
             Err(_) => {}
         }
         outcome

@@ -1,7 +1,8 @@
 //! Back-off after failed sign-ins, as pure arithmetic over time: per account and address, per
 //! address, and per account in all. Every wait is at most a minute and every count leaks
 //! away, so that nobody is ever locked out for good; an address that an account has signed
-//! in from before is not bound by what others do.
+//! in from before is not bound by what others do. In front of a directory that locks accounts
+//! itself, fewer failures are passed on than it takes.
 
 use std::{
     collections::HashMap,
@@ -18,18 +19,27 @@ struct Rule {
     free: i64,
     /// One failure is forgotten in so many seconds.
     leak_seconds: i64,
+    /// The first wait in seconds.
+    first: i64,
     /// The longest wait in seconds; each is twice the one before.
     longest: i64,
 }
 
-const PAIR: Rule = Rule { free: 5, leak_seconds: 600, longest: 60 };
-const ADDRESS: Rule = Rule { free: 50, leak_seconds: 30, longest: 30 };
-const ACCOUNT: Rule = Rule { free: 20, leak_seconds: 300, longest: 30 };
+const PAIR: Rule = Rule { free: 5, leak_seconds: 600, first: 1, longest: 60 };
+const ADDRESS: Rule = Rule { free: 50, leak_seconds: 30, first: 1, longest: 30 };
+const ACCOUNT: Rule = Rule { free: 20, leak_seconds: 300, first: 1, longest: 30 };
 
 /// How many counts of each kind are kept; then the oldest quarter goes.
 const MOST: usize = 10_000;
 /// An address counts as an account's own for so long after a sign-in.
 const KNOWN_SECONDS: i64 = 30 * 86_400;
+
+/// A directory that locks accounts: after so many wrong passwords within so long.
+#[derive(Clone, Copy, Debug)]
+pub struct Lockout {
+    pub failures: i64,
+    pub window_seconds: i64,
+}
 
 /// All counts. Times are handed in.
 #[derive(Debug)]
@@ -42,17 +52,30 @@ pub struct Throttle {
 
 impl Default for Throttle {
     fn default() -> Self {
-        let known = Rule { free: i64::MAX, leak_seconds: KNOWN_SECONDS, longest: 0 };
-        Self {
-            pairs: Table::new(PAIR),
-            addresses: Table::new(ADDRESS),
-            accounts: Table::new(ACCOUNT),
-            known: Table::new(known),
-        }
+        Self::new(None)
     }
 }
 
 impl Throttle {
+    /// In front of a directory that locks accounts, fewer failures are passed on than it
+    /// counts: from an address that the account has signed in from all but one, from others
+    /// all but two, so that strangers leave the owner one.
+    pub fn new(lockout: Option<Lockout>) -> Self {
+        let below = |lockout: Lockout, spare: i64| Rule {
+            free: (lockout.failures - spare).max(1),
+            leak_seconds: lockout.window_seconds,
+            first: lockout.window_seconds,
+            longest: lockout.window_seconds,
+        };
+        let known = Rule { free: i64::MAX, leak_seconds: KNOWN_SECONDS, first: 0, longest: 0 };
+        Self {
+            pairs: Table::new(lockout.map_or(PAIR, |lockout| below(lockout, 1))),
+            addresses: Table::new(ADDRESS),
+            accounts: Table::new(lockout.map_or(ACCOUNT, |lockout| below(lockout, 2))),
+            known: Table::new(known),
+        }
+    }
+
     /// The seconds to wait before an attempt may be looked at, at least 1; `None`: none.
     /// A refused attempt does not count.
     #[must_use]
@@ -152,7 +175,7 @@ impl Rule {
     fn delay(self, failures: i64) -> i64 {
         match failures.saturating_sub(self.free) {
             over if over < 0 => 0,
-            over => (1_i64 << over.min(16)).min(self.longest),
+            over => (self.first << over.min(16)).min(self.longest),
         }
     }
 }
@@ -216,6 +239,25 @@ mod tests {
         let network = |last: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
         (0..60).for_each(|n| throttle.failed(START, &format!("user{n}"), network(n)));
         assert_eq!(throttle.wait(START, "alice", network(999)), Some(30), "an IPv6 network is one address");
+    }
+
+    #[test]
+    fn a_directory_never_sees_enough_to_lock() {
+        let mut throttle = Throttle::new(Some(Lockout { failures: 5, window_seconds: 1800 }));
+        throttle.succeeded(START, "alice", HOME);
+        let mut passed_on = Vec::new();
+        for second in 0..3600 {
+            let now = START.plus_seconds(second);
+            for address in (0..3).map(far).chain([HOME]) {
+                if throttle.wait(now, "alice", address).is_none() {
+                    throttle.failed(now, "alice", address);
+                    passed_on.push((second, address));
+                }
+            }
+        }
+        let strangers = passed_on.iter().filter(|(second, address)| *second < 1800 && *address != HOME).count();
+        assert_eq!(strangers, 3, "{passed_on:?}");
+        assert!(passed_on.iter().any(|(second, _)| 1800 <= *second), "never for good");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! [`Finding`]; `disk`, `machine` and `network` hold them. What a check tries (a
 //! listener, a control group) it undoes at once.
 
+mod directory;
 mod disk;
 mod machine;
 mod network;
@@ -14,7 +15,7 @@ use std::{
     path::PathBuf,
 };
 
-use crate::{environments, gpu, model::Clock};
+use crate::{auth::ldap, environments, gpu, model::Clock};
 
 /// How a check ended, from good to bad.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,6 +55,8 @@ pub struct Facts {
     pub is_root: bool,
     /// Whom the portal runs as when root starts it.
     pub service_user: String,
+    /// Where passwords are kept, where that is a directory.
+    pub directory: Option<ldap::Settings>,
     pub environments: environments::Config,
     pub place: environments::Place,
     pub gpus: gpu::Config,
@@ -85,6 +88,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         network::port(facts).await,
         network::browser(facts),
     ]);
+    findings.extend(directory::directory(facts).await);
     findings.extend(person.map(person::account).into_iter().flatten());
     findings
 }

@@ -7,7 +7,7 @@ use std::{
 
 use url::Url;
 
-use super::{AppsMode, Config, ProfileSetting, Server, Storage};
+use super::{AppsMode, AuthKind, Config, ProfileSetting, Server, Storage};
 use crate::apps;
 
 impl Config {
@@ -16,6 +16,9 @@ impl Config {
     pub fn validate(&self) -> Vec<String> {
         let mut faults = self.server.faults();
         faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
+        if self.auth.kind == AuthKind::Ldap {
+            faults.extend(self.auth.ldap.validate());
+        }
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         faults.extend(faults_of_profiles(&self.profiles));

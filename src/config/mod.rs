@@ -18,7 +18,7 @@ pub use environment::Environment;
 use values::{auto_count, auto_size, duration, list, optional_duration, overlay, size};
 
 use crate::{
-    apps, check, db, environments, gpu,
+    apps, auth, check, db, environments, gpu,
     model::{Capacity, Clock, Resources},
     sessions::Profile,
     start::Paths,
@@ -95,6 +95,7 @@ impl Default for Server {
 #[serde(deny_unknown_fields, default)]
 pub struct Auth {
     pub kind: AuthKind,
+    pub ldap: auth::ldap::Settings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -102,6 +103,8 @@ pub struct Auth {
 pub enum AuthKind {
     #[default]
     Local,
+    /// A directory, and accounts of our own beside it.
+    Ldap,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -223,10 +226,14 @@ impl Config {
     }
 
     fn read_secrets(&mut self) -> Result<(), Error> {
-        if !self.database.url_file.as_os_str().is_empty() {
-            let path = self.database.url_file.clone();
-            let text = std::fs::read_to_string(&path).map_err(|err| Error::Read(path, err))?;
-            text.trim().clone_into(&mut self.database.url);
+        let ldap = &mut self.auth.ldap;
+        for (file, secret) in
+            [(&self.database.url_file, &mut self.database.url), (&ldap.bind_password_file, &mut ldap.bind_password)]
+        {
+            if !file.as_os_str().is_empty() {
+                let text = std::fs::read_to_string(file).map_err(|err| Error::Read(file.clone(), err))?;
+                text.trim().clone_into(secret);
+            }
         }
         Ok(())
     }
@@ -243,6 +250,7 @@ impl Config {
             listen: self.server.listen,
             is_root,
             service_user: self.server.user.clone(),
+            directory: (self.auth.kind == AuthKind::Ldap).then(|| self.auth.ldap.clone()),
             environments: self.environments.clone(),
             place: environments::Place {
                 shared: paths.shared.clone(),

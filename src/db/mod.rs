@@ -4,6 +4,7 @@
 
 pub mod admit;
 pub mod audit;
+pub mod directory;
 pub mod idempotency;
 pub mod logins;
 mod open;

@@ -13,7 +13,8 @@ use super::{
 use crate::model::{Role, Timestamp, User, UserId, Username};
 
 const COLUMNS: &str =
-    "id, source, name, display_name, unix_name, role, disabled, password_hash, theme, created_at, last_seen_at";
+    "id, source, name, display_name, unix_name, role, disabled, absent_since, uid_number, password_hash, theme, created_at,
+     last_seen_at";
 
 /// A user with what only the sign-in and the settings page read.
 #[derive(Clone, Debug)]
@@ -43,6 +44,8 @@ struct Row {
     unix_name: Option<String>,
     role: String,
     disabled: bool,
+    absent_since: Option<i64>,
+    uid_number: Option<i64>,
     password_hash: Option<String>,
     theme: String,
     created_at: i64,
@@ -60,6 +63,9 @@ impl Row {
                 unix_name: self.unix_name,
                 role: parse(&self.role, "role")?,
                 disabled: self.disabled,
+                absent_since: self.absent_since.map(Timestamp),
+                uid_number: self.uid_number.and_then(|uid| u32::try_from(uid).ok()),
+                groups: Vec::new(),
                 created_at: Timestamp(self.created_at),
                 last_seen_at: self.last_seen_at.map(Timestamp),
             },
@@ -86,16 +92,23 @@ impl Db {
     pub async fn find_user(&self, id: UserId) -> Result<Option<Account>> {
         let text = id.to_string();
         let sql = format!("SELECT {COLUMNS} FROM users WHERE id = $1");
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&text).fetch_optional(pool).await)?
-            .map(Row::account)
-            .transpose()
+        let row = reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&text).fetch_optional(pool).await)?;
+        self.with_groups(row).await
     }
 
     pub async fn find_user_by_name(&self, name: &str) -> Result<Option<Account>> {
         let sql = format!("SELECT {COLUMNS} FROM users WHERE name = $1");
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?
-            .map(Row::account)
-            .transpose()
+        let row =
+            reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?;
+        self.with_groups(row).await
+    }
+
+    async fn with_groups(&self, row: Option<Row>) -> Result<Option<Account>> {
+        let Some(mut account) = row.map(Row::account).transpose()? else { return Ok(None) };
+        if !account.user.is_local() {
+            account.user.groups = self.groups_of(account.user.id).await?;
+        }
+        Ok(Some(account))
     }
 
     /// Everybody, by name.
@@ -105,6 +118,10 @@ impl Db {
             .into_iter()
             .map(|row| row.account().map(|account| account.user))
             .collect::<Result<Vec<_>>>()?;
+        let mut groups = self.groups_of_everybody().await?;
+        for user in &mut users {
+            user.groups = groups.remove(&user.id).unwrap_or_default();
+        }
         // Here, because PostgreSQL sorts text by the language that the database was made for.
         users.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(users)

@@ -8,6 +8,7 @@ pub mod ids;
 pub mod quota;
 pub mod resources;
 pub mod session;
+pub mod setting;
 pub mod size;
 pub mod time;
 pub mod user;

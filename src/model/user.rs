@@ -118,14 +118,33 @@ pub struct User {
     pub id: UserId,
     pub name: Username,
     pub display_name: String,
-    /// Where the account comes from: `local`, later a directory.
+    /// Where the account comes from: `local` or `ldap`.
     pub source: String,
     /// The Unix account their workloads run as, where an administrator named one.
     pub unix_name: Option<String>,
     pub role: Role,
+    /// By an administrator.
     pub disabled: bool,
+    /// Since when the directory does not list them any more, or has locked them.
+    pub absent_since: Option<Timestamp>,
+    /// The Unix uid that the directory gives them.
+    pub uid_number: Option<u32>,
+    /// The names of their groups, in order.
+    pub groups: Vec<String>,
     pub created_at: Timestamp,
     pub last_seen_at: Option<Timestamp>,
+}
+
+impl User {
+    /// Whether the account, with its password, is this portal's own.
+    pub fn is_local(&self) -> bool {
+        self.source == "local"
+    }
+
+    /// Whether nobody may be this user now.
+    pub fn is_closed(&self) -> bool {
+        self.disabled || self.absent_since.is_some()
+    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
+    model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, User, session::Placement},
     protocol::{AgentStatus, AppLaunch, Directory, HomeSetup, Sample},
 };
 
@@ -89,8 +89,30 @@ pub trait Scheduler: Send + Sync {
 #[derive(Clone, Debug)]
 pub struct PortalUser {
     pub name: String,
-    /// Named by an administrator; else an account is made where this machine allows it.
-    pub unix_name: Option<String>,
+    pub account: Account,
+}
+
+/// Which Unix account somebody's workloads run as.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// An administrator named it.
+    Named(String),
+    /// One is made on first need, where this machine allows it.
+    Made,
+    /// The one of the same name that the host knows; where the directory gives a uid, it is
+    /// this one.
+    Hosts { uid: Option<u32> },
+}
+
+impl From<&User> for PortalUser {
+    fn from(user: &User) -> Self {
+        let account = match &user.unix_name {
+            Some(name) => Account::Named(name.clone()),
+            None if user.is_local() => Account::Made,
+            None => Account::Hosts { uid: user.uid_number },
+        };
+        Self { name: user.name.to_string(), account }
+    }
 }
 
 /// A workload to start.

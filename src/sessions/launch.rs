@@ -26,7 +26,7 @@ impl Sessions {
             .apps
             .find(&session.app)
             .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
-        let portal_user = PortalUser { name: user.name.to_string(), unix_name: user.unix_name.clone() };
+        let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
         let python = session.spec.environment.as_ref().and_then(|name| self.environments.find(name)).and_then(
             |found| match found.state {

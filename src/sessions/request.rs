@@ -88,11 +88,10 @@ impl StartRequest {
 }
 
 impl Sessions {
-    /// The apps that somebody may start. Nobody is in a group yet; administrators may start all.
-    pub fn apps_for(&self, actor: Actor<'_>) -> impl Iterator<Item = &App> {
-        let groups: [&str; 0] = [];
+    /// The apps that somebody may start: their groups', and for administrators all.
+    pub fn apps_for<'a>(&'a self, actor: Actor<'a>) -> impl Iterator<Item = &'a App> {
         let all = actor.user.role == Role::Admin;
-        self.apps.iter().filter(move |app| all || app.allows(&groups))
+        self.apps.iter().filter(move |app| all || app.allows(&actor.user.groups))
     }
 
     /// Checks a request against what there is, and fills in what it leaves out.
@@ -185,7 +184,7 @@ impl Sessions {
         if asked.iter().all(|(_, path)| path.is_none()) {
             return Ok(());
         }
-        let portal_user = PortalUser { name: user.name.to_string(), unix_name: user.unix_name.clone() };
+        let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
         let mut faults = Vec::new();
         for (field, path) in asked {

@@ -21,7 +21,7 @@ impl From<auth::Error> for Error {
     fn from(err: auth::Error) -> Self {
         use auth::Error as Auth;
         match err {
-            Auth::BadCredentials => Self::unauthenticated_because("The user name or the password is wrong."),
+            Auth::BadCredentials { .. } => Self::unauthenticated_because("The user name or the password is wrong."),
             Auth::Throttled { retry_after_seconds: seconds } => {
                 let detail = format!("There were too many failed attempts. Try again in {seconds} s.");
                 Self::throttled(detail, seconds)
@@ -32,7 +32,13 @@ impl From<auth::Error> for Error {
             Auth::WrongCurrentPassword => Self::field("current_password", "wrong", "This is not your password."),
             Auth::NotOurPassword | Auth::MadeAndRevoked => Self::conflict(as_sentence(&err.to_string())),
             Auth::Field { field, code, message } => Self::field(field, code, as_sentence(&message)),
-            Auth::Db(err) => err.into(),
+            Auth::Db(err) | Auth::Directory(auth::ldap::Error::Db(err)) => err.into(),
+            Auth::Directory(err) => Self::outage(
+                "The directory that keeps the passwords does not answer. Whoever is signed in can go on working; try \
+                 again in a minute.",
+                30,
+                err,
+            ),
             Auth::Hash(_) | Auth::FirstPassword { .. } => Self::internal(err),
         }
     }

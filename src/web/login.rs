@@ -156,7 +156,7 @@ async fn sign_in(
     let outcome = portal.access.log_in(username, password, from, previous).await;
     portal.metrics.signed_in(match &outcome {
         Ok(_) => "ok",
-        Err(auth::Error::BadCredentials) => "failed",
+        Err(auth::Error::BadCredentials { .. }) => "failed",
         Err(auth::Error::Throttled { .. }) => "throttled",
         Err(_) => "error",
     });

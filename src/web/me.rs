@@ -28,7 +28,7 @@ pub(super) struct Me {
     /// `user`, `operator` or `admin`.
     role: &'static str,
     groups: Vec<String>,
-    /// Where the account comes from: `local`.
+    /// Where the account comes from: `local` or `ldap`.
     source: String,
     /// What the token that asks may do; null for a login, empty for everything.
     scopes: Option<Vec<String>>,
@@ -55,7 +55,7 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
         name: who.name.to_string(),
         display_name: who.display_name,
         role: who.role.as_str(),
-        groups: Vec::new(),
+        groups: who.groups,
         source: who.source,
         scopes: user.scopes().map(<[String]>::to_vec),
         quota: quotas::effective(&standing),

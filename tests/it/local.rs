@@ -14,7 +14,7 @@ use lyceum::{
     helper::{cgroup, client::Launcher, identity::Identity, process},
     model::{Capacity, Clock, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
     protocol::{AppLaunch, HomeSetup, Program, files},
-    scheduler::{Error, Exit, Launch, Observation, Person, PortalUser, Scheduler, local, local::Local},
+    scheduler::{Account, Error, Exit, Launch, Observation, Person, PortalUser, Scheduler, local, local::Local},
 };
 use serde_json::Value;
 
@@ -277,7 +277,7 @@ async fn people_are_who_the_host_says() {
     let Some(Stage { house: _house, people, local }) = stage() else { return };
     let user = |name: &str, unix_name: Option<&str>| PortalUser {
         name: name.to_owned(),
-        unix_name: unix_name.map(str::to_owned),
+        account: unix_name.map_or(Account::Made, |name| Account::Named(name.to_owned())),
     };
     let portal_name = people.a.name.strip_prefix("ly-").unwrap();
     let made = local.person(&user(portal_name, None)).await.unwrap();

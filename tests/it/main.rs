@@ -6,6 +6,7 @@
 mod agent;
 mod architecture;
 mod db;
+mod directory;
 mod environments;
 mod gateway;
 mod gpus;

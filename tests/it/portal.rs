@@ -6,7 +6,7 @@ use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path, sync::Arc};
 use lyceum::{
     admission::Admission,
     apps::Catalogue,
-    auth::{Access, Local, passwords},
+    auth::{Access, Authenticator, Local, passwords},
     db::{Config, Db, logins::Login, users::NewUser},
     environments::{self, Environments, Place, Recipe},
     helper::{cgroup::Hierarchy, client::Launcher},
@@ -60,11 +60,25 @@ impl TestPortal {
         configure: impl FnOnce(&mut WebConfig),
         router: impl FnOnce(Arc<Portal>) -> axum::Router,
     ) -> Self {
+        let local = async |db, _| Arc::new(Local::new(db).await.unwrap()) as Arc<dyn Authenticator>;
+        Self::serve_as(local, configure, router).await
+    }
+
+    /// With another judge of passwords.
+    pub async fn start_as(authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>) -> Self {
+        Self::serve_as(authenticator, |_| {}, web::router).await
+    }
+
+    async fn serve_as(
+        authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>,
+        configure: impl FnOnce(&mut WebConfig),
+        router: impl FnOnce(Arc<Portal>) -> axum::Router,
+    ) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let db = Db::open(&Config::default(), directory.path()).await.unwrap();
         let clock = Clock::manual(START);
-        let local = Local::new(db.clone()).await.unwrap();
-        let access = Access::new(db.clone(), clock.clone(), [7; 32], directory.path(), Box::new(local));
+        let authenticator = authenticator(db.clone(), clock.clone()).await;
+        let access = Access::new(db.clone(), clock.clone(), [7; 32], directory.path(), authenticator);
         let access = Arc::new(access);
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -114,7 +128,11 @@ impl TestPortal {
 
     /// A browser that has signed in through the API.
     pub async fn sign_in(&self, name: &str) -> Caller {
-        let answer = self.try_sign_in(name, &password(name)).await;
+        self.sign_in_with(name, &password(name)).await
+    }
+
+    pub async fn sign_in_with(&self, name: &str, password: &str) -> Caller {
+        let answer = self.try_sign_in(name, password).await;
         assert_eq!(answer.status(), 200);
         let cookie = cookie(&answer, "lyceum_login").expect("a sign-in sets the cookie");
         let body: Value = answer.json().await.unwrap();

@@ -13,7 +13,7 @@ use std::{
 use lyceum::{
     helper::{client::Launcher, identity::Identity, process},
     model::{Clock, GpuInventory, SessionId},
-    scheduler::{Error, Person, PortalUser, Scheduler, local, local::Local},
+    scheduler::{Account, Error, Person, PortalUser, Scheduler, local, local::Local},
     start::{self, Settings, Surroundings},
 };
 
@@ -111,9 +111,9 @@ fn one_person(base: &Path) {
             clock: Clock::System,
         })
         .unwrap();
-        let nobody = PortalUser { name: "x".to_owned(), unix_name: None };
+        let nobody = PortalUser { name: "x".to_owned(), account: Account::Made };
         assert_eq!(local.person(&nobody).await.unwrap(), Person::from(me.clone()));
-        let somebody = PortalUser { unix_name: Some("daemon".to_owned()), ..nobody };
+        let somebody = PortalUser { account: Account::Named("daemon".to_owned()), ..nobody };
         assert!(matches!(local.person(&somebody).await, Err(Error::Refused(_))));
         let other = Identity { name: "daemon".to_owned(), ..me.clone() };
         let refused = local.launch(workload(SessionId::new(), &other, &["sleep"])).await;

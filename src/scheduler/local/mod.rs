@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::{machine::capacity, run_directory::open_in_run_directory};
-use super::{Error, Exit, Launch, Observation, Person, PortalUser, Result, Scheduler};
+use super::{Account, Error, Exit, Launch, Observation, Person, PortalUser, Result, Scheduler};
 use crate::{
     helper::{
         self,
@@ -217,22 +217,31 @@ impl Scheduler for Local {
     async fn person(&self, user: &PortalUser) -> Result<Person> {
         if !self.shared.config.launcher.is_root() {
             let own = blocking(|| identity::own().map_err(Error::from)).await?;
-            return match &user.unix_name {
-                Some(name) if *name != own.name => Err(Error::Refused(format!(
+            return match &user.account {
+                Account::Named(name) if *name != own.name => Err(Error::Refused(format!(
                     "this portal was not started by root: it runs everything as `{}`, not as `{name}`",
                     own.name
                 ))),
                 _ => Ok(own.into()),
             };
         }
-        let unix_name = match &user.unix_name {
-            Some(name) => name.clone(),
-            None => match self.helper(HelperRequest::Account { name: user.name.clone() }).await? {
+        let unix_name = match &user.account {
+            Account::Named(name) => name.clone(),
+            Account::Hosts { .. } => user.name.clone(),
+            Account::Made => match self.helper(HelperRequest::Account { name: user.name.clone() }).await? {
                 HelperAnswer::Account { unix_name } => unix_name,
                 other => return Err(unexpected(&other)),
             },
         };
-        blocking(move || Identity::look_up(&unix_name).map(Person::from).map_err(Error::from)).await
+        let person = blocking(move || Identity::look_up(&unix_name).map(Person::from).map_err(Error::from)).await?;
+        match user.account {
+            Account::Hosts { uid: Some(uid) } if uid != person.uid => Err(Error::Refused(format!(
+                "the directory says that `{}` has the uid {uid}, and this machine says {}: an administrator must make \
+                 them agree",
+                person.unix_name, person.uid
+            ))),
+            _ => Ok(person),
+        }
     }
 
     async fn probe_directory(&self, person: &Person, path: &Path) -> Result<Directory> {

@@ -78,6 +78,7 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (&["askama"], &["web"], "pages are drawn in web"),
     (&["utoipa_axum"], &["web"], "routes are declared in web"),
     (&["sqlx"], &["db"], "the database is spoken to in db"),
+    (&["ldap3"], &["auth"], "the directory is asked in auth/ldap"),
     (&["nvml_wrapper"], &["gpu"], "the driver is asked in gpu"),
     (&["std", "env"], &["config", "main"], "only config reads the environment (main: the binary's own path)"),
     (

@@ -2,7 +2,15 @@
 //! audit table, each function on both databases with what it promises.
 
 use lyceum::{
-    db::{Error, idempotency::Earlier, logins::Login, quotas::ChangeNote, tokens::Token, users::NewUser},
+    db::{
+        Error,
+        directory::{Arrival, Group, Person},
+        idempotency::Earlier,
+        logins::Login,
+        quotas::ChangeNote,
+        tokens::Token,
+        users::NewUser,
+    },
     model::{
         LoginId, Role, Timestamp, TokenId, UserId, Username,
         quota::{Field, LimitRow, Scope},
@@ -273,6 +281,69 @@ async fn settings_keys_and_audit() {
         assert_eq!(rows.iter().map(|row| row.at.0).collect::<Vec<_>>(), [4, 3], "newest first");
         assert_eq!((rows[0].actor.as_str(), rows[0].detail.as_str()), ("unix:root", "detail 4"));
         assert_eq!((rows[0].action.as_str(), rows[0].target.as_str()), ("quota", "a"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn people_of_a_directory() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (alice, alison) = (Username::parse("alice").unwrap(), Username::parse("alison").unwrap());
+        let group = |name: &str| Group { subject: format!("cn={name}"), name: name.to_owned() };
+        let groups = [group("lab"), group("admins")];
+        let person = Person {
+            source: "ldap",
+            subject: "entryUUID=1",
+            name: &alice,
+            display_name: "Alice",
+            mail: Some("alice@example.org"),
+            uid_number: Some(20_001),
+            role: Role::Admin,
+            groups: &groups,
+        };
+        let Arrival::Known(id) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let generation = db.access_generation().await.unwrap();
+        assert_eq!(db.arrive(&person, START).await.unwrap(), Arrival::Known(id), "she is who she was");
+        assert_eq!(db.access_generation().await.unwrap(), generation, "and nothing has changed");
+        let user = db.find_user(id).await.unwrap().unwrap().user;
+        assert_eq!((user.source.as_str(), user.uid_number, user.role), ("ldap", Some(20_001), Role::Admin));
+        assert_eq!(user.groups, ["admins", "lab"]);
+        assert_eq!(db.groups_of(id).await.unwrap(), ["admins", "lab"]);
+        assert_eq!(db.list_users().await.unwrap()[0].groups, ["admins", "lab"]);
+
+        let fewer = Person { name: &alison, role: Role::User, groups: &groups[..1], ..person.clone() };
+        assert_eq!(db.arrive(&fewer, START).await.unwrap(), Arrival::Known(id), "a new name is no new person");
+        assert_eq!(db.access_generation().await.unwrap(), generation + 1);
+        let user = db.find_user_by_name("alison").await.unwrap().unwrap().user;
+        assert_eq!((user.id, user.role, user.groups), (id, Role::User, vec!["lab".to_owned()]));
+
+        let heir = Person { subject: "entryUUID=2", name: &alison, ..person.clone() };
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::NameTaken, "a name inherits nothing");
+        assert!(db.link_user(&alison, "ldap").await.unwrap());
+        assert!(!db.link_user(&Username::parse("nobody_such").unwrap(), "ldap").await.unwrap());
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id), "unless somebody gave it to them");
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
+
+        assert!(db.people_in("ldap").await.unwrap().is_empty(), "nobody has a login");
+        let login = Login {
+            id: LoginId::new(),
+            user: id,
+            created_at: START,
+            last_seen_at: START,
+            expires_at: START.plus_seconds(60),
+            address: "::1".to_owned(),
+        };
+        db.add_login(&login, "hash").await.unwrap();
+        let people = db.people_in("ldap").await.unwrap();
+        assert_eq!((people[0].id, people[0].subject.as_str(), people[0].name.as_str()), (id, "entryUUID=2", "alison"));
+        assert!(db.leave(id, START).await.unwrap() && !db.leave(id, START).await.unwrap(), "it is news once");
+        assert!(db.find_login("hash").await.unwrap().is_none());
+        assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, Some(START));
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
+        assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, None, "she is back");
+        db.set_disabled(id, true).await.unwrap();
+        assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Disabled);
     })
     .await;
 }

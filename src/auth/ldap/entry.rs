@@ -1,0 +1,252 @@
+//! What an entry of the directory says of somebody, read without trust: a name that could be
+//! an option, a path or a system account never becomes a person, nor does a uid below 1000.
+//! Pure; nothing here asks the directory anything.
+
+use ldap3::SearchEntry;
+
+use super::settings::Settings;
+use crate::model::{Timestamp, Username};
+
+/// Attributes that directories keep an entry's own id in, best first.
+const IDS: [&str; 4] = ["entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID"];
+/// Attributes that tell that an account is closed.
+const STANDING: [&str; 6] =
+    ["userAccountControl", "accountExpires", "pwdAccountLockedTime", "nsAccountLock", "loginDisabled", "shadowExpire"];
+/// Uids below this are the system's.
+const FIRST_UID: u32 = 1000;
+/// What is kept of a name for display, in characters.
+const LONGEST_NAME: usize = 128;
+
+/// Somebody as the directory describes them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub dn: String,
+    /// `attribute=value`; the value in hexadecimal where it is no text.
+    pub subject: String,
+    pub name: Username,
+    pub display_name: String,
+    pub mail: Option<String>,
+    pub uid_number: Option<u32>,
+    pub gid_number: Option<String>,
+    /// DNs of groups, as `memberOf` gives them.
+    pub member_of: Vec<String>,
+    /// Why the account is closed, where it is.
+    pub closed: Option<&'static str>,
+}
+
+/// The attributes to ask for.
+pub fn attributes(settings: &Settings) -> Vec<&str> {
+    let own = [
+        &settings.username_attribute,
+        &settings.display_name_attribute,
+        &settings.mail_attribute,
+        &settings.uid_number_attribute,
+        &settings.id_attribute,
+    ];
+    let own = own.into_iter().chain(&settings.sign_in_attributes).map(String::as_str).filter(|name| !name.is_empty());
+    own.chain(IDS).chain(STANDING).chain(["cn", "gidNumber", "memberOf"]).collect()
+}
+
+/// Reads an entry; `Err` says in words why this is nobody who could sign in.
+pub fn read(found: &SearchEntry, settings: &Settings, now: Timestamp) -> Result<Entry, String> {
+    let name = text(found, &settings.username_attribute)
+        .ok_or_else(|| format!("{} has no {} that is text", found.dn, settings.username_attribute))?;
+    let name = Username::parse(&name.to_ascii_lowercase()).map_err(|err| format!("{name:?} of {}: {err}", found.dn))?;
+    let uid_number = match settings.uid_number_attribute.as_str() {
+        "" => None,
+        attribute => Some(uid(found, attribute)?),
+    };
+    let display_name =
+        [&*settings.display_name_attribute, "cn"].into_iter().find_map(|attribute| text(found, attribute));
+    Ok(Entry {
+        dn: found.dn.clone(),
+        subject: subject(found, settings)?,
+        display_name: shown(display_name.unwrap_or_default()),
+        mail: text(found, &settings.mail_attribute).map(shown).filter(|mail| !mail.is_empty()),
+        uid_number,
+        gid_number: text(found, "gidNumber").map(str::to_owned),
+        member_of: all(found, "memberOf"),
+        closed: closed(found, now),
+        name,
+    })
+}
+
+/// The attribute and the bytes that a subject was made of.
+pub fn id_of_subject(subject: &str) -> Option<(&str, Vec<u8>)> {
+    let (attribute, value) = subject.split_once('=')?;
+    match value.strip_prefix('#') {
+        None => Some((attribute, value.as_bytes().to_vec())),
+        Some(text) => Some((attribute, hex::decode(text).ok()?)),
+    }
+}
+
+fn subject(found: &SearchEntry, settings: &Settings) -> Result<String, String> {
+    let configured = Some(settings.id_attribute.as_str()).filter(|name| !name.is_empty());
+    let known = IDS.into_iter().filter(|_| configured.is_none());
+    for attribute in configured.into_iter().chain(known) {
+        // objectGUID is 16 bytes that may happen to be text: always hexadecimal.
+        if attribute.eq_ignore_ascii_case("objectGUID") {
+            if let Some(bytes) = raw(found, attribute) {
+                return Ok(format!("{attribute}=#{}", hex::encode(bytes)));
+            }
+        } else if let Some(value) = text(found, attribute).filter(|value| !value.starts_with('#')) {
+            return Ok(format!("{attribute}={value}"));
+        }
+    }
+    Err(format!(
+        "{} has no id that lasts (none of {}): set auth.ldap.id_attribute",
+        found.dn,
+        configured.map_or_else(|| IDS.join(", "), str::to_owned)
+    ))
+}
+
+fn uid(found: &SearchEntry, attribute: &str) -> Result<u32, String> {
+    let value = text(found, attribute).ok_or_else(|| format!("{} has no {attribute}", found.dn))?;
+    match value.parse::<u32>() {
+        Ok(uid) if (FIRST_UID..u32::MAX - 1).contains(&uid) && uid != 65_534 => Ok(uid),
+        _ => {
+            Err(format!("{attribute} {value:?} of {} is not the uid of a person: those begin at {FIRST_UID}", found.dn))
+        }
+    }
+}
+
+fn closed(found: &SearchEntry, now: Timestamp) -> Option<&'static str> {
+    let number = |attribute: &str| text(found, attribute).and_then(|value| value.parse::<i64>().ok());
+    let is_true = |attribute: &str| text(found, attribute).is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    // Bit 2 is ACCOUNTDISABLE.
+    if number("userAccountControl").is_some_and(|flags| flags & 2 != 0) {
+        return Some("disabled in the directory");
+    }
+    // Steps of 100 ns since 1601; 0 and the largest number are "never".
+    let since_1601 = (now.0 / 1000 + 11_644_473_600) * 10_000_000;
+    if number("accountExpires").is_some_and(|at| at != 0 && at != i64::MAX && at <= since_1601) {
+        return Some("expired in the directory");
+    }
+    // Other values lock for a time that the directory itself keeps at each bind.
+    if text(found, "pwdAccountLockedTime") == Some("000001010000Z")
+        || is_true("nsAccountLock")
+        || is_true("loginDisabled")
+    {
+        return Some("locked in the directory");
+    }
+    // Days since 1970; -1 and none are "never".
+    if number("shadowExpire").is_some_and(|day| 0 <= day && day <= now.0 / 86_400_000) {
+        return Some("expired in the directory");
+    }
+    None
+}
+
+/// Attributes' names are the same in any case.
+fn values<'a, V>(of: &'a std::collections::HashMap<String, V>, attribute: &str) -> Option<&'a V> {
+    of.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute)).map(|(_, values)| values)
+}
+
+fn all(found: &SearchEntry, attribute: &str) -> Vec<String> {
+    values(&found.attrs, attribute).cloned().unwrap_or_default()
+}
+
+/// The one value; several would leave it open who this is.
+fn text<'a>(found: &'a SearchEntry, attribute: &str) -> Option<&'a str> {
+    values(&found.attrs, attribute)?.first().map(String::as_str)
+}
+
+fn raw<'a>(found: &'a SearchEntry, attribute: &str) -> Option<&'a [u8]> {
+    let binary = values(&found.bin_attrs, attribute).and_then(|values| values.first()).map(Vec::as_slice);
+    binary.or_else(|| text(found, attribute).map(str::as_bytes))
+}
+
+/// Without control characters, and not longer than pages can take.
+fn shown(value: &str) -> String {
+    value.chars().filter(|letter| !letter.is_control()).take(LONGEST_NAME).collect::<String>().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    fn entry(pairs: &[(&str, &str)]) -> SearchEntry {
+        let mut attrs = std::collections::HashMap::<String, Vec<String>>::new();
+        for (name, value) in pairs {
+            attrs.entry((*name).to_owned()).or_default().push((*value).to_owned());
+        }
+        SearchEntry { dn: "uid=x,ou=people".to_owned(), attrs, bin_attrs: std::collections::HashMap::new() }
+    }
+
+    const ALICE: [(&str, &str); 4] =
+        [("uid", "alice"), ("uidNumber", "1001"), ("entryUUID", "5ac0"), ("cn", "Alice\nÅström")];
+
+    fn alice_with(pairs: &[(&str, &str)]) -> Result<Entry, String> {
+        read(&entry(&ALICE.iter().chain(pairs).copied().collect::<Vec<_>>()), &Settings::default(), NOW)
+    }
+
+    fn alice_but(name: &str, value: &str) -> Result<Entry, String> {
+        let pairs: Vec<_> = ALICE.iter().map(|pair| if pair.0 == name { (name, value) } else { *pair }).collect();
+        read(&entry(&pairs), &Settings::default(), NOW)
+    }
+
+    #[test]
+    fn a_person() {
+        let alice = alice_with(&[("MemberOf", "cn=a"), ("mail", "alice@example.org")]).expect("she is a person");
+        assert_eq!((alice.name.as_str(), alice.display_name.as_str()), ("alice", "AliceÅström"));
+        assert_eq!((alice.subject.as_str(), alice.uid_number, alice.closed), ("entryUUID=5ac0", Some(1001), None));
+        assert_eq!((alice.member_of, alice.mail.as_deref()), (vec!["cn=a".to_owned()], Some("alice@example.org")));
+        assert_eq!(alice_but("uid", "Alice").expect("names are the same in any case").name.as_str(), "alice");
+    }
+
+    #[test]
+    fn nobody_that_could_sign_in() {
+        for name in ["root", "-rf", "a/b", "../x", "а", "a b", "", &"x".repeat(40)] {
+            assert!(alice_but("uid", name).is_err(), "{name:?}");
+        }
+        for uid in ["0", "999", "-1", "65534", "4294967295", "1e3", "", "1001 "] {
+            assert!(alice_but("uidNumber", uid).is_err(), "{uid:?}");
+        }
+        assert!(read(&entry(&ALICE[..1]), &Settings::default(), NOW).is_err(), "no uidNumber");
+        let without = Settings { uid_number_attribute: String::new(), ..Settings::default() };
+        assert!(read(&entry(&ALICE[..1]), &without, NOW).unwrap_err().contains("id_attribute"));
+        let by_name = Settings { id_attribute: "uid".to_owned(), ..without };
+        assert_eq!(read(&entry(&ALICE[..1]), &by_name, NOW).expect("an id").subject, "uid=alice");
+    }
+
+    #[test]
+    fn accounts_that_are_closed() {
+        for (attribute, value) in [
+            ("userAccountControl", "514"),
+            ("accountExpires", "116444736000000000"),
+            ("pwdAccountLockedTime", "000001010000Z"),
+            ("nsAccountLock", "TRUE"),
+            ("loginDisabled", "true"),
+            ("shadowExpire", "1"),
+        ] {
+            assert!(alice_with(&[(attribute, value)]).expect("a person").closed.is_some(), "{attribute}");
+        }
+        for (attribute, value) in [
+            ("userAccountControl", "512"),
+            ("accountExpires", "9223372036854775807"),
+            ("accountExpires", "0"),
+            ("nsAccountLock", "FALSE"),
+            ("shadowExpire", "-1"),
+            ("shadowExpire", "99999"),
+        ] {
+            assert_eq!(alice_with(&[(attribute, value)]).expect("a person").closed, None, "{attribute}");
+        }
+    }
+
+    #[test]
+    fn subjects_lead_back_to_ids() {
+        let mut found = entry(&[("sAMAccountName", "Alice")]);
+        found.bin_attrs.insert("objectGUID".to_owned(), vec![vec![0, 255, 16]]);
+        let settings = Settings {
+            username_attribute: "sAMAccountName".to_owned(),
+            uid_number_attribute: String::new(),
+            ..Settings::default()
+        };
+        let alice = read(&found, &settings, NOW).expect("she is a person");
+        assert_eq!(alice.subject, "objectGUID=#00ff10");
+        assert_eq!(id_of_subject(&alice.subject), Some(("objectGUID", vec![0, 255, 16])));
+        assert_eq!(id_of_subject("entryUUID=5ac0"), Some(("entryUUID", b"5ac0".to_vec())));
+        assert_eq!(id_of_subject("objectGUID=#zz"), None);
+    }
+}

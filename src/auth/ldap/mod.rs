@@ -1,0 +1,283 @@
+//! The organisation's directory: people sign in with the password that it keeps, and what it
+//! says of them (name, groups, whether the account stands) is read at each sign-in and again
+//! every few minutes while they are in. A person is known by the directory's own id, so that
+//! a new name keeps everything and a re-used name inherits nothing. Accounts of our own go on
+//! working beside it, which is the way in when the directory is away.
+
+mod connection;
+mod entry;
+mod filter;
+mod groups;
+pub mod probe;
+mod refresh;
+mod settings;
+
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use ldap3::{LdapError, Scope};
+use rustls::ClientConfig;
+use tokio::sync::Semaphore;
+
+pub use settings::{Nested, Settings};
+
+use super::{Authenticator, Error as AuthError, Local, passwords};
+use crate::{
+    db::{
+        Db,
+        directory::{Arrival, Group, Person},
+    },
+    model::{Clock, Role, UserId},
+};
+use connection::Connection;
+use entry::Entry;
+
+/// Where directory people come from, in the users table.
+pub const SOURCE: &str = "ldap";
+/// Sign-ins that may wait for the directory at once.
+const SLOTS: usize = 64;
+/// What anybody could type as a name, in bytes.
+const LONGEST_NAME: usize = 256;
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("reaching {url}")]
+    Connect {
+        url: String,
+        #[source]
+        source: Box<LdapError>,
+    },
+    #[error("{what} in the directory")]
+    Ask {
+        what: &'static str,
+        #[source]
+        source: Box<LdapError>,
+    },
+    #[error("the directory does not accept the password of {0} (auth.ldap.bind_dn)")]
+    Service(String),
+    #[error("the directory took longer than {0} s in all")]
+    Slow(u64),
+    #[error("the directory's answer has more than {0} entries")]
+    TooMuch(usize),
+    #[error("the directory lists none of the {0} people who are in; nothing was changed")]
+    Emptied(usize),
+    #[error("auth.ldap.ca_file {}: {reason}", path.display())]
+    Authority { path: PathBuf, reason: String },
+    #[error("writing down what the directory says")]
+    Db(#[from] crate::db::Error),
+}
+
+/// Asks the directory.
+pub struct Ldap {
+    db: Db,
+    clock: Clock,
+    settings: Settings,
+    trust: Arc<ClientConfig>,
+    /// The accounts of our own, and how many of their passwords are checked at once.
+    local: Local,
+    local_slots: Semaphore,
+    /// The server that answered last.
+    preferred: AtomicUsize,
+}
+
+/// Somebody as the directory has them now.
+struct Found {
+    entry: Entry,
+    groups: Vec<Group>,
+    role: Role,
+}
+
+impl Ldap {
+    pub async fn new(db: Db, clock: Clock, settings: Settings) -> Result<Self, AuthError> {
+        let local = Local::new(db.clone()).await?;
+        let trust = connection::trust(&settings)?;
+        let local_slots = Semaphore::new(local.slots());
+        Ok(Self { db, clock, settings, trust, local, local_slots, preferred: AtomicUsize::new(0) })
+    }
+
+    /// Whether the service account can look at people between their sign-ins.
+    pub fn refreshes(&self) -> Option<Duration> {
+        self.settings.can_search().then(|| Duration::from_secs(self.settings.refresh.unsigned_abs()))
+    }
+
+    /// Finds whoever has this name and password; the inner `Err` says why it is nobody.
+    async fn check(&self, typed: &str, password: &str) -> Result<std::result::Result<Found, String>> {
+        let mut connection = self.connect().await?;
+        let found = if self.settings.user_dn.is_empty() {
+            self.find(&mut connection, typed).await?
+        } else {
+            let dn = filter::person_dn(&self.settings, typed);
+            if !connection.bind(&dn, password).await? {
+                return Ok(Err(format!("the directory refuses the password of {dn}")));
+            }
+            self.read(&mut connection, &dn, Scope::Base, "(objectClass=*)").await?
+        };
+        let entry = match found.and_then(|entry| self.objection(&entry, typed).map_or(Ok(entry), Err)) {
+            Ok(entry) => entry,
+            Err(because) => {
+                // As long as a wrong password takes, so that names cannot be told apart.
+                let nobody = format!("cn={}", super::secrets::random());
+                connection.bind(&format!("{nobody},{}", self.settings.user_base), password).await?;
+                return Ok(Err(because));
+            }
+        };
+        if self.settings.user_dn.is_empty() && !connection.bind(&entry.dn, password).await? {
+            return Ok(Err(format!("the directory refuses the password of {}", entry.dn)));
+        }
+        if self.settings.can_search() {
+            self.become_service(&mut connection).await?;
+        }
+        let groups = groups::of_person(&mut connection, &self.settings, &entry).await?;
+        Ok(match groups::may_enter(&groups, &self.settings) {
+            Ok(()) => Ok(Found { role: groups::role(&groups, &self.settings), entry, groups }),
+            Err(because) => Err(format!("{} {because}", entry.dn)),
+        })
+    }
+
+    /// The one person of this name; the inner `Err` says why there is none.
+    async fn find(&self, connection: &mut Connection, typed: &str) -> Result<std::result::Result<Entry, String>> {
+        let filter = filter::person(&self.settings, typed);
+        self.read(connection, &self.settings.user_base, Scope::Subtree, &filter).await
+    }
+
+    async fn read(
+        &self,
+        connection: &mut Connection,
+        base: &str,
+        scope: Scope,
+        filter: &str,
+    ) -> Result<std::result::Result<Entry, String>> {
+        let found = connection.search(base, scope, filter, &entry::attributes(&self.settings)).await?;
+        Ok(match found.as_slice() {
+            [] => Err("the directory has no such person".to_owned()),
+            [one] => entry::read(one, &self.settings, self.clock.now()),
+            many => Err(format!(
+                "the directory has {} such people, {} and {} among them",
+                many.len(),
+                many[0].dn,
+                many[1].dn
+            )),
+        })
+    }
+
+    /// Why an entry that was found is not who asks. A directory may take look-alikes, other
+    /// cases and spaces for the same name; two spellings of one name are one too many.
+    fn objection(&self, entry: &Entry, typed: &str) -> Option<String> {
+        if let Some(closed) = entry.closed {
+            return Some(format!("{} is {closed}", entry.dn));
+        }
+        let same = entry.name.as_str() == typed.to_ascii_lowercase() || !self.settings.sign_in_attributes.is_empty();
+        (!same).then(|| format!("{typed:?} is not how {} is spelled ({})", entry.dn, entry.name))
+    }
+
+    /// Opens a connection to the first server that answers, as the service account where
+    /// there is one.
+    async fn connect(&self) -> Result<Connection> {
+        let (urls, preferred) = (&self.settings.urls, self.preferred.load(Ordering::Relaxed));
+        let mut last = None;
+        for step in 0..urls.len() {
+            let index = (preferred + step) % urls.len();
+            match self.open(&urls[index]).await {
+                Ok(connection) => {
+                    self.preferred.store(index, Ordering::Relaxed);
+                    return Ok(connection);
+                }
+                Err(err) => {
+                    tracing::warn!(error = &err as &dyn std::error::Error, url = urls[index], "a directory server");
+                    last = Some(err);
+                }
+            }
+        }
+        Err(last.expect("the settings name a server"))
+    }
+
+    async fn open(&self, url: &str) -> Result<Connection> {
+        let mut connection = Connection::open(&self.settings, &self.trust, url).await?;
+        if self.settings.can_search() {
+            self.become_service(&mut connection).await?;
+        }
+        Ok(connection)
+    }
+
+    async fn become_service(&self, connection: &mut Connection) -> Result<()> {
+        if connection.bind(&self.settings.bind_dn, &self.settings.bind_password).await? {
+            Ok(())
+        } else {
+            Err(Error::Service(self.settings.bind_dn.clone()))
+        }
+    }
+
+    /// Three questions and a connection, each at its longest, for each server.
+    fn patience(&self) -> Duration {
+        let seconds = self.settings.connect_timeout.saturating_add(self.settings.timeout.saturating_mul(2));
+        Duration::from_secs(seconds.unsigned_abs().saturating_mul(self.settings.urls.len() as u64))
+    }
+
+    /// Writes down who has arrived.
+    async fn admit(&self, found: &Found) -> Result<Arrival> {
+        let person = Person {
+            source: SOURCE,
+            subject: &found.entry.subject,
+            name: &found.entry.name,
+            display_name: &found.entry.display_name,
+            mail: found.entry.mail.as_deref(),
+            uid_number: found.entry.uid_number,
+            role: found.role,
+            groups: &found.groups,
+        };
+        Ok(self.db.arrive(&person, self.clock.now()).await?)
+    }
+}
+
+#[async_trait]
+impl Authenticator for Ldap {
+    async fn authenticate(&self, typed: &str, password: &str) -> super::Result<UserId> {
+        let typed = typed.trim_matches(' ');
+        // An empty password would be an anonymous bind, which succeeds; NUL ends strings in C.
+        if typed.is_empty() || LONGEST_NAME < typed.len() || typed.contains(char::is_control) {
+            return Err(AuthError::refused("what was typed cannot be a name"));
+        }
+        if password.is_empty() || passwords::LONGEST < password.len() || password.contains('\0') {
+            return Err(AuthError::refused("what was typed cannot be a password"));
+        }
+        let known = self.db.find_user_by_name(&typed.to_ascii_lowercase()).await?;
+        if known.is_some_and(|account| account.user.is_local()) {
+            let _slot = self.local_slots.acquire().await.expect("the semaphore is never closed");
+            return self.local.authenticate(typed, password).await;
+        }
+        let patience = self.patience();
+        let checked = tokio::time::timeout(patience, self.check(typed, password)).await;
+        let found = match checked.unwrap_or(Err(Error::Slow(patience.as_secs())))? {
+            Ok(found) => found,
+            Err(because) => return Err(AuthError::refused(because)),
+        };
+        match self.admit(&found).await? {
+            Arrival::Known(id) => Ok(id),
+            Arrival::Disabled => Err(AuthError::refused(format!("{} is disabled here", found.entry.name))),
+            Arrival::NameTaken => Err(AuthError::refused(format!(
+                "the name {} belongs to somebody else here: an administrator decides (lyceum admin user link {})",
+                found.entry.name, found.entry.name
+            ))),
+        }
+    }
+
+    fn slots(&self) -> usize {
+        SLOTS
+    }
+
+    fn lockout(&self) -> Option<super::throttle::Lockout> {
+        Some(super::throttle::Lockout {
+            failures: self.settings.lockout_failures,
+            window_seconds: self.settings.lockout_window,
+        })
+    }
+}

@@ -1,0 +1,19 @@
+//! The directory, step by step: each server's name, connection and trust, the account that
+//! searches, people and groups. What each step tries is `auth::ldap::probe`'s.
+
+use super::{Facts, Finding, Level};
+use crate::auth::ldap::probe;
+
+/// Nothing where passwords are our own.
+pub async fn directory(facts: &Facts) -> Vec<Finding> {
+    let Some(settings) = &facts.directory else { return Vec::new() };
+    let steps = probe::steps(settings, facts.clock.now()).await;
+    let finding = |step: probe::Step| match step.outcome {
+        Ok(what) => Finding::new("directory", Level::Ok, format!("{}: {what}", step.about)),
+        Err(trouble) => {
+            let level = if trouble.fatal { Level::Fault } else { Level::Warning };
+            Finding::new("directory", level, format!("{}: {}", step.about, trouble.what)).mend(trouble.mend)
+        }
+    };
+    steps.into_iter().map(finding).collect()
+}

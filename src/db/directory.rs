@@ -1,0 +1,205 @@
+//! People of a directory and their groups, as the directory said last. A person is found by
+//! the directory's own id; their role and groups are replaced as a whole, and a change of
+//! what they may do raises the access generation in the same transaction.
+
+use std::collections::HashMap;
+
+use sqlx::{FromRow, query, query_as, query_scalar};
+
+use super::{Db, Result, reading, settings::RAISE_GENERATION, transaction, types::parse};
+use crate::model::{Role, Timestamp, UserId, Username};
+
+/// What a directory says of somebody.
+#[derive(Clone, Debug)]
+pub struct Person<'a> {
+    pub source: &'a str,
+    /// The directory's own id.
+    pub subject: &'a str,
+    pub name: &'a Username,
+    pub display_name: &'a str,
+    pub mail: Option<&'a str>,
+    pub uid_number: Option<u32>,
+    pub role: Role,
+    pub groups: &'a [Group],
+}
+
+/// A group of a directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Group {
+    /// The directory's own id.
+    pub subject: String,
+    pub name: String,
+}
+
+/// How somebody's arrival ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// They are this user, new or as before.
+    Known(UserId),
+    /// An administrator has disabled them here.
+    Disabled,
+    /// Somebody else has the name, which inherits nothing.
+    NameTaken,
+}
+
+/// Somebody who has a login or a token.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub id: UserId,
+    pub subject: String,
+    pub name: String,
+}
+
+#[derive(FromRow)]
+struct Before {
+    id: String,
+    name: String,
+    role: String,
+    disabled: bool,
+    absent_since: Option<i64>,
+}
+
+impl Db {
+    /// Writes down what a directory says of somebody who has proved who they are, or who is in.
+    pub async fn arrive(&self, person: &Person<'_>, at: Timestamp) -> Result<Arrival> {
+        let fresh_id = UserId::new().to_string();
+        let uid = person.uid_number.map(i64::from);
+        let arrival = transaction!(self, tx => {
+            let known: Option<Before> = query_as(
+                "SELECT id, name, role, disabled, absent_since FROM users WHERE source = $1 AND subject = $2")
+                .bind(person.source).bind(person.subject).fetch_optional(&mut *tx).await?;
+            let linked: Option<Before> = query_as(
+                "SELECT id, name, role, disabled, absent_since FROM users WHERE source = $1 AND name = $2 AND subject = $3")
+                .bind(person.source).bind(person.name.as_str()).bind(linked_to(person.name.as_str()))
+                .fetch_optional(&mut *tx).await?;
+            let before = known.or(linked);
+            let holder: Option<String> = query_scalar("SELECT id FROM users WHERE name = $1")
+                .bind(person.name.as_str()).fetch_optional(&mut *tx).await?;
+            let id = before.as_ref().map_or(fresh_id.as_str(), |before| before.id.as_str());
+            if holder.is_some_and(|holder| holder != id) {
+                return Ok(Arrival::NameTaken);
+            }
+            match &before {
+                Some(before) if before.disabled => return Ok(Arrival::Disabled),
+                Some(_) => {
+                    query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5, role = $6,
+                         subject = $7, absent_since = NULL WHERE id = $1")
+                        .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
+                        .bind(person.role.as_str()).bind(person.subject).execute(&mut *tx).await?;
+                }
+                None => {
+                    query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
+                         disabled, theme, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'system', $10)")
+                        .bind(id).bind(person.source).bind(person.subject).bind(person.name.as_str())
+                        .bind(person.display_name).bind(person.mail).bind(uid).bind(person.role.as_str())
+                        .bind(false).bind(at.0).execute(&mut *tx).await?;
+                }
+            }
+            let mut old: Vec<String> = query_scalar(
+                "SELECT subject FROM group_members JOIN groups ON groups.id = group_id WHERE user_id = $1 AND source = $2")
+                .bind(id).bind(person.source).fetch_all(&mut *tx).await?;
+            old.sort();
+            let mut new: Vec<&str> = person.groups.iter().map(|group| group.subject.as_str()).collect();
+            new.sort_unstable();
+            let moved = old != new;
+            if moved {
+                query("DELETE FROM group_members WHERE user_id = $1 AND group_id IN
+                     (SELECT id FROM groups WHERE source = $2)")
+                    .bind(id).bind(person.source).execute(&mut *tx).await?;
+                for group in person.groups {
+                    query("INSERT INTO groups (id, source, subject, name) VALUES ($1, $2, $3, $4)
+                         ON CONFLICT (source, subject) DO UPDATE SET name = excluded.name")
+                        .bind(UserId::new().to_string()).bind(person.source).bind(&group.subject).bind(&group.name)
+                        .execute(&mut *tx).await?;
+                    query("INSERT INTO group_members (group_id, user_id)
+                         SELECT id, $3 FROM groups WHERE source = $1 AND subject = $2")
+                        .bind(person.source).bind(&group.subject).bind(id).execute(&mut *tx).await?;
+                }
+            }
+            let changed = before.as_ref().is_some_and(|before| {
+                before.role != person.role.as_str() || before.name != person.name.as_str()
+                    || before.absent_since.is_some() || moved
+            });
+            if changed {
+                query(RAISE_GENERATION).execute(&mut *tx).await?;
+            }
+            Arrival::Known(parse(id, "user id")?)
+        });
+        Ok(arrival)
+    }
+
+    /// Notes that the directory no longer lists somebody: their logins end at once and their
+    /// tokens rest. Answers whether that is news.
+    pub async fn leave(&self, id: UserId, at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let news = transaction!(self, tx => {
+            let done = query("UPDATE users SET absent_since = $2 WHERE id = $1 AND absent_since IS NULL")
+                .bind(&id).bind(at.0).execute(&mut *tx).await?;
+            if done.rows_affected() == 0 {
+                return Ok(false);
+            }
+            query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            true
+        });
+        Ok(news)
+    }
+
+    /// Everybody of a source who could be in: with a login or a token, and not disabled.
+    pub async fn people_in(&self, source: &str) -> Result<Vec<Known>> {
+        let rows: Vec<(String, String, String)> = reading!(self, pool => query_as(
+            "SELECT id, subject, name FROM users WHERE source = $1 AND NOT disabled
+                 AND (EXISTS (SELECT 1 FROM logins WHERE user_id = users.id)
+                   OR EXISTS (SELECT 1 FROM tokens WHERE user_id = users.id))
+             ORDER BY id")
+            .bind(source).fetch_all(pool).await)?;
+        rows.into_iter().map(|(id, subject, name)| Ok(Known { id: parse(&id, "user id")?, subject, name })).collect()
+    }
+
+    /// The names of somebody's groups, in order.
+    pub async fn groups_of(&self, user: UserId) -> Result<Vec<String>> {
+        let user = user.to_string();
+        let mut names: Vec<String> = reading!(self, pool => query_scalar(
+            "SELECT DISTINCT name FROM group_members JOIN groups ON groups.id = group_id WHERE user_id = $1")
+            .bind(&user).fetch_all(pool).await)?;
+        names.sort();
+        Ok(names)
+    }
+
+    /// The names of everybody's groups, in order.
+    pub(super) async fn groups_of_everybody(&self) -> Result<HashMap<UserId, Vec<String>>> {
+        let rows: Vec<(String, String)> = reading!(self, pool => query_as(
+            "SELECT DISTINCT user_id, name FROM group_members JOIN groups ON groups.id = group_id")
+            .fetch_all(pool).await)?;
+        let mut groups = HashMap::<UserId, Vec<String>>::new();
+        for (user, name) in rows {
+            groups.entry(parse(&user, "user id")?).or_default().push(name);
+        }
+        for names in groups.values_mut() {
+            names.sort();
+        }
+        Ok(groups)
+    }
+
+    /// Gives the account of a name to whoever the directory calls so: they take it over, with
+    /// all that it has, at their next sign-in. Its password and logins end. Answers whether
+    /// there is such an account.
+    pub async fn link_user(&self, name: &Username, source: &str) -> Result<bool> {
+        let subject = linked_to(name.as_str());
+        let found = transaction!(self, tx => {
+            let done = query("UPDATE users SET source = $2, subject = $3, password_hash = NULL WHERE name = $1")
+                .bind(name.as_str()).bind(source).bind(&subject).execute(&mut *tx).await?;
+            query("DELETE FROM logins WHERE user_id IN (SELECT id FROM users WHERE name = $1)")
+                .bind(name.as_str()).execute(&mut *tx).await?;
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            0 < done.rows_affected()
+        });
+        Ok(found)
+    }
+}
+
+/// The subject of an account that waits for its owner of the directory. No directory gives
+/// such an id: those are `attribute=value`.
+fn linked_to(name: &str) -> String {
+    format!("linked {name}")
+}

@@ -1,0 +1,357 @@
+//! Sign-in by a directory, against a real OpenLDAP: who gets in, who does not and what the
+//! log says of it, which groups and roles follow, and what happens when people, passwords or
+//! the directory itself go away.
+
+mod peers;
+mod slapd;
+
+use std::sync::Arc;
+
+use lyceum::{
+    auth::{
+        Authenticator, Error, Ldap,
+        ldap::{Settings, probe},
+    },
+    db::{Config, Db},
+    model::{Clock, Role, User},
+};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::portal::{START, TestPortal};
+use slapd::{BASE, Certificate, Slapd, password, person_dn};
+
+/// A directory's authenticator with a database of its own.
+struct House {
+    ldap: Ldap,
+    db: Db,
+    _directory: TempDir,
+}
+
+impl House {
+    async fn new(settings: Settings) -> Self {
+        assert_eq!(settings.validate(), Vec::<String>::new());
+        let directory = tempfile::tempdir().unwrap();
+        let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+        let ldap = Ldap::new(db.clone(), Clock::manual(START), settings).await.unwrap();
+        Self { ldap, db, _directory: directory }
+    }
+
+    async fn enter(&self, name: &str) -> Result<User, Error> {
+        let id = self.ldap.authenticate(name, &password(&name.to_lowercase())).await?;
+        Ok(self.db.find_user(id).await.unwrap().unwrap().user)
+    }
+
+    /// Why somebody was refused.
+    async fn refused(&self, name: &str, password: &str) -> String {
+        match self.ldap.authenticate(name, password).await {
+            Err(Error::BadCredentials { because }) => because.into_owned(),
+            other => panic!("{name:?} was not refused: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn people_sign_in_over_every_kind_of_tls() {
+    let slapd = Slapd::start();
+    let direct = Settings {
+        user_dn: format!("uid={{username}},ou=people,{BASE}"),
+        bind_dn: String::new(),
+        bind_password: String::new(),
+        group_base: String::new(),
+        ..slapd.settings()
+    };
+    for settings in [
+        slapd.settings(),
+        Settings { urls: vec![slapd.ldaps()], ..slapd.settings() },
+        Settings { starttls: false, insecure: true, ..slapd.settings() },
+        direct,
+    ] {
+        let house = House::new(settings).await;
+        let alice = house.enter("alice").await.unwrap();
+        assert_eq!((alice.name.as_str(), alice.display_name.as_str()), ("alice", "Alice Åström"));
+        assert_eq!((alice.source.as_str(), alice.uid_number, alice.role), ("ldap", Some(20001), Role::User));
+        assert_eq!(house.enter("alice").await.unwrap().id, alice.id, "the second time she is the same");
+        assert_eq!(house.enter("Alice").await.unwrap().id, alice.id, "names are the same in any case");
+        assert!(house.refused("alice", "wrong").await.contains("refuses the password"));
+    }
+}
+
+#[tokio::test]
+async fn groups_of_every_kind_and_roles() {
+    let slapd = Slapd::start();
+    let house = House::new(Settings { deny_groups: vec!["banned".to_owned()], ..slapd.settings() }).await;
+    let alice = house.enter("alice").await.unwrap();
+    assert_eq!(alice.groups, ["faculty", "lab", "research", "unique", "university"]);
+    assert_eq!(house.enter("bob").await.unwrap().groups, ["loop", "pool", "primary"], "a loop of groups ends");
+    let carol = house.enter("carol").await.unwrap();
+    assert_eq!((carol.role, carol.groups), (Role::Admin, vec!["admins".to_owned()]));
+    assert!(house.refused("dan", &password("dan")).await.contains("deny_groups"));
+
+    let few = Settings { allow_groups: vec![format!("CN=University, OU=Groups,{BASE}")], ..slapd.settings() };
+    let house = House::new(few).await;
+    assert!(house.enter("alice").await.is_ok(), "by a group's group's group");
+    assert!(house.refused("bob", &password("bob")).await.contains("allow_groups"));
+
+    let flat = Settings { nested: toml_nested("off"), ..slapd.settings() };
+    assert_eq!(House::new(flat).await.enter("alice").await.unwrap().groups, ["lab", "research", "unique"]);
+
+    // Where groups are not searched, the entry's own `memberOf` counts.
+    slapd.replace(&format!("cn=lab,ou=groups,{BASE}"), "member", &person_dn("bob")).await;
+    let listed = Settings { group_base: String::new(), ..slapd.settings() };
+    assert_eq!(House::new(listed).await.enter("bob").await.unwrap().groups, ["lab"]);
+}
+
+fn toml_nested(word: &str) -> lyceum::auth::ldap::Nested {
+    toml::from_str::<Settings>(&format!("nested = {word:?}")).unwrap().nested
+}
+
+/// `ldap_empty_password`: an empty password is an anonymous bind, which succeeds.
+#[tokio::test]
+async fn ldap_empty_password() {
+    let slapd = Slapd::start();
+    let house = House::new(slapd.settings()).await;
+    for password in ["", "\0", "alice-secret\0", &"x".repeat(2000)] {
+        assert!(house.refused("alice", password).await.contains("password"));
+    }
+}
+
+/// `ldap_injection_corpus`: what is typed is a name and nothing else.
+#[tokio::test]
+async fn ldap_injection_corpus() {
+    let slapd = Slapd::start();
+    let direct = Settings { user_dn: format!("uid={{username}},ou=people,{BASE}"), ..slapd.settings() };
+    for settings in [slapd.settings(), direct] {
+        let house = House::new(settings).await;
+        let long = "x".repeat(1_000_000);
+        for name in [
+            "*",
+            "*)(uid=*",
+            "alice)(|(uid=*",
+            "a*",
+            "\\2a",
+            "alice\\00",
+            "alice\0",
+            "",
+            " ",
+            "ali ce",
+            "alice,ou=people",
+            "alice+uid=bob",
+            "#alice",
+            "\"alice\"",
+            "аlice",
+            "ａｌｉｃｅ",
+            "alice\u{200b}",
+            "alice\n",
+            "uid=alice",
+            &long,
+        ] {
+            house.refused(name, &password("alice")).await;
+        }
+        for nobody in ["root", "-rf", "a/b", "zero", "system", "nouid"] {
+            house.refused(nobody, &password(nobody)).await;
+        }
+        assert_eq!(house.db.count_users().await.unwrap(), 0, "nobody was made");
+    }
+    let house = House::new(slapd.settings()).await;
+    let twins = house.refused("twin", &password("twin")).await;
+    assert!(twins.contains("2 such people"), "{twins}");
+    assert!(house.refused("nouid", &password("nouid")).await.contains("uidNumber"));
+    assert!(house.refused("zero", &password("zero")).await.contains("not the uid of a person"));
+}
+
+/// `ldap_bad_cert_refused`: a server that cannot prove who it is hears no password.
+#[tokio::test]
+async fn ldap_bad_cert_refused() {
+    for kind in [Certificate::Expired, Certificate::OfAnotherHost, Certificate::OfAnotherAuthority] {
+        let slapd = Slapd::start_with(kind);
+        for url in [slapd.ldap(), slapd.ldaps()] {
+            let house = House::new(Settings { urls: vec![url], ..slapd.settings() }).await;
+            let refused = house.enter("alice").await.unwrap_err();
+            assert!(matches!(refused, Error::Directory(_)), "{kind:?}: {refused:?}");
+        }
+    }
+}
+
+/// A renamed person keeps everything; a name that is used again inherits nothing.
+#[tokio::test]
+async fn people_are_known_by_the_directorys_id() {
+    let slapd = Slapd::start();
+    let house = House::new(slapd.settings()).await;
+    let (alice, bob) = (house.enter("alice").await.unwrap(), house.enter("bob").await.unwrap());
+    slapd.rename(&person_dn("alice"), "uid=alison").await;
+    slapd.replace(&person_dn("alison"), "userPassword", &password("alison")).await;
+    let alison = house.enter("alison").await.unwrap();
+    assert_eq!((alison.id, alison.name.as_str()), (alice.id, "alison"));
+
+    slapd.delete(&person_dn("bob")).await;
+    slapd.rename(&person_dn("carol"), "uid=bob").await;
+    slapd.replace(&person_dn("bob"), "userPassword", &password("bob")).await;
+    assert!(house.refused("bob", &password("bob")).await.contains("belongs to somebody else"));
+    assert!(house.db.link_user(&bob.name, "ldap").await.unwrap());
+    assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "an administrator gave it to them");
+    assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "for good");
+}
+
+/// `group_removed_loses_admin`, and everything else that another look finds.
+#[tokio::test]
+async fn group_removed_loses_admin() {
+    let slapd = Slapd::start();
+    let (portal, ldap) = portal(slapd.settings()).await;
+    let (alice, carol) = (sign_in(&portal, "alice").await, sign_in(&portal, "carol").await);
+    let token = portal.token(&alice, &[]).await;
+    assert_eq!(role(&carol).await, "admin");
+    slapd.replace(&format!("cn=admins,ou=groups,{BASE}"), "member", &person_dn("bob")).await;
+    ldap.refresh().await.unwrap();
+    portal.portal.access.poll().await.unwrap();
+    assert_eq!(role(&carol).await, "user", "without the group no administrator");
+
+    slapd.replace(&person_dn("alice"), "pwdAccountLockedTime", "000001010000Z").await;
+    ldap.refresh().await.unwrap();
+    portal.portal.access.poll().await.unwrap();
+    assert_eq!(alice.get("/api/v1/me").await.status(), 401, "her login has ended");
+    assert_eq!(token.get("/api/v1/me").await.status(), 401, "her token rests");
+    assert_eq!(carol.get("/api/v1/me").await.status(), 200);
+    let audit = portal.db().list_audit(1).await.unwrap();
+    assert_eq!((audit[0].action.as_str(), audit[0].target.as_str()), ("access_lost", "alice"));
+
+    slapd.replace(&person_dn("alice"), "userPassword", &password("alice")).await;
+    ldap.refresh().await.unwrap();
+    portal.portal.access.poll().await.unwrap();
+    assert_eq!(token.get("/api/v1/me").await.status(), 200, "a new password unlocked her, and the token wakes");
+    slapd.delete(&person_dn("alice")).await;
+    ldap.refresh().await.unwrap();
+    portal.portal.access.poll().await.unwrap();
+    assert_eq!(token.get("/api/v1/me").await.status(), 401);
+}
+
+/// A directory that suddenly knows nobody is believed to be broken.
+#[tokio::test]
+async fn a_directory_that_forgot_everybody_changes_nothing() {
+    let slapd = Slapd::start();
+    let (portal, ldap) = portal(slapd.settings()).await;
+    let mut people = Vec::new();
+    for name in ["alice", "bob", "carol"] {
+        people.push(sign_in(&portal, name).await);
+        slapd.delete(&person_dn(name)).await;
+    }
+    assert!(ldap.refresh().await.unwrap_err().to_string().contains("none of the 3 people"));
+    portal.portal.access.poll().await.unwrap();
+    for person in people {
+        assert_eq!(person.get("/api/v1/me").await.status(), 200);
+    }
+}
+
+/// `ldap_down`: sign-in says so with 503; people who are in go on.
+#[tokio::test]
+async fn ldap_down() {
+    let mut slapd = Slapd::start();
+    let (portal, ldap) = portal(slapd.settings()).await;
+    portal.add_user("keeper", Role::Admin).await;
+    let alice = sign_in(&portal, "alice").await;
+    slapd.stop();
+    let answer = portal.try_sign_in("bob", &password("bob")).await;
+    assert_eq!((answer.status().as_u16(), answer.headers()["retry-after"].to_str().unwrap()), (503, "30"));
+    let text = answer.text().await.unwrap();
+    assert!(text.contains("directory") && !text.contains("localhost"), "the cause stays inside: {text}");
+    assert!(ldap.refresh().await.is_err());
+    assert_eq!(alice.get("/api/v1/me").await.status(), 200);
+    let keeper = portal.sign_in("keeper").await;
+    assert_eq!(role(&keeper).await, "admin", "an account of our own is the way in meanwhile");
+    slapd.start_again();
+    sign_in(&portal, "bob").await;
+}
+
+/// What the directory counts stays below what makes it lock an account.
+#[tokio::test]
+async fn wrong_passwords_do_not_lock_the_account_there() {
+    let slapd = Slapd::start();
+    let (portal, _ldap) = portal(slapd.settings()).await;
+    let mut statuses = Vec::new();
+    for _ in 0..12 {
+        statuses.push(portal.try_sign_in("alice", "wrong").await.status().as_u16());
+    }
+    assert!(statuses.starts_with(&[401, 401, 401, 429]), "{statuses:?}");
+    let house = House::new(slapd.settings()).await;
+    assert!(house.enter("alice").await.is_ok(), "the directory has not locked her");
+}
+
+/// The public answer is the same for everybody who is refused, and the audit table knows why.
+#[tokio::test]
+async fn refusals_look_alike() {
+    let slapd = Slapd::start();
+    let (portal, _ldap) = portal(slapd.settings()).await;
+    let mut answers = std::collections::BTreeSet::new();
+    for (name, password) in [
+        ("alice", "wrong"),
+        ("nobody-such", "wrong"),
+        ("zero", "zero-secret"),
+        ("twin", "twin-secret"),
+        ("*)(uid=*", "x"),
+    ] {
+        let answer = portal.try_sign_in(name, password).await;
+        assert_eq!(answer.status(), 401);
+        let mut body: Value = answer.json().await.unwrap();
+        body.as_object_mut().unwrap().remove("instance");
+        answers.insert(body.to_string());
+    }
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    let reasons: Vec<String> =
+        portal.db().list_audit(10).await.unwrap().into_iter().rev().map(|row| row.detail).collect();
+    for (reason, word) in
+        reasons.iter().zip(["password", "no such person", "uidNumber", "2 such people", "no such person"])
+    {
+        assert!(reason.contains(word), "{reason}");
+    }
+}
+
+/// `lyceum check` names the step that fails and the setting that mends it.
+#[tokio::test]
+async fn check_names_the_step_that_fails() {
+    let slapd = Slapd::start();
+    let other = Slapd::start_with(Certificate::OfAnotherAuthority);
+    let told = async |settings: Settings| {
+        let steps = probe::steps(&settings, START).await;
+        let line = |step: &probe::Step| match &step.outcome {
+            Ok(what) => format!("ok {}: {what}", step.about),
+            Err(trouble) => format!("fault {}: {} -> {}", step.about, trouble.what, trouble.mend),
+        };
+        steps.iter().map(line).collect::<Vec<_>>().join("\n")
+    };
+    let good = told(slapd.settings()).await;
+    assert!(!good.contains("fault") && good.contains("StartTLS") && good.contains("admins: is a group"), "{good}");
+    for (settings, words) in [
+        (Settings { urls: vec!["ldap://no-such-host.invalid".to_owned()], ..slapd.settings() }, "is not found"),
+        (Settings { urls: vec!["ldap://127.0.0.1:1".to_owned()], ..slapd.settings() }, "firewall"),
+        (Settings { ca_file: slapd.authority(), ..other.settings() }, "auth.ldap.ca_file"),
+        (Settings { ca_file: "/nonexistent".into(), ..slapd.settings() }, "auth.ldap.ca_file"),
+        (Settings { bind_password: "wrong".to_owned(), ..slapd.settings() }, "auth.ldap.bind_password_file"),
+        (Settings { user_base: format!("ou=nowhere,{BASE}"), ..slapd.settings() }, "auth.ldap.user_base"),
+        (Settings { username_attribute: "sAMAccountName".to_owned(), ..slapd.settings() }, "username_attribute"),
+        (Settings { admin_groups: vec!["no-such".to_owned()], ..slapd.settings() }, "auth.ldap.admin_groups"),
+    ] {
+        let text = told(settings).await;
+        assert!(text.contains("fault") && text.contains(words), "{words}: {text}");
+    }
+}
+
+/// A portal whose people are the directory's.
+async fn portal(settings: Settings) -> (TestPortal, Arc<Ldap>) {
+    let mut made = None;
+    let portal = TestPortal::start_as(async |db, clock| {
+        let ldap = Arc::new(Ldap::new(db, clock, settings).await.unwrap());
+        made = Some(ldap.clone());
+        ldap as Arc<dyn Authenticator>
+    })
+    .await;
+    (portal, made.unwrap())
+}
+
+async fn sign_in(portal: &TestPortal, name: &str) -> crate::portal::Caller {
+    portal.sign_in_with(name, &password(name)).await
+}
+
+async fn role(caller: &crate::portal::Caller) -> String {
+    let me: Value = caller.get("/api/v1/me").await.json().await.unwrap();
+    me["role"].as_str().unwrap_or_default().to_owned()
+}
