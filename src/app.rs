@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::{
     admission::Admission,
     apps::Catalogue,
-    auth::{self, Access, Authenticator, Ldap},
+    auth::{self, Access, Authenticator, Ldap, keys},
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
@@ -59,7 +59,7 @@ impl App {
         let paths = &started.paths;
         let lock = lock(&paths.private)?;
         let life = Lifecycle::default();
-        let key = load_key(&paths.private).context("the portal's key")?;
+        let key = keys::load(&paths.private).context("the portal's key")?;
         let db = Db::open(&config.database, &paths.private).await?;
         let first_password = auth::first::ensure_first_admin(&db, &clock, &paths.private).await?;
         if let Some(file) = &first_password {
@@ -77,6 +77,7 @@ impl App {
             launcher: Arc::new(started.launcher),
             capacity,
             inventory: inventory.clone(),
+            nvml: config.scheduler.local.nvml.clone(),
             run: paths.run.clone(),
             placements: paths.placements.clone(),
             hierarchy: started.hierarchy,
@@ -103,7 +104,7 @@ impl App {
             environments,
             sessions::Config {
                 profiles: config.profiles(&capacity),
-                key: derive(&key, b"upstream"),
+                key: keys::derive(&key, b"upstream"),
                 logs,
                 installed,
                 storage: config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect(),
@@ -116,13 +117,14 @@ impl App {
 
         let (listener, apps_listener) = bind(config).await?;
         let (authenticator, directory) = authenticator(config, &db, &clock).await?;
-        let access = Arc::new(Access::new(db, clock.clone(), derive(&key, b"forms"), &paths.private, authenticator));
+        let access =
+            Arc::new(Access::new(db, clock.clone(), keys::derive(&key, b"forms"), &paths.private, authenticator));
         let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
         let portal = Arc::new(Portal::new(web::Parts {
             access,
             config: web_config,
             sessions,
-            gateway: Gateway::new(Proxy::new(clock), derive(&key, b"apps")),
+            gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
             single_user,
             stopping: life.stopping.clone(),
         }));
@@ -344,39 +346,6 @@ fn lock(private: &Path) -> Result<std::fs::File> {
         bail!("another `lyceum serve` uses this data directory; stop it, or choose another one with --data");
     }
     Ok(file)
-}
-
-/// The installation's secret, made at the first start. Everything else is derived from it.
-fn load_key(private: &Path) -> Result<[u8; 32]> {
-    use std::{io::Write, os::unix::fs::OpenOptionsExt};
-    let directory = private.join("keys");
-    std::fs::create_dir_all(&directory)?;
-    let path = directory.join("portal");
-    if let Ok(bytes) = std::fs::read(&path) {
-        let key = bytes.try_into().ok().filter(|key: &[u8; 32]| key.iter().any(|byte| *byte != 0));
-        return key.with_context(|| {
-            format!(
-                "{} does not hold a key of 32 bytes; remove it to make a new one (everybody signs in again)",
-                path.display()
-            )
-        });
-    }
-    let key: [u8; 32] = rand::random();
-    let draft = path.with_extension("new");
-    let _ = std::fs::remove_file(&draft);
-    let mut file = std::fs::OpenOptions::new().create_new(true).write(true).mode(0o600).open(&draft)?;
-    file.write_all(&key)?;
-    file.sync_all()?;
-    std::fs::rename(&draft, &path)?;
-    Ok(key)
-}
-
-/// A key of its own for each purpose.
-fn derive(key: &[u8; 32], purpose: &[u8]) -> [u8; 32] {
-    use hmac::{Hmac, KeyInit, Mac};
-    let mut mac = Hmac::<sha2::Sha256>::new_from_slice(key).expect("a key of any length will do");
-    mac.update(purpose);
-    mac.finalize().into_bytes().into()
 }
 
 /// On a terminal the first password is shown; a log must not hold it.

@@ -1,10 +1,11 @@
 //! The GPUs of this machine, from NVIDIA's driver where there is one, or only counted where
-//! the configuration says so. Which of them a workload gets is decided in `model::gpus`, and
-//! who holds which is the database's business.
+//! the configuration says so, and how busy they are. Which of them a workload gets is decided
+//! in `model::gpus`, and who holds which is the database's business.
 
-use std::{ffi::OsStr, fmt, path::PathBuf};
+use std::{collections::HashMap, ffi::OsStr, fmt, path::PathBuf};
 
-use nvml_wrapper::{Nvml, error::NvmlError};
+use nvml_wrapper::{Device, Nvml, error::NvmlError};
+use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, de};
 
 use crate::model::{Gpu, GpuInventory};
@@ -85,19 +86,7 @@ fn chosen(gpus: &[Gpu], indices: impl Iterator<Item = u32>) -> Result<GpuInvento
 
 /// What the driver shows, in its order; `None` where no driver is.
 fn ask_driver(library: Option<&OsStr>) -> Result<Option<Vec<Gpu>>, Error> {
-    let mut builder = Nvml::builder();
-    if let Some(library) = library {
-        builder.lib_path(library);
-    }
-    let nvml = match builder.init() {
-        Ok(nvml) => nvml,
-        // The library without its kernel module is what a container image or a machine whose
-        // card was taken out looks like.
-        Err(NvmlError::LibloadingError(_) | NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound) => {
-            return Ok(None);
-        }
-        Err(error) => return Err(Error::Driver(error.to_string())),
-    };
+    let Some(nvml) = open(library)? else { return Ok(None) };
     let list = || -> Result<Vec<Gpu>, NvmlError> {
         (0..nvml.device_count()?)
             .map(|index| {
@@ -107,6 +96,75 @@ fn ask_driver(library: Option<&OsStr>) -> Result<Option<Vec<Gpu>>, Error> {
             .collect()
     };
     list().map(Some).map_err(|error| Error::Driver(error.to_string()))
+}
+
+fn open(library: Option<&OsStr>) -> Result<Option<Nvml>, Error> {
+    let mut builder = Nvml::builder();
+    if let Some(library) = library {
+        builder.lib_path(library);
+    }
+    match builder.init() {
+        Ok(nvml) => Ok(Some(nvml)),
+        // The library without its kernel module is what a container image or a machine whose
+        // card was taken out looks like.
+        Err(NvmlError::LibloadingError(_) | NvmlError::DriverNotLoaded | NvmlError::LibraryNotFound) => Ok(None),
+        Err(error) => Err(Error::Driver(error.to_string())),
+    }
+}
+
+/// The driver, kept open to be asked how busy GPUs are. Asking may block.
+#[derive(Default)]
+pub struct Watch {
+    nvml: Option<Nvml>,
+    /// Up to when each GPU's samples were read (the driver's own microseconds).
+    read_to: Mutex<HashMap<String, u64>>,
+}
+
+impl Watch {
+    /// Without a driver, nothing is ever measured.
+    pub fn open(library: Option<&PathBuf>) -> Self {
+        let nvml = open(library.map(|path| path.as_os_str())).ok().flatten();
+        Self { nvml, read_to: Mutex::default() }
+    }
+
+    /// How busy (percent) the busiest of these GPUs was with processes of which `counts` is
+    /// true, at any sample since it was asked before; `None` where the driver does not say.
+    /// A GPU whose driver does not tell processes apart (MIG, old ones) counts as a whole: a
+    /// workload has its GPUs for itself.
+    pub fn busy(&self, gpus: &[Gpu], counts: impl Fn(u32) -> bool) -> Option<u32> {
+        let nvml = self.nvml.as_ref()?;
+        let mut busiest = 0;
+        for gpu in gpus {
+            let device = nvml.device_by_uuid(gpu.uuid.as_str()).ok()?;
+            busiest = busiest.max(self.percent(&device, &gpu.uuid, &counts)?);
+        }
+        Some(busiest)
+    }
+
+    fn percent(&self, device: &Device<'_>, uuid: &str, counts: impl Fn(u32) -> bool) -> Option<u32> {
+        let since = self.read_to.lock().get(uuid).copied().unwrap_or_default();
+        match device.process_utilization_stats(since) {
+            Ok(samples) => {
+                if let Some(newest) = samples.iter().map(|sample| sample.timestamp).max() {
+                    self.read_to.lock().insert(uuid.to_owned(), newest);
+                }
+                let theirs = samples.iter().filter(|sample| counts(sample.pid));
+                Some(theirs.map(|sample| sample.sm_util.max(sample.enc_util).max(sample.dec_util)).max().unwrap_or(0))
+            }
+            // So the driver says that no process has used it since.
+            Err(NvmlError::NotFound) => Some(0),
+            Err(NvmlError::NotSupported | NvmlError::FailedToLoadSymbol(_)) => {
+                device.utilization_rates().ok().map(|rates| rates.gpu)
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").field("driver", &self.nvml.is_some()).finish_non_exhaustive()
+    }
 }
 
 impl<'de> Deserialize<'de> for Gpus {

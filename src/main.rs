@@ -7,7 +7,7 @@ use clap::{Parser, Subcommand};
 use lyceum::{
     admin,
     app::App,
-    client,
+    check, client,
     config::{Config, Environment},
     model::Clock,
     start, telemetry,
@@ -52,6 +52,9 @@ enum Verb {
         /// Rehearse a start as this user.
         #[arg(long = "as", value_name = "USER")]
         as_user: Option<String>,
+        /// Print one JSON document instead of lines.
+        #[arg(long)]
+        json: bool,
     },
     /// Manage users, tokens, quotas and backups, on the database directly.
     Admin {
@@ -69,6 +72,9 @@ enum Verb {
     /// Looks at a directory as a user, for the helper.
     #[command(hide = true)]
     Probe,
+    /// An errand of `check`, as somebody else.
+    #[command(hide = true)]
+    Rehearse { word: Option<String> },
     /// Inside a workload.
     #[command(hide = true)]
     Agent,
@@ -88,6 +94,7 @@ fn main() -> ExitCode {
         Some("exec") => return lyceum::agent::exec(arguments),
         Some("become") => return lyceum::helper::trampoline::run(),
         Some("probe") => return lyceum::helper::probe::run(),
+        Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
@@ -105,13 +112,14 @@ fn run(command: Command) -> Result<ExitCode> {
     let place = command.place;
     match command.verb.unwrap_or(Verb::Serve(command.serve)) {
         Verb::Serve(options) => serve(&place, &options, &environment),
-        Verb::Check { as_user } => {
+        Verb::Check { as_user, json } => {
             let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
             let config = Config::load(place.config.as_deref(), &environment)?;
             let facts = config.facts(&paths, &environment);
-            let findings = runtime()?.block_on(lyceum::check::run(&facts, as_user.as_deref()));
-            lyceum::check::render(&findings, std::io::stdout())?;
-            let fault = lyceum::check::worst(&findings) == lyceum::check::Level::Fault;
+            let findings = runtime()?.block_on(check::run(&facts, as_user.as_deref()));
+            let out = std::io::stdout();
+            if json { check::render_json(&findings, out) } else { check::render(&findings, out) }?;
+            let fault = check::worst(&findings) == check::Level::Fault;
             Ok(if fault { ExitCode::FAILURE } else { ExitCode::SUCCESS })
         }
         Verb::Admin { verb } => {
@@ -123,7 +131,9 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
         }
-        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Agent | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
+        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
+            Ok(ExitCode::FAILURE)
+        }
     }
 }
 

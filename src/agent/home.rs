@@ -30,6 +30,12 @@ pub(super) fn prepare(setup: &HomeSetup, session: SessionId, log: &Log) -> Resul
     Ok(())
 }
 
+/// Whether a session could use this home, tried as whoever this process is; the error is the
+/// sentence that a session's card would show.
+pub fn try_home(home: &Path) -> Result<(), String> {
+    try_to_write(home, SessionId::new()).map_err(|error| explain(home, &error))
+}
+
 fn try_to_write(home: &Path, session: SessionId) -> io::Result<()> {
     if !fs::metadata(home)?.is_dir() {
         return Err(ErrorKind::NotADirectory.into());

@@ -27,6 +27,7 @@ use std::{
 };
 
 pub use child::exec;
+pub use home::try_home;
 
 use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL};
 

@@ -49,19 +49,21 @@ pub enum AppKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Idle {
-    /// Requests that pass the proxy.
+    /// Requests of people, and what it computes.
     #[default]
     Http,
-    /// A busy core, and nothing else.
+    /// What it computes: a busy core or GPU. Requests do not count.
     Cpu,
-    /// A busy GPU. What cannot be measured is never idle, and so far nobody measures it.
+    /// A busy GPU, and nothing else. What cannot be measured is never idle.
     Gpu,
     /// Nothing: it is never stopped for idleness.
     None,
-    /// What Jupyter says of its kernels and terminals. Not for apps of the configuration.
+    /// As `Http`, and what Jupyter says of its kernels and terminals. Not for apps of the
+    /// configuration.
     #[serde(skip_deserializing)]
     Kernels,
-    /// Input and output of the agent's terminals. Not for apps of the configuration.
+    /// As `Http`, and input and output of the agent's terminals. Not for apps of the
+    /// configuration.
     #[serde(skip_deserializing)]
     Terminals,
 }

@@ -4,6 +4,7 @@
 
 pub mod access;
 pub mod first;
+pub mod keys;
 pub mod ldap;
 pub mod local;
 pub mod passwords;

@@ -1,24 +1,37 @@
 //! `lyceum check`: looks at everything that a portal needs of its machine and says what is
 //! wrong and which command mends it. Each check is a function from plain [`Facts`] to a
-//! [`Finding`]; `disk`, `machine` and `network` hold them. What a check tries (a
-//! listener, a control group) it undoes at once.
+//! [`Finding`]; `disk`, `machine` and `network` hold them, `reach` asks a running portal, and
+//! `person` rehearses a start as somebody. What a check tries (a listener, a control group, a
+//! workload) it undoes at once.
 
 mod directory;
 mod disk;
+mod errand;
+mod look;
 mod machine;
 mod network;
 mod person;
+mod reach;
+mod rehearsal;
+mod strain;
 
 use std::{
+    borrow::Cow,
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
 };
 
-use crate::{auth::ldap, environments, gpu, model::Clock};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{auth::ldap, config::Server, environments, gpu, model::Clock, start::Surroundings};
+
+pub use errand::run as rehearse;
 
 /// How a check ended, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Level {
     Ok,
     /// Works, and is worth knowing.
@@ -30,14 +43,14 @@ pub enum Level {
 }
 
 /// What one check found.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
     /// What was looked at, in a word or two.
-    pub name: &'static str,
+    pub name: Cow<'static, str>,
     pub level: Level,
-    /// What is so, and what follows from it.
+    /// What was tried or is so, and what follows from it.
     pub what: String,
-    /// The command that mends it; empty where nothing needs mending.
+    /// The command or setting that mends it; empty where nothing needs mending.
     pub mend: String,
 }
 
@@ -57,6 +70,12 @@ pub struct Facts {
     pub service_user: String,
     /// Where passwords are kept, where that is a directory.
     pub directory: Option<ldap::Settings>,
+    /// The uids of accounts that are made: first and last.
+    pub account_uids: (u32, u32),
+    pub server: Server,
+    pub surroundings: Surroundings,
+    /// From a launch to the app's first answer (seconds).
+    pub start_timeout: u64,
     pub environments: environments::Config,
     pub place: environments::Place,
     pub gpus: gpu::Config,
@@ -65,7 +84,7 @@ pub struct Facts {
 
 /// Makes every check, in the order in which a portal needs things.
 ///
-/// `person` is a Unix account to look at as well.
+/// `person` is a Unix account to rehearse a start as.
 pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     let mut findings = vec![
         disk::data_directory(facts),
@@ -89,7 +108,10 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         network::browser(facts),
     ]);
     findings.extend(directory::directory(facts).await);
-    findings.extend(person.map(person::account).into_iter().flatten());
+    findings.extend(reach::reach(facts).await);
+    if let Some(person) = person {
+        findings.extend(person::rehearse(facts, person).await);
+    }
     findings
 }
 
@@ -108,8 +130,18 @@ pub fn render(findings: &[Finding], mut out: impl Write) -> io::Result<()> {
             writeln!(out, "{:indent$}to mend it: {mend}", "", indent = width + 13)?;
         }
     }
-    let count = |level| findings.iter().filter(|finding| finding.level == level).count();
-    writeln!(out, "\n{} faults, {} warnings", count(Level::Fault), count(Level::Warning))
+    writeln!(out, "\n{} faults, {} warnings", count(findings, Level::Fault), count(findings, Level::Warning))
+}
+
+/// Writes findings as one JSON document.
+pub fn render_json(findings: &[Finding], mut out: impl Write) -> io::Result<()> {
+    let (faults, warnings) = (count(findings, Level::Fault), count(findings, Level::Warning));
+    let document = json!({ "findings": findings, "faults": faults, "warnings": warnings });
+    writeln!(out, "{document:#}")
+}
+
+fn count(findings: &[Finding], level: Level) -> usize {
+    findings.iter().filter(|finding| finding.level == level).count()
 }
 
 impl Level {
@@ -125,7 +157,7 @@ impl Level {
 
 impl Finding {
     fn new(name: &'static str, level: Level, what: impl Into<String>) -> Self {
-        Self { name, level, what: what.into(), mend: String::new() }
+        Self { name: name.into(), level, what: what.into(), mend: String::new() }
     }
 
     fn mend(mut self, command: impl Into<String>) -> Self {
@@ -153,5 +185,11 @@ mod tests {
         assert_eq!(lines[2], format!("{}to mend it: ss -ltnp", " ".repeat(27)));
         assert_eq!(lines.last(), Some(&"1 faults, 0 warnings"));
         assert_eq!(worst(&findings), Level::Fault);
+        let mut out = Vec::new();
+        render_json(&findings, &mut out).unwrap();
+        let document: serde_json::Value = serde_json::from_slice(&out).unwrap();
+        assert_eq!((&document["faults"], &document["findings"][1]["level"]), (&json!(1), &json!("fault")));
+        let back: Vec<Finding> = serde_json::from_value(document["findings"].clone()).unwrap();
+        assert_eq!(back, findings);
     }
 }

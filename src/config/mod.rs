@@ -19,6 +19,7 @@ use values::{auto_count, auto_size, duration, list, optional_duration, overlay, 
 
 use crate::{
     apps, auth, check, db, environments, gpu,
+    helper::ACCOUNT_UIDS,
     model::{Capacity, Clock, Resources},
     sessions::Profile,
     start::Paths,
@@ -251,6 +252,10 @@ impl Config {
             is_root,
             service_user: self.server.user.clone(),
             directory: (self.auth.kind == AuthKind::Ldap).then(|| self.auth.ldap.clone()),
+            account_uids: self.accounts.uids.unwrap_or((*ACCOUNT_UIDS.start(), *ACCOUNT_UIDS.end())),
+            server: self.server.clone(),
+            surroundings: environment.surroundings(Some(&paths.data)),
+            start_timeout: self.sessions.start_timeout.unsigned_abs(),
             environments: self.environments.clone(),
             place: environments::Place {
                 shared: paths.shared.clone(),

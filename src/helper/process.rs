@@ -153,6 +153,24 @@ fn gone(err: &io::Error) -> bool {
     err.kind() == io::ErrorKind::NotFound || err.raw_os_error() == Some(Errno::SRCH.raw_os_error())
 }
 
+/// How long each thread of these processes has run, or waited for a core (nanoseconds): on
+/// a machine that is short of cores the second tells who works. Nothing of those that are
+/// gone or hidden, or where the kernel does not count it.
+pub fn demands(pids: &BTreeSet<i32>) -> BTreeMap<i32, u64> {
+    let mut demands = BTreeMap::new();
+    for pid in pids {
+        for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+            let Some(id) = thread.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+            let text = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
+            let mut numbers = text.split_whitespace().map_while(|word| word.parse::<u64>().ok());
+            if let (Some(ran), Some(waited)) = (numbers.next(), numbers.next()) {
+                demands.insert(id, ran.saturating_add(waited));
+            }
+        }
+    }
+    demands
+}
+
 /// The processes of a session, told by descent from its agent or by `LYCEUM_SESSION` in
 /// their environment. Somebody who hides both is found by a cgroup alone.
 pub fn of_session(session: SessionId, placement: Option<&Placement>) -> io::Result<BTreeSet<i32>> {
@@ -248,6 +266,19 @@ mod tests {
         for bad in ["", "42 (x", "42 (x) S", "42 (x) S 1 2 3"] {
             assert_eq!(Stat::parse(bad), None, "{bad}");
         }
+    }
+
+    #[test]
+    fn a_thread_that_spins_wants_a_core() {
+        let me = i32::try_from(std::process::id()).unwrap();
+        let total = || demands(&BTreeSet::from([me])).values().sum::<u64>();
+        let before = total();
+        let end = Instant::now() + Duration::from_millis(50);
+        while Instant::now() < end {}
+        // The kernel brings a running thread's numbers up to date when it is interrupted.
+        pause(Duration::from_millis(1));
+        assert!(before + 25_000_000 < total(), "as much as it ran or waited: {before} {}", total());
+        assert_eq!(demands(&BTreeSet::from([i32::MAX])), BTreeMap::new());
     }
 
     #[test]

@@ -68,7 +68,8 @@ pub trait Scheduler: Send + Sync {
     /// agent belongs to the user and may lie.
     async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>>;
 
-    /// One GET on a socket of the workload's run directory; the body of a 2xx answer.
+    /// One GET on a socket of the workload's run directory; the body of a 2xx answer, `None`
+    /// where the app has nothing at that path (404).
     async fn ask(
         &self,
         session: SessionId,
@@ -76,7 +77,15 @@ pub trait Scheduler: Send + Sync {
         socket: &str,
         path: &str,
         authorization: Option<&str>,
-    ) -> Result<Vec<u8>>;
+    ) -> Result<Option<Vec<u8>>>;
+
+    /// For which part of the time (0 to 1) the most eager of the workload's threads has run or
+    /// waited for a core, since this was asked before (a second, at first); `None` where nobody
+    /// tells.
+    async fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64>;
+
+    /// How busy the workload has kept its GPUs since this was asked before.
+    async fn gpu_use(&self, session: SessionId, placement: &Placement, gpus: &[Gpu]) -> GpuUse;
 
     /// What the workload uses, from a source its user cannot forge; `None` where there is none.
     async fn sample(&self, session: SessionId, placement: &Placement) -> Option<Sample>;
@@ -133,6 +142,17 @@ pub enum Observation {
     Ended(Exit),
     /// Why nobody could be asked.
     Unknown(String),
+}
+
+/// How busy a workload keeps its GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuUse {
+    /// It has none, or no driver stands behind them: nothing can be measured, now or later.
+    Unmeasured,
+    /// The busiest of them, with its own processes, in percent.
+    Percent(u32),
+    /// The driver did not answer.
+    Unknown,
 }
 
 /// How a workload ended, as the scheduler saw it.

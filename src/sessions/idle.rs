@@ -1,26 +1,109 @@
-//! When a session counts as idle: a pure rule over what was seen last, and the probe that
-//! sees it. What cannot be asked is never idle, an open tab alone is no use, and a person
-//! may say "keep".
+//! When a session counts as idle. [`last_use`] is the rule, a pure function over what was
+//! [`Seen`]; the rest looks. What cannot be asked is never idle, an open tab alone is no use,
+//! a training that goes on without anybody is, and a person may say "keep".
 
 use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
 
-use super::{Result, Sessions};
+use super::{Live, Result, Sessions};
 use crate::{
     apps::{self, Idle},
     model::{
         Session, SessionState, Timestamp,
         quota::{Field, Limit},
+        session::Placement,
     },
     protocol::files,
+    scheduler::GpuUse,
 };
 
 /// More busy cores than this are work, whoever started it: a cell, a script, a detached training.
 pub(super) const WORKING_CORES: f64 = 0.3;
 
+/// A thread that has run or waited for a core for more than this part of the time computes,
+/// however little of the machine it got.
+const EAGER: f64 = 0.5;
+
+/// A GPU busier than this (percent) computes; one that only shows a picture or holds memory is below.
+const WORKING_GPU: u32 = 5;
+
+/// A measurement older than this says nothing any more (seconds); agents measure every two.
+const STALE: i64 = 60;
+
 /// Use is written down at most so often (seconds); what is not written yet is in memory.
 const WORTH_NOTING: i64 = 10;
+
+/// When nothing could be seen for so long, an administrator should hear of it (seconds).
+const BLIND: i64 = 24 * 3600;
+
+/// What a look at one source of use brought.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Look {
+    /// There is nothing of the kind, or it has never been used.
+    #[default]
+    Nothing,
+    /// It was last used then.
+    At(Timestamp),
+    /// It is being used.
+    Now,
+    /// It could not be asked, which proves nothing.
+    Unknown,
+}
+
+/// Everything that tells of use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// A person's requests and what they send through sockets; neither polls nor pings.
+    pub requests: Look,
+    /// Input and output of terminals, the agent's or Jupyter's.
+    pub terminals: Look,
+    /// Jupyter's kernels: one that computes, also in silence, or what one last did.
+    pub kernels: Look,
+    /// The processor time of all its processes, or a thread that wants more than it gets.
+    pub cores: Look,
+    /// The use of its GPUs by its own processes; `None` where nobody can ever measure it.
+    pub gpus: Option<Look>,
+}
+
+impl Look {
+    fn at(self, now: Timestamp) -> Option<Timestamp> {
+        match self {
+            Self::Nothing => None,
+            // Times of a user's program may lie, but not into the future.
+            Self::At(at) => Some(at.min(now)),
+            Self::Now | Self::Unknown => Some(now),
+        }
+    }
+
+    fn latest(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Now, _) | (_, Self::Now) => Self::Now,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::At(one), Self::At(two)) => Self::At(one.max(two)),
+            (Self::Nothing, other) => other,
+            (one, Self::Nothing) => one,
+        }
+    }
+
+    fn if_used(used: Option<Timestamp>) -> Self {
+        used.map_or(Self::Nothing, Self::At)
+    }
+}
+
+/// When it was last used, by the rule of its app; `None` where it is never stopped.
+pub(super) fn last_use(rule: Idle, seen: &Seen, known: Timestamp, now: Timestamp) -> Option<Timestamp> {
+    let gpus = seen.gpus.unwrap_or_default();
+    let counts: &[Look] = match rule {
+        Idle::None => return None,
+        Idle::Gpu => &[seen.gpus?],
+        Idle::Cpu => &[seen.cores, gpus],
+        Idle::Http => &[seen.requests, seen.cores, gpus],
+        Idle::Terminals => &[seen.requests, seen.terminals, seen.cores, gpus],
+        Idle::Kernels => &[seen.requests, seen.kernels, seen.terminals, seen.cores, gpus],
+    };
+    counts.iter().filter_map(|look| look.at(now)).chain([known]).max()
+}
 
 /// When this session will be stopped for idleness if nothing happens; `None` where it never is.
 #[must_use]
@@ -32,26 +115,50 @@ pub fn stops_at(session: &Session, last_use: Timestamp, limit: Limit) -> Option<
     Some(last_use.max(session.ready_at?).plus_seconds(seconds).max(session.keep_until.unwrap_or_default()))
 }
 
+/// How its cores were used, by what the samples have left behind.
+fn cores(live: &Live, now: Timestamp) -> Look {
+    match live.sampled_at {
+        Some(at) if now.seconds_since(at) <= STALE => Look::if_used(live.worked_at),
+        _ => Look::Unknown,
+    }
+}
+
+#[derive(Deserialize)]
+struct Kernel {
+    execution_state: Option<String>,
+    last_activity: Option<Timestamp>,
+}
+
+/// What Jupyter says of its kernels: one that computes is in use, however silent it is.
+fn kernels(list: &[Kernel]) -> Look {
+    let one = |kernel: &Kernel| match kernel.execution_state.as_deref() {
+        Some("busy") => Look::Now,
+        _ => Look::if_used(kernel.last_activity),
+    };
+    list.iter().map(one).fold(Look::Nothing, Look::latest)
+}
+
+#[derive(Deserialize)]
+struct Terminal {
+    last_activity: Option<Timestamp>,
+}
+
+fn terminals(list: &[Terminal]) -> Look {
+    list.iter().map(|terminal| Look::if_used(terminal.last_activity)).fold(Look::Nothing, Look::latest)
+}
+
 impl Sessions {
     /// Looks at what was used last, notes it, and says when idleness would end the session.
     pub(super) async fn look_at_use(&self, session: &Session) -> Result<Option<Timestamp>> {
         let Some(app) = self.apps.find(&session.app) else { return Ok(None) };
-        let live = self.live(session.id);
+        if app.idle == Idle::None {
+            return Ok(None);
+        }
+        let seen = self.see(session, app.idle).await;
         let now = self.clock.now();
-        let seen = session.last_activity_at.unwrap_or(session.created_at);
-        let requested = Timestamp(live.activity.load(Ordering::Relaxed));
-        // The agent may lie about when, but not into the future.
-        let typed = live.status.as_ref().and_then(|status| status.terminal_activity).map(|at| Timestamp(at).min(now));
-        let worked = live.worked_at.unwrap_or(seen);
-        let now_if = |used: bool| if used { now } else { seen };
-        let last_use = match app.idle {
-            Idle::None | Idle::Gpu => return Ok(None),
-            Idle::Http => seen.max(requested),
-            // A poll of an open tab is no use here, and what was not measured proves nothing.
-            Idle::Cpu => now_if(live.sample.is_none()).max(worked),
-            Idle::Terminals => seen.max(worked).max(requested).max(typed.unwrap_or_default()),
-            Idle::Kernels => now_if(self.kernels_in_use(session).await).max(worked).max(requested),
-        };
+        self.note_blindness(session, &seen, now);
+        let known = session.last_activity_at.unwrap_or(session.created_at);
+        let Some(last_use) = last_use(app.idle, &seen, known, now) else { return Ok(None) };
         if session.last_activity_at.is_none_or(|known| WORTH_NOTING <= last_use.seconds_since(known)) {
             self.db.set_activity(session.id, last_use).await?;
         }
@@ -59,18 +166,169 @@ impl Sessions {
         Ok(stops_at(session, last_use, limits.of(Field::IdleTimeoutSeconds).limit))
     }
 
-    /// Whether a kernel computes. A probe that fails proves nothing, so it counts as use.
-    async fn kernels_in_use(&self, session: &Session) -> bool {
-        #[derive(Deserialize)]
-        struct Kernel {
-            execution_state: Option<String>,
+    async fn see(&self, session: &Session, rule: Idle) -> Seen {
+        let Some(placement) = &session.placement else {
+            return Seen { cores: Look::Unknown, ..Seen::default() };
+        };
+        let (kernels, terminals) = match rule {
+            Idle::Kernels => tokio::join!(
+                self.ask_jupyter(session, placement, "kernels", kernels),
+                self.ask_jupyter(session, placement, "terminals", terminals)
+            ),
+            _ => (Look::Nothing, Look::Nothing),
+        };
+        let gpus = match self.scheduler.gpu_use(session.id, placement, &session.gpus).await {
+            GpuUse::Unmeasured => None,
+            GpuUse::Percent(percent) if percent <= WORKING_GPU => Some(Look::Nothing),
+            GpuUse::Percent(_) => Some(Look::Now),
+            GpuUse::Unknown => Some(Look::Unknown),
+        };
+        let eager = self.scheduler.eagerness(session.id, placement).await.is_some_and(|share| EAGER < share);
+        // Last, because everything above took its time.
+        let live = self.live(session.id);
+        let requested = Timestamp(live.activity.load(Ordering::Relaxed));
+        let typed = live.status.as_ref().and_then(|status| status.terminal_activity).map(Timestamp);
+        Seen {
+            requests: Look::if_used(Some(requested).filter(|at| *at != Timestamp::default())),
+            terminals: terminals.latest(Look::if_used(typed)),
+            kernels,
+            cores: if eager { Look::Now } else { cores(&live, self.clock.now()) },
+            gpus,
         }
-        let Some(placement) = &session.placement else { return true };
-        let path = format!("{}api/kernels?no_track_activity=1", apps::base_url(session.id));
+    }
+
+    /// A list of Jupyter's API, which its own page asks for as well: asking is no use.
+    async fn ask_jupyter<T: for<'de> Deserialize<'de>>(
+        &self,
+        session: &Session,
+        placement: &Placement,
+        list: &str,
+        judge: impl Fn(&[T]) -> Look,
+    ) -> Look {
+        let path = format!("{}api/{list}?no_track_activity=1", apps::base_url(session.id));
         let authorization = format!("token {}", self.upstream_secret(session.id));
-        let asked = self.scheduler.ask(session.id, placement, files::APP_SOCKET, &path, Some(&authorization)).await;
-        let Ok(body) = asked else { return true };
-        let Ok(kernels) = serde_json::from_slice::<Vec<Kernel>>(&body) else { return true };
-        kernels.iter().any(|kernel| kernel.execution_state.as_deref() == Some("busy"))
+        match self.scheduler.ask(session.id, placement, files::APP_SOCKET, &path, Some(&authorization)).await {
+            Ok(Some(body)) => serde_json::from_slice(&body).map_or(Look::Unknown, |list: Vec<T>| judge(&list)),
+            // A site may have switched its terminals off.
+            Ok(None) => Look::Nothing,
+            Err(_) => Look::Unknown,
+        }
+    }
+
+    /// A session that cannot be looked at is never stopped, so somebody should know of it.
+    fn note_blindness(&self, session: &Session, seen: &Seen, now: Timestamp) {
+        let looks = [seen.terminals, seen.kernels, seen.cores, seen.gpus.unwrap_or_default()];
+        let blind = looks.contains(&Look::Unknown);
+        let mut live = self.live.write();
+        let Some(live) = live.get_mut(&session.id) else { return };
+        let since = *live.blind_since.get_or_insert(now);
+        if !blind {
+            live.blind_since = None;
+        } else if BLIND <= now.seconds_since(since) {
+            live.blind_since = Some(now);
+            tracing::warn!(session.id = %session.id, user.name = %session.owner_name, ?seen,
+                "for a day nobody could see whether a session is used; it is not stopped for idleness");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(10_000_000);
+    const KNOWN: Timestamp = Timestamp(1_000_000);
+    const LATER: Timestamp = Timestamp(2_000_000);
+
+    type Row = (&'static str, fn(Look) -> Seen, &'static [Idle]);
+
+    /// Whatever is in use counts for the apps on its line, and for no other.
+    #[test]
+    fn what_counts_for_whom() {
+        const ALL: [Idle; 6] = [Idle::None, Idle::Gpu, Idle::Cpu, Idle::Http, Idle::Terminals, Idle::Kernels];
+        let nothing = Seen { gpus: Some(Look::Nothing), ..Seen::default() };
+        let table: [Row; 5] = [
+            (
+                "requests",
+                |requests| Seen { requests, ..Seen::default() },
+                &[Idle::Http, Idle::Terminals, Idle::Kernels],
+            ),
+            ("terminals", |terminals| Seen { terminals, ..Seen::default() }, &[Idle::Terminals, Idle::Kernels]),
+            ("kernels", |kernels| Seen { kernels, ..Seen::default() }, &[Idle::Kernels]),
+            (
+                "cores",
+                |cores| Seen { cores, ..Seen::default() },
+                &[Idle::Cpu, Idle::Http, Idle::Terminals, Idle::Kernels],
+            ),
+            (
+                "gpus",
+                |gpus| Seen { gpus: Some(gpus), ..Seen::default() },
+                &[Idle::Gpu, Idle::Cpu, Idle::Http, Idle::Terminals, Idle::Kernels],
+            ),
+        ];
+        for (source, seen, counted) in table {
+            for rule in ALL {
+                let judge = |look| {
+                    let seen = Seen { gpus: seen(look).gpus.or(nothing.gpus), ..seen(look) };
+                    last_use(rule, &seen, KNOWN, NOW)
+                };
+                let expected = |at| Some(if counted.contains(&rule) { at } else { KNOWN });
+                for (look, at) in [
+                    (Look::Nothing, KNOWN),
+                    (Look::At(Timestamp(5)), KNOWN),
+                    (Look::At(LATER), LATER),
+                    (Look::At(Timestamp(i64::MAX)), NOW),
+                    (Look::Now, NOW),
+                    // A probe's error is never idle.
+                    (Look::Unknown, NOW),
+                ] {
+                    let expected = if rule == Idle::None { None } else { expected(at) };
+                    assert_eq!(judge(look), expected, "{source} {look:?} for {rule:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn gpus_that_nobody_measures() {
+        let seen = Seen { gpus: None, requests: Look::At(LATER), ..Seen::default() };
+        assert_eq!(last_use(Idle::Gpu, &seen, KNOWN, NOW), None, "what cannot be measured is never idle");
+        assert_eq!(last_use(Idle::Kernels, &seen, KNOWN, NOW), Some(LATER), "the other sources tell");
+    }
+
+    #[test]
+    fn a_silent_kernel_and_an_open_tab() {
+        let list = |text: &str| kernels(&serde_json::from_str::<Vec<Kernel>>(text).unwrap());
+        let at = r#""last_activity": "1970-01-01T00:33:20.000000Z""#;
+        for (kernels, look) in [
+            ("[]".to_owned(), Look::Nothing),
+            (r#"[{"execution_state": "starting"}]"#.to_owned(), Look::Nothing),
+            (format!(r#"[{{"execution_state": "idle", {at}, "connections": 3}}]"#), Look::At(LATER)),
+            (format!(r#"[{{"execution_state": "idle", {at}}}, {{"execution_state": "busy", {at}}}]"#), Look::Now),
+        ] {
+            assert_eq!(list(&kernels), look, "{kernels}");
+        }
+    }
+
+    #[test]
+    fn samples_get_old() {
+        let live = |sampled_at, worked_at| Live { sampled_at, worked_at, ..Live::default() };
+        for (sampled, worked, look) in [
+            (None, None, Look::Unknown),
+            (Some(-1), None, Look::Nothing),
+            (Some(-STALE), Some(-90), Look::At(NOW.plus_seconds(-90))),
+            (Some(-STALE - 1), Some(-90), Look::Unknown),
+        ] {
+            let at = |seconds: Option<i64>| seconds.map(|seconds| NOW.plus_seconds(seconds));
+            assert_eq!(cores(&live(at(sampled), at(worked)), NOW), look, "{sampled:?} {worked:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_unsure_hides_nothing_that_is_sure() {
+        assert_eq!(Look::Unknown.latest(Look::Now), Look::Now);
+        assert_eq!(Look::At(KNOWN).latest(Look::Unknown), Look::Unknown);
+        assert_eq!(Look::At(LATER).latest(Look::At(KNOWN)), Look::At(LATER));
+        assert_eq!(Look::Nothing.latest(Look::At(KNOWN)), Look::At(KNOWN));
     }
 }

@@ -96,8 +96,12 @@ pub struct Live {
     pub sample: Option<crate::protocol::Sample>,
     /// Milliseconds; raised by the proxy and the agent without a lock.
     pub activity: Arc<AtomicI64>,
+    /// When its use was last measured.
+    pub sampled_at: Option<Timestamp>,
     /// When it last kept more cores busy than idling takes.
     pub worked_at: Option<Timestamp>,
+    /// Since when nobody can see whether it is used.
+    pub blind_since: Option<Timestamp>,
     pub idle_stops_at: Option<Timestamp>,
 }
 

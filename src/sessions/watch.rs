@@ -69,9 +69,12 @@ impl Sessions {
             let news = known.is_none_or(|known| known.phase != status.phase || known.step != status.step);
             live.status = Some(status);
             live.sample = sample;
-            // Between two looks at its use it may rest; every sample counts.
-            if sample.is_some_and(|sample| idle::WORKING_CORES < sample.cpus) {
-                live.worked_at = Some(self.clock.now());
+            if let Some(sample) = sample {
+                live.sampled_at = Some(self.clock.now());
+                // Between two looks at its use it may rest; every sample counts.
+                if idle::WORKING_CORES < sample.cpus {
+                    live.worked_at = live.sampled_at;
+                }
             }
             news
         };

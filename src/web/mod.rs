@@ -22,6 +22,7 @@ mod metrics;
 pub mod page;
 mod paging;
 mod quotas;
+pub mod reach;
 mod routes;
 mod sessions;
 mod settings;
@@ -257,6 +258,9 @@ fn pages() -> Pages {
         .get("/healthz", health::alive)
         .get("/readyz", health::ready)
         .get("/metrics", health::metrics)
+        .get(reach::FACTS, reach::facts)
+        .get(reach::ECHO, reach::echo)
+        .get(reach::EVENTS, reach::portals_events)
         .add("GET", "/static/{*path}", assets::files())
 }
 
@@ -273,9 +277,13 @@ pub fn router(portal: Arc<Portal>) -> Router {
 /// comes here: `gateway` does itself what is needed of theirs.
 const APP: &str = "/s/{*rest}";
 
-/// The apps' own listener: the way into apps, and the files that its few pages need.
+/// The apps' own listener: the way into apps, the files that its few pages need, and what
+/// `lyceum check` asks.
 pub fn apps_router(portal: Arc<Portal>) -> Router {
     Pages::default()
+        .get(reach::FACTS, reach::facts)
+        .get(reach::ECHO, reach::echo)
+        .get(reach::EVENTS, reach::apps_events)
         .add("GET", "/static/{*path}", assets::files())
         .into_router()
         .fallback(async || Error::not_found())

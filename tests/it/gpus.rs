@@ -5,15 +5,16 @@ use std::{
     process::Command,
 };
 
-use lyceum::gpu::{Config, Error, Gpus, inventory};
+use lyceum::gpu::{Config, Error, Gpus, Watch, inventory};
 
 /// A driver library of its own for each case: a library is loaded once in a process.
-fn driver(folder: &Path, name: &str, define: &str) -> PathBuf {
+pub fn driver(folder: &Path, name: &str, define: &str) -> PathBuf {
     let library = folder.join(format!("lib{name}.so"));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/fake_nvml.c");
     let compiler = Command::new("cc")
-        .args(["-shared", "-fPIC", define, "-o"])
+        .args(["-shared", "-fPIC", "-o"])
         .arg(&library)
+        .args(define.split(' '))
         .arg(source)
         .output()
         .expect("rustc links with a C compiler, so there is one");
@@ -49,4 +50,24 @@ fn a_missing_driver_is_no_error_but_a_broken_one_is() {
     let mismatch = Config { gpus: Gpus::Auto, nvml: Some(driver(folder.path(), "mismatch", "-DINIT=18")) };
     let error = inventory(&mismatch).unwrap_err();
     assert!(matches!(error, Error::Driver(_)) && error.to_string().contains("version"), "{error}");
+}
+
+#[test]
+fn how_busy_gpus_are_by_whose_processes() {
+    let folder = tempfile::tempdir().unwrap();
+    let uses = folder.path().join("uses");
+    let library = driver(folder.path(), "busy", &format!("-DGPUS=2 -DUSE=\"{}\"", uses.display()));
+    let gpus = inventory(&Config { gpus: Gpus::Auto, nvml: Some(library.clone()) }).unwrap().gpus;
+    let watch = Watch::open(Some(&library));
+    let busy = |text: &str, gpus: &[lyceum::model::Gpu]| {
+        std::fs::write(&uses, text).unwrap();
+        watch.busy(gpus, |pid| pid < 100)
+    };
+    assert_eq!(busy("", &gpus), Some(0), "nobody uses them");
+    assert_eq!(busy("0 7 20\n0 8 30\n1 9 90\n0 200 99\n", &gpus[..1]), Some(30), "others' do not count");
+    assert_eq!(busy("0 7 20\n1 9 90\n", &gpus), Some(90));
+    assert_eq!(busy("0 0 55\n", &gpus[..1]), Some(55), "a driver that tells no processes apart");
+    std::fs::remove_file(&uses).unwrap();
+    assert_eq!(watch.busy(&gpus, |_| true), None, "it does not answer");
+    assert_eq!(Watch::default().busy(&gpus, |_| true), None);
 }

@@ -5,6 +5,7 @@
 
 mod agent;
 mod architecture;
+mod checks;
 mod db;
 mod directory;
 mod environments;
@@ -12,6 +13,7 @@ mod gateway;
 mod gpus;
 mod helper;
 mod identity;
+mod idleness;
 mod licences;
 mod life;
 mod local;

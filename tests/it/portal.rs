@@ -186,6 +186,7 @@ fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
         launcher: Arc::new(Launcher::helper(ours).unwrap()),
         capacity,
         inventory: inventory.clone(),
+        nvml: None,
         run: directory.join("run"),
         placements: directory.join("placements"),
         hierarchy: Hierarchy::Sampled,

@@ -103,6 +103,7 @@ fn one_person(base: &Path) {
             launcher: Arc::new(launcher),
             capacity: local::capacity(None, None, 0),
             inventory: GpuInventory::default(),
+            nvml: None,
             run: paths.run.clone(),
             placements: paths.placements.clone(),
             hierarchy: started.hierarchy.clone(),

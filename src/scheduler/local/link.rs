@@ -53,14 +53,18 @@ pub(super) async fn ask(
     socket: &str,
     path: &str,
     authorization: Option<&str>,
-) -> Result<Vec<u8>> {
+) -> Result<Option<Vec<u8>>> {
     let answer = request(placement, socket, path, authorization).await?;
+    if answer.status().as_u16() == 404 {
+        return Ok(None);
+    }
     if !answer.status().is_success() {
         return Err(Error::Unavailable(format!("the app answered {}", answer.status())));
     }
     let body = Limited::new(answer.into_body(), MAX_MESSAGE).collect();
     let body = tokio::time::timeout(PATIENCE, body).await.map_err(|_err| silent())?;
-    Ok(body.map_err(|err| Error::Unavailable(format!("the app's answer broke off: {err}")))?.to_bytes().to_vec())
+    let body = body.map_err(|err| Error::Unavailable(format!("the app's answer broke off: {err}")))?;
+    Ok(Some(body.to_bytes().to_vec()))
 }
 
 async fn request(

@@ -9,7 +9,7 @@ mod machine;
 mod run_directory;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, BTreeSet, HashMap},
     fmt,
     os::fd::OwnedFd,
     path::{Path, PathBuf},
@@ -23,8 +23,9 @@ use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::{machine::capacity, run_directory::open_in_run_directory};
-use super::{Account, Error, Exit, Launch, Observation, Person, PortalUser, Result, Scheduler};
+use super::{Account, Error, Exit, GpuUse, Launch, Observation, Person, PortalUser, Result, Scheduler};
 use crate::{
+    gpu,
     helper::{
         self,
         cgroup::{self, Hierarchy},
@@ -33,7 +34,7 @@ use crate::{
         placement,
         process::{self, Life},
     },
-    model::{Capacity, Clock, EndReason, GpuInventory, SessionId, session::Placement},
+    model::{Capacity, Clock, EndReason, Gpu, GpuInventory, SessionId, session::Placement},
     protocol::{
         AgentLaunch, AgentStatus, Directory, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL,
         Sample, files,
@@ -46,6 +47,8 @@ pub struct Config {
     pub launcher: Arc<Launcher>,
     pub capacity: Capacity,
     pub inventory: GpuInventory,
+    /// Another place for the GPU driver's library than the system's own.
+    pub nvml: Option<PathBuf>,
     /// As handed to the helper: `start` knows all four.
     pub run: PathBuf,
     pub placements: PathBuf,
@@ -79,9 +82,18 @@ pub struct Local {
 
 struct Shared {
     config: Config,
+    gpus: gpu::Watch,
+    /// What each session's threads had demanded when they were last looked at.
+    demanded: Mutex<HashMap<SessionId, Demanded>>,
     /// Each session's CPU time when it was last sampled.
     sampled: Mutex<HashMap<SessionId, (Instant, u64)>>,
 }
+
+/// What threads demanded in less time than this would be chance.
+const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+/// When, and by which thread how many nanoseconds.
+type Demanded = (Instant, BTreeMap<i32, u64>);
 
 impl Local {
     /// Refuses a base directory whose run directories would have too long a path.
@@ -95,7 +107,8 @@ impl Local {
                 length - MAX_RUN_DIRECTORY
             )));
         }
-        Ok(Self { shared: Arc::new(Shared { config, sampled: Mutex::default() }) })
+        let gpus = if config.inventory.driver { gpu::Watch::open(config.nvml.as_ref()) } else { gpu::Watch::default() };
+        Ok(Self { shared: Arc::new(Shared { config, gpus, demanded: Mutex::default(), sampled: Mutex::default() }) })
     }
 
     /// Asks the launcher on a thread that may wait. The request is carried out whole even
@@ -149,6 +162,33 @@ impl Shared {
             limits,
             agent,
         }))
+    }
+
+    /// The session's processes, told by its groups, and by descent where it has none.
+    fn processes(&self, session: SessionId, placement: &Placement) -> std::io::Result<BTreeSet<i32>> {
+        let groups = self.groups(session);
+        if groups.is_empty() { process::of_session(session, Some(placement)) } else { cgroup::processes(&groups) }
+    }
+
+    fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64> {
+        let measure = || Some((Instant::now(), process::demands(&self.processes(session, placement).ok()?)));
+        let known = self.demanded.lock().get(&session).cloned();
+        let before = known.or_else(measure)?;
+        process::pause(SHORTEST_LOOK.saturating_sub(before.0.elapsed()));
+        let now = measure()?;
+        let share = most_eager(&before, &now);
+        self.demanded.lock().insert(session, now);
+        share
+    }
+
+    /// A process that the driver names and nobody here can see may be anybody's: it counts.
+    fn gpu_use(&self, session: SessionId, placement: &Placement, gpus: &[Gpu]) -> GpuUse {
+        let Ok(processes) = self.processes(session, placement) else { return GpuUse::Unknown };
+        let counts = |pid: u32| {
+            let known = i32::try_from(pid).is_ok_and(|pid| processes.contains(&pid));
+            known || !Path::new("/proc").join(pid.to_string()).exists()
+        };
+        self.gpus.busy(gpus, counts).map_or(GpuUse::Unknown, GpuUse::Percent)
     }
 
     fn look(&self, session: SessionId, placement: &Placement) -> Observation {
@@ -305,8 +345,21 @@ impl Scheduler for Local {
         socket: &str,
         path: &str,
         authorization: Option<&str>,
-    ) -> Result<Vec<u8>> {
+    ) -> Result<Option<Vec<u8>>> {
         link::ask(placement, socket, path, authorization).await
+    }
+
+    async fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64> {
+        let (this, placement) = (Arc::clone(&self.shared), placement.clone());
+        blocking(move || Ok(this.eagerness(session, &placement))).await.ok()?
+    }
+
+    async fn gpu_use(&self, session: SessionId, placement: &Placement, gpus: &[Gpu]) -> GpuUse {
+        if gpus.is_empty() || !self.shared.config.inventory.driver {
+            return GpuUse::Unmeasured;
+        }
+        let (this, placement, gpus) = (Arc::clone(&self.shared), placement.clone(), gpus.to_vec());
+        blocking(move || Ok(this.gpu_use(session, &placement, &gpus))).await.unwrap_or(GpuUse::Unknown)
     }
 
     fn grace_seconds(&self) -> i64 {
@@ -323,6 +376,7 @@ impl Scheduler for Local {
 
     async fn clean(&self, session: SessionId) -> Result<()> {
         self.shared.sampled.lock().remove(&session);
+        self.shared.demanded.lock().remove(&session);
         self.ask_done(HelperRequest::Clean { session }).await
     }
 
@@ -351,7 +405,7 @@ fn watch(handle: OwnedFd) -> std::io::Result<AsyncFd<OwnedFd>> {
 }
 
 /// How a program learns which GPUs are its own. An empty list hides them all.
-fn gpu_environment(gpus: &[crate::model::Gpu], driver: bool) -> [(String, String); 2] {
+fn gpu_environment(gpus: &[Gpu], driver: bool) -> [(String, String); 2] {
     let names: Vec<String> =
         gpus.iter().map(|gpu| if driver { gpu.uuid.clone() } else { gpu.index.to_string() }).collect();
     // CUDA's own order differs from the one that indices count in.
@@ -365,6 +419,16 @@ fn busy_cpus(before: Option<(Instant, u64)>, now: (Instant, u64)) -> f64 {
     let Some(before) = before else { return 0.0 };
     let seconds = (now.0 - before.0).as_secs_f64();
     if seconds < 0.001 { 0.0 } else { now.1.saturating_sub(before.1) as f64 / 1e9 / seconds }
+}
+
+/// The largest part of the time that one thread has demanded; of a thread that is new, all
+/// that it has demanded so far.
+#[expect(clippy::cast_precision_loss, reason = "a share of the time is approximate by nature")]
+fn most_eager((then, before): &Demanded, (now, after): &Demanded) -> Option<f64> {
+    let seconds = (*now - *then).as_secs_f64();
+    let demanded = |(thread, total): (&i32, &u64)| total.saturating_sub(before.get(thread).copied().unwrap_or(0));
+    let most = after.iter().map(demanded).max()?;
+    (0.001 < seconds).then(|| most as f64 / 1e9 / seconds)
 }
 
 /// Longer than the launcher's own patience, so that its sentence is the one that is seen.
@@ -424,6 +488,20 @@ mod tests {
         assert_eq!(value(&[gpu(0), gpu(3)], true), "GPU-0,GPU-3");
         assert_eq!(value(&[gpu(0), gpu(3)], false), "0,3");
         assert_eq!(value(&[], true), "");
+    }
+
+    #[test]
+    fn the_most_eager_thread() {
+        let start = Instant::now();
+        let at = |seconds, demands: &[(i32, u64)]| {
+            (start + Duration::from_secs(seconds), demands.iter().copied().collect::<BTreeMap<i32, u64>>())
+        };
+        let second = 1_000_000_000;
+        let share = |after| most_eager(&at(0, &[(1, 5 * second), (2, 0)]), &after);
+        assert_eq!(share(at(10, &[(1, 6 * second), (2, 8 * second)])), Some(0.8));
+        assert_eq!(share(at(10, &[(1, 6 * second), (3, 2 * second)])), Some(0.2), "one ended, one is new");
+        assert_eq!(share(at(10, &[])), None, "nobody tells");
+        assert_eq!(share(at(0, &[(1, 9 * second)])), None);
     }
 
     #[test]

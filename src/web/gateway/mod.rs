@@ -255,7 +255,7 @@ impl Asking<'_> {
             authorization: authorization.transpose().map_err(Error::internal)?,
             client: identity::client_address(&portal.config, &asked.headers, &asked.extensions),
             scheme: portal.config.scheme(),
-            active: is_use(&asked),
+            active: is_use(&asked, &principal.credential),
             holder,
         };
         let answer = portal.gateway.proxy.forward(Request::from_parts(asked, body), &upstream, &rules).await;
@@ -298,10 +298,44 @@ fn is_front_page(uri: &Uri) -> bool {
 }
 
 /// Whether a request is somebody's doing: pages poll by themselves, and an open tab alone
-/// must not keep a session alive.
-fn is_use(asked: &Parts) -> bool {
-    match asked.headers.get("sec-fetch-mode") {
-        Some(mode) => mode.as_bytes() == b"navigate" || !matches!(asked.method, Method::GET | Method::HEAD),
-        None => true,
+/// must not keep a session alive. A browser says what a request is for, but only to an
+/// address that it trusts; over plain HTTP what it accepts tells a page from a poll.
+fn is_use(asked: &Parts, credential: &Credential) -> bool {
+    let changes = !matches!(asked.method, Method::GET | Method::HEAD);
+    match (asked.headers.get("sec-fetch-mode"), credential) {
+        (Some(mode), _) => changes || mode.as_bytes() == b"navigate",
+        (None, Credential::Login { .. }) => changes || (is_reading(asked) && wants_html(&asked.headers)),
+        // A program does what somebody has told it.
+        (None, Credential::Token { .. }) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LoginId, TokenId};
+
+    #[test]
+    fn an_open_tab_is_no_use() {
+        let login = Credential::Login { id: LoginId::new(), csrf_token: String::new() };
+        let token = Credential::Token { id: TokenId::new(), scopes: Vec::new() };
+        for (method, header, by_login, by_token) in [
+            // A browser at an address that it trusts.
+            ("GET", ("sec-fetch-mode", "navigate"), true, true),
+            ("GET", ("sec-fetch-mode", "cors"), false, false),
+            ("GET", ("sec-fetch-mode", "websocket"), false, false),
+            ("POST", ("sec-fetch-mode", "cors"), true, true),
+            // Over plain HTTP it does not say; a program never does.
+            ("GET", ("accept", "text/html,*/*;q=0.8"), true, true),
+            ("GET", ("accept", "*/*"), false, true),
+            ("HEAD", ("accept", "application/json"), false, true),
+            ("GET", ("upgrade", "websocket"), false, true),
+            ("PUT", ("accept", "*/*"), true, true),
+        ] {
+            let asked = Request::builder().method(method).header(header.0, header.1).body(Body::empty()).unwrap();
+            let asked = asked.into_parts().0;
+            assert_eq!(is_use(&asked, &login), by_login, "{method} {header:?} by a login");
+            assert_eq!(is_use(&asked, &token), by_token, "{method} {header:?} by a token");
+        }
     }
 }

@@ -72,6 +72,10 @@ const MATRIX: &[Row] = &[
     row("POST", "/sessions/{id}/start-again", "a=b", [401, 303, 404, 404, 403, 401, 401]),
     // It waits; a program is told to try again. Not the administrator's: 404.
     row("ANY", "/s/{*rest}", "", [401, 503, 404, 404, 403, 401, 401]),
+    // For whoever knows the portal's key.
+    row("GET", "/check", "", [404, 404, 404, 404, 404, 401, 404]),
+    row("GET", "/check/echo", "", [404, 404, 404, 404, 404, 401, 404]),
+    row("GET", "/check/events", "", [404, 404, 404, 404, 404, 401, 404]),
     row("GET", "/settings", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/settings/password", "a=b", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/settings/tokens", "name=x", [401, 200, 200, 200, 403, 401, 401]),

@@ -52,15 +52,19 @@ pub struct House {
     variables: Vec<(String, String)>,
     /// Whom the portal runs as, where that is not root.
     runs_as: Option<Identity>,
+    /// Words before the portal's own: a program that becomes what follows.
+    wrapper: Vec<String>,
     portal: Option<Child>,
     pub url: String,
+    /// Where it listens; by default at a port of its own choice.
+    listen: String,
     people: AtomicU32,
     accounts: parking_lot::Mutex<BTreeSet<String>>,
 }
 
 impl House {
     /// A portal of root's that serves; `None` where we are not root. The apps are `app.py`'s
-    /// modes, `missing`, and `worker`, whose use is its CPU time.
+    /// modes, `missing`, and two whose use is what they compute: `worker` and, on GPUs, `trainer`.
     pub async fn open(variables: &[(&str, &str)]) -> Option<Self> {
         if !crate::needs::root() {
             return None;
@@ -87,6 +91,7 @@ impl House {
         let mut config: String =
             ["web", "slow", "silent", "crash", "deaf"].iter().map(|name| app(name, name, "")).collect();
         config += &app("worker", "web", "idle = 'cpu'");
+        config += &app("trainer", "web", "idle = 'gpu'");
         config += "[[apps]]\nname = 'missing'\ncommand = ['/nowhere/to/be-found']\n";
         let id = SessionId::new().short()[8..].to_owned();
         let own = [
@@ -107,11 +112,31 @@ impl House {
             config,
             variables: own.chain(variables).collect(),
             runs_as: None,
+            wrapper: Vec::new(),
             portal: None,
             url: String::new(),
+            listen: "127.0.0.1:0".to_owned(),
             people: AtomicU32::new(0),
             accounts: parking_lot::Mutex::default(),
         }
+    }
+
+    /// Further lines of the configuration, of a portal that does not serve yet.
+    pub fn configure(&mut self, toml: &str) {
+        self.config.push_str(toml);
+    }
+
+    pub fn listen_on(&mut self, port: u16) {
+        self.listen = format!("127.0.0.1:{port}");
+    }
+
+    /// Runs every command of this house, a portal of root's, through another program.
+    pub fn wrap(&mut self, words: Vec<String>) {
+        self.wrapper = words;
+    }
+
+    pub fn runs_as(&self) -> Option<&Identity> {
+        self.runs_as.as_ref()
     }
 
     /// Runs everything as an ordinary account made for it.
@@ -141,9 +166,14 @@ impl House {
     /// `lyceum ARGUMENTS` with this house's settings and data.
     pub fn command(&self, arguments: &[&str]) -> Command {
         fs::write(self.base.path().join("lyceum.toml"), &self.config).unwrap();
-        let mut command = match &self.runs_as {
-            None => Command::new(env!("CARGO_BIN_EXE_lyceum")),
-            Some(person) => {
+        let mut command = match (&self.runs_as, self.wrapper.split_first()) {
+            (None, None) => Command::new(env!("CARGO_BIN_EXE_lyceum")),
+            (None, Some((program, words))) => {
+                let mut command = Command::new(program);
+                command.args(words).arg(env!("CARGO_BIN_EXE_lyceum"));
+                command
+            }
+            (Some(person), _) => {
                 let mut command = Command::new("setpriv");
                 let (uid, gid) = (format!("--reuid={}", person.uid), format!("--regid={}", person.gid));
                 command.args([&uid, &gid, "--clear-groups", "--"]).arg(self.base.path().join("lyceum"));
@@ -176,14 +206,16 @@ impl House {
     pub async fn start(&mut self) {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
         let before = self.log().len();
-        let mut command = self.command(&["serve", "--listen", "127.0.0.1:0"]);
+        let mut command = self.command(&["serve", "--listen", &self.listen]);
         let mut portal = command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap();
         let ready = eventually("the portal is ready", async || {
             let ended = portal.try_wait().unwrap();
             assert!(ended.is_none(), "the portal ended: {ended:?}\n{}", self.log());
             self.log()[before..].lines().find_map(ready_address)
         });
-        self.url = ready.await;
+        let told = ready.await;
+        // With a public address it tells that one.
+        self.url = if self.listen.ends_with(":0") { told } else { format!("http://{}", self.listen) };
         self.portal = Some(portal);
     }
 
@@ -233,6 +265,14 @@ impl House {
         if self.runs_as.is_none() {
             self.accounts.lock().insert(format!("ly-{name}"));
         }
+        self.token_of(&name)
+    }
+
+    /// A new user whose sessions run as this Unix account, which is somebody else's to remove.
+    pub fn person_as(&self, unix_name: &str) -> Person {
+        let name = format!("p{}-{}", self.people.fetch_add(1, Ordering::Relaxed), self.id);
+        let (added, said) = self.run(&["admin", "user", "add", &name, "--unix-name", unix_name]);
+        assert!(added, "{said}");
         self.token_of(&name)
     }
 

@@ -41,7 +41,8 @@ pub enum Piece {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sentence(pub Vec<Piece>);
 
-/// Idle for so long, and the card begins to speak of it (seconds).
+/// Idle for so long, and the card begins to speak of it (seconds); sooner where that is more
+/// than half of the time after which it is stopped.
 const IDLE_IS_WORTH_SAYING: i64 = 10 * 60;
 /// Starting for so long is longer than usual (seconds).
 const SLOW_START: i64 = 3 * 60;
@@ -133,7 +134,8 @@ pub(super) fn idle(session: &Session, around: &Circumstances) -> Option<(Timesta
     let stops_at = around.idle_stops_at?;
     let since = session.last_activity_at.or(session.ready_at)?;
     let ends_first = session.expires_at.is_some_and(|end| end <= stops_at);
-    let long_enough = IDLE_IS_WORTH_SAYING <= around.now.seconds_since(since);
+    let half = stops_at.seconds_since(since) / 2;
+    let long_enough = half.min(IDLE_IS_WORTH_SAYING) <= around.now.seconds_since(since);
     (session.state == SessionState::Running && long_enough && !ends_first).then_some((since, stops_at))
 }
 

@@ -128,6 +128,27 @@ fn running_says_when_it_ends() {
         },
         "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle 40 min, stops at 23:33 UTC unless it is used.",
     );
+    // Stopped after five minutes: halfway there it says so.
+    let five_minutes = |s: &mut Session, a: &mut Circumstances, idle: i64| {
+        s.last_activity_at = Some(NOW.plus_seconds(-idle));
+        a.idle_stops_at = Some(NOW.plus_seconds(300 - idle));
+    };
+    says(
+        Running,
+        |s, a| {
+            ends(s, 4320);
+            five_minutes(s, a, 149);
+        },
+        "Ends 23:25 UTC, 1 h 12 min left.",
+    );
+    says(
+        Running,
+        |s, a| {
+            ends(s, 4320);
+            five_minutes(s, a, 180);
+        },
+        "Ends 23:25 UTC, 1 h 12 min left. Idle 3 min, stops at 22:15 UTC unless it is used.",
+    );
     says(
         Running,
         |s, a| {

@@ -1,0 +1,309 @@
+//! The way of a browser: asks the running portal through the address that people use, and the
+//! apps through theirs. What arrives is compared with what was sent, a connection is upgraded
+//! and echoes, and a stream's first event is timed. What reverse proxies usually have wrong is
+//! named, with the line that mends it.
+
+use std::{
+    borrow::Cow,
+    error::Error,
+    fs,
+    os::unix::fs::MetadataExt,
+    time::{Duration, Instant},
+};
+
+use reqwest::{
+    Client, Response,
+    header::{CONNECTION, UPGRADE},
+};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    time::timeout,
+};
+use url::Url;
+
+use super::{Facts, Finding, Level};
+use crate::{
+    auth::keys::{self, Pass},
+    config::AppsMode,
+    web::reach::{Arrived, ECHO, EVENTS, FACTS, PAUSE},
+};
+
+/// How long anything may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const PORTAL: &str = "public address";
+const APPS: &str = "apps' address";
+
+/// Everything that needs a running portal.
+pub async fn reach(facts: &Facts) -> Vec<Finding> {
+    if !is_running(facts) {
+        let what =
+            "left out: no portal runs on this data directory, so its address, WebSockets and events were not tried";
+        return vec![Finding::new(PORTAL, Level::Note, what).mend("lyceum serve, then lyceum check again")];
+    }
+    let key = match keys::read(&facts.private) {
+        Ok(key) => key,
+        Err(err) => {
+            let what = format!("left out: the portal's key cannot be read ({err}), and the portal answers nobody else");
+            return vec![Finding::new(PORTAL, Level::Note, what).mend("run it as root, or as the portal's user")];
+        }
+    };
+    let client = Client::builder()
+        .http1_only()
+        .no_proxy()
+        .redirect(reqwest::redirect::Policy::none())
+        .connect_timeout(PATIENCE)
+        .build();
+    let Ok(client) = client else {
+        return vec![Finding::new(PORTAL, Level::Warning, "left out: no HTTP client could be made")];
+    };
+    let key = keys::derive(&key, b"apps");
+    let mut findings = Vec::new();
+    for (name, base) in addresses(facts) {
+        let way = Way { name, base, client: &client, facts, pass: || Pass::new(&key, facts.clock.now()) };
+        findings.extend(way.try_all().await);
+    }
+    findings
+}
+
+/// A portal holds its lock as long as it lives; looking at the list of locks disturbs nobody.
+fn is_running(facts: &Facts) -> bool {
+    let Ok(lock) = fs::metadata(facts.private.join("serve.lock")) else { return false };
+    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+    let inode = lock.ino().to_string();
+    locks.lines().any(|line| {
+        let mut words = line.split_whitespace();
+        line.contains(" FLOCK ") && words.nth(5).is_some_and(|file| file.rsplit(':').next() == Some(&inode))
+    })
+}
+
+/// Where browsers find the portal and the apps, as configured.
+fn addresses(facts: &Facts) -> Vec<(&'static str, Url)> {
+    let server = &facts.server;
+    let scheme = if server.tls_cert.is_empty() { "http" } else { "https" };
+    let mut listen = server.listen;
+    if listen.ip().is_unspecified() {
+        listen.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+    }
+    let portal = Url::parse(&server.public_url).or_else(|_none| Url::parse(&format!("{scheme}://{listen}/")));
+    let Ok(portal) = portal else { return Vec::new() };
+    if server.apps == AppsMode::Path {
+        return vec![(PORTAL, portal)];
+    }
+    let apps = Url::parse(&server.apps_url).ok().or_else(|| {
+        let mut apps = portal.clone();
+        apps.set_port(Some(server.apps_address().port())).ok()?;
+        Some(apps)
+    });
+    [(PORTAL, portal)].into_iter().chain(apps.map(|apps| (APPS, apps))).collect()
+}
+
+/// One of the two addresses.
+struct Way<'a, P: Fn() -> Pass> {
+    name: &'static str,
+    base: Url,
+    client: &'a Client,
+    facts: &'a Facts,
+    pass: P,
+}
+
+impl<P: Fn() -> Pass> Way<'_, P> {
+    async fn try_all(&self) -> Vec<Finding> {
+        let arrived = match self.arrived().await {
+            Ok(arrived) => arrived,
+            Err(finding) => return vec![*finding],
+        };
+        let mut findings = vec![self.finding(Level::Ok, format!("{} leads to this portal", self.base))];
+        findings.extend(self.headers(&arrived));
+        findings.push(self.upgrade().await);
+        findings.push(self.stream().await);
+        findings
+    }
+
+    fn finding(&self, level: Level, what: impl Into<String>) -> Finding {
+        Finding::new(self.name, level, what)
+    }
+
+    async fn get(&self, path: &str, upgrade: bool) -> reqwest::Result<Response> {
+        let url = self.base.join(path).expect("our own paths are valid");
+        let mut request = self.client.get(url).header(Pass::HEADER, (self.pass)().as_str());
+        if upgrade {
+            request = request.header(CONNECTION, "Upgrade").header(UPGRADE, "websocket");
+            request =
+                request.header("sec-websocket-version", "13").header("sec-websocket-key", "bHljZXVtIGNoZWNrcyBpdA==");
+        }
+        request.send().await
+    }
+
+    /// What of a plain request has arrived; or why it has not.
+    async fn arrived(&self) -> Result<Arrived, Box<Finding>> {
+        let base = &self.base;
+        let fault = |what: String, mend: &str| Box::new(self.finding(Level::Fault, what).mend(mend.to_owned()));
+        let answer = match timeout(PATIENCE, self.get(FACTS, false)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(err)) => {
+                let mend = if self.facts.server.public_url.is_empty() {
+                    "set server.public_url to the address that people type"
+                } else {
+                    "start or mend the reverse proxy, or correct server.public_url and server.apps_url"
+                };
+                return Err(fault(format!("{base} cannot be reached from here: {}", innermost(&err)), mend));
+            }
+            Err(_) => return Err(fault(format!("{base} does not answer"), "look at the reverse proxy's log")),
+        };
+        let status = answer.status();
+        match answer.json::<Arrived>().await {
+            Ok(arrived) if status.is_success() => Ok(arrived),
+            _ if status.is_server_error() => Err(fault(
+                format!("{base} answers {status}: the reverse proxy does not reach the portal"),
+                &format!("let it pass everything on to {}", self.listener()),
+            )),
+            _ => Err(fault(
+                format!("{base} answers {status} to what only this portal can answer: something else stands there"),
+                &format!("let the reverse proxy pass every path on, unchanged, to {}", self.listener()),
+            )),
+        }
+    }
+
+    fn listener(&self) -> String {
+        let server = &self.facts.server;
+        let address = if self.name == APPS { server.apps_address() } else { server.listen };
+        format!("http://{address}")
+    }
+
+    /// What a proxy has changed or left out.
+    fn headers(&self, arrived: &Arrived) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        let authority = match (self.base.host_str(), self.base.port()) {
+            (Some(host), Some(port)) => format!("{host}:{port}"),
+            (host, _) => host.unwrap_or_default().to_owned(),
+        };
+        let shares_origin = self.name == APPS || self.facts.server.apps == AppsMode::Path;
+        if arrived.host != authority && shares_origin {
+            let what = format!(
+                "`Host: {authority}` arrives as `{}`: Jupyter and others then refuse WebSockets, because their Origin is another",
+                arrived.host
+            );
+            findings.push(self.finding(Level::Fault, what).mend("nginx: proxy_set_header Host $http_host;"));
+        }
+        match arrived.forwarded_proto.as_deref() {
+            Some("https") if !arrived.https => findings.push(
+                self.finding(
+                    Level::Fault,
+                    "the proxy says that browsers come by HTTPS, and the portal believes HTTP: signing in fails",
+                )
+                .mend("set server.public_url = \"https://…\", as people type it"),
+            ),
+            Some("http") if arrived.https => findings.push(
+                self.finding(Level::Warning, "`X-Forwarded-Proto` arrives as `http`, though the address is HTTPS")
+                    .mend("nginx: proxy_set_header X-Forwarded-Proto $scheme;"),
+            ),
+            _ => {}
+        }
+        let trusted = !self.facts.server.trusted_proxies.is_empty();
+        match &arrived.forwarded_for {
+            Some(_) if !trusted => findings.push(
+                self.finding(
+                    Level::Warning,
+                    format!(
+                        "everybody seems to come from {}: one person's failed sign-ins slow down all",
+                        arrived.client
+                    ),
+                )
+                .mend(format!("set server.trusted_proxies = [\"{}\"]", arrived.client)),
+            ),
+            None if trusted => findings.push(
+                self.finding(Level::Warning, "no `X-Forwarded-For` arrives: everybody seems to come from the proxy")
+                    .mend("nginx: proxy_set_header X-Forwarded-For $remote_addr;"),
+            ),
+            _ => {}
+        }
+        findings
+    }
+
+    /// An upgraded connection, there and back.
+    async fn upgrade(&self) -> Finding {
+        let begun = Instant::now();
+        let mend = "nginx: proxy_http_version 1.1; proxy_set_header Upgrade $http_upgrade; proxy_set_header Connection \"upgrade\";";
+        let refused = |why: String| {
+            let what = format!("WebSockets do not get through ({why}): terminals and kernels stay dead");
+            self.finding(Level::Fault, what).mend(mend)
+        };
+        let answer = match timeout(PATIENCE, self.get(ECHO, true)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(err)) => return refused(innermost(&err)),
+            Err(_) => return refused("no answer".to_owned()),
+        };
+        if answer.status().as_u16() != 101 {
+            return refused(format!("the answer to an upgrade was {}", answer.status()));
+        }
+        match timeout(PATIENCE, echo(answer)).await {
+            Ok(Ok(true)) => {
+                self.finding(Level::Ok, format!("a WebSocket echoed after {} ms", begun.elapsed().as_millis()))
+            }
+            Ok(Ok(false)) => refused("something else came back".to_owned()),
+            Ok(Err(why)) => refused(why),
+            Err(_) => refused("upgraded, but nothing came back".to_owned()),
+        }
+    }
+
+    /// A stream's first event must not wait for its second.
+    async fn stream(&self) -> Finding {
+        let begun = Instant::now();
+        let first = async {
+            let mut answer = self.get(EVENTS, false).await?;
+            answer.chunk().await
+        };
+        match timeout(PATIENCE, first).await {
+            Ok(Ok(Some(_))) if begun.elapsed() < PAUSE * 2 / 3 => {
+                self.finding(Level::Ok, format!("an event arrived after {} ms", begun.elapsed().as_millis()))
+            }
+            Ok(Ok(Some(_))) => {
+                let late = begun.elapsed().as_millis();
+                let what = format!("events are held back (the first arrived after {late} ms): {}", self.held_back());
+                self.finding(Level::Warning, what).mend("nginx: proxy_buffering off;")
+            }
+            Ok(Ok(None)) => self.finding(Level::Fault, "a stream of events ended before its first"),
+            Ok(Err(err)) => self.finding(Level::Fault, format!("a stream of events broke: {}", innermost(&err))),
+            Err(_) => {
+                self.finding(Level::Fault, "a stream of events brought nothing").mend("nginx: proxy_buffering off;")
+            }
+        }
+    }
+
+    fn held_back(&self) -> Cow<'static, str> {
+        match self.name {
+            APPS => "apps that stream, and long answers of models, come in lumps".into(),
+            _ => "pages and logs do not follow what happens".into(),
+        }
+    }
+}
+
+/// Sends one masked frame and reads what comes back.
+async fn echo(answer: Response) -> Result<bool, String> {
+    const WORD: &[u8] = b"lyceum";
+    const MASK: [u8; 4] = [1, 2, 3, 4];
+    let mut socket = answer.upgrade().await.map_err(|err| innermost(&err))?;
+    let length = u8::try_from(WORD.len()).expect("a short word");
+    let mut frame = vec![0x81, 0x80 | length];
+    frame.extend(MASK);
+    frame.extend(WORD.iter().zip(MASK.iter().cycle()).map(|(byte, mask)| byte ^ mask));
+    let exchange = async {
+        socket.write_all(&frame).await?;
+        socket.flush().await?;
+        let mut back = vec![0; 2 + WORD.len()];
+        socket.read_exact(&mut back).await?;
+        Ok::<_, std::io::Error>(back)
+    };
+    let back = exchange.await.map_err(|err| format!("upgraded, but the connection broke: {err}"))?;
+    Ok(back[..2] == [0x81, length] && &back[2..] == WORD)
+}
+
+/// The innermost cause: the outer ones name the address once more.
+fn innermost(error: &reqwest::Error) -> String {
+    let mut cause: &dyn Error = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    cause.to_string()
+}

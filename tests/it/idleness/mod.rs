@@ -1,0 +1,57 @@
+//! Idleness on the real program: GPUs through a driver library that the test compiles, and a
+//! real JupyterLab whose tab is open, whose cell is silent, or whose notebook is closed while
+//! a training goes on. Jupyter is `LYCEUM_TEST_PYTHON`'s, which `./test` provides.
+
+mod gpus;
+mod jupyter;
+mod terminals;
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
+};
+
+use lyceum::model::SessionId;
+
+use crate::{
+    life::{House, Person},
+    needs::variable,
+};
+
+/// Longer than a look at everybody's use, a limit and the end take on a busy machine.
+const PATIENCE: Duration = Duration::from_mins(3);
+
+/// Waits until a session has ended for idleness; meanwhile `always` must hold.
+async fn stopped(house: &House, person: &Person, id: SessionId, mut always: impl AsyncFnMut()) {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        always().await;
+        let session = person.session(house, id).await;
+        if session["state"] == "ended" {
+            assert_eq!((&session["end_reason"], &session["detail"]), (&"idle".into(), &"Nobody used it".into()));
+            return;
+        }
+        assert!(Instant::now() < end, "it is not stopped: {session}");
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+async fn runs(house: &House, person: &Person, id: SessionId, why: &str) {
+    let session = person.session(house, id).await;
+    assert_eq!(session["state"], "running", "{why}: {session}");
+}
+
+/// A directory that everybody can read.
+fn open_directory() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("ly-").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    directory
+}
+
+/// The Python of an environment with JupyterLab that everybody can run; without it the calling
+/// test, or that part of it, is left out.
+pub fn jupyters_python(is_met: impl Fn(&str, bool) -> bool) -> Option<String> {
+    let python = variable("LYCEUM_TEST_PYTHON");
+    is_met("a Python with JupyterLab (LYCEUM_TEST_PYTHON)", python.is_some()).then_some(python)?
+}
