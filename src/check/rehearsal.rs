@@ -28,7 +28,7 @@ use crate::{
         Program, files,
     },
     scheduler::{
-        Exit, Launch, Observation, Person, PortalUser, Scheduler,
+        Account, Exit, Launch, Observation, Person, PortalUser, Scheduler,
         local::{self, Local},
     },
     start::{self, Started, Surroundings},
@@ -105,7 +105,7 @@ impl Rehearsal {
         });
         let person = match &stage {
             Ok(local) => {
-                let user = PortalUser { name: self.unix_name.clone(), unix_name: Some(self.unix_name.clone()) };
+                let user = PortalUser { name: self.unix_name.clone(), account: Account::Named(self.unix_name.clone()) };
                 local.person(&user).await.map_err(|err| err.sentence())
             }
             Err(err) => Err(err.sentence()),
