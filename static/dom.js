@@ -73,10 +73,19 @@ export function refreshTimes(within = document) {
   }
 }
 
-// Calls `work` after `delay` times 1, 2, 4 … as long as it fails, at most `longest`.
+// Waits `delay` milliseconds, then twice as long each time, at most `longest`; never exactly,
+// so that many who wait for one thing do not come back together. `skip` ends the wait.
 export function backOff(delay, longest) {
-  let next = delay;
-  return { wait: () => new Promise((resolve) => { setTimeout(resolve, next * (0.8 + Math.random() * 0.4)); next = Math.min(next * 2, longest); }), reset: () => { next = delay; } };
+  let next = delay, skip = () => {};
+  return {
+    wait() {
+      const time = next * (0.5 + Math.random());
+      next = Math.min(next * 2, longest);
+      return new Promise((resolve) => { skip = resolve; setTimeout(resolve, time); });
+    },
+    skip: () => skip(),
+    reset() { next = delay; },
+  };
 }
 
 // Resolves at once where the page is seen, else when it is seen again.

@@ -1,34 +1,53 @@
-// Keeps a page fresh: one EventSource on `/events`. A message about a session fetches its
+// Keeps a page fresh by the browser's one event stream. A message about a session fetches its
 // card anew; when its state changed, or it is new here, the page's own live regions are
-// fetched too. Hidden pages close the stream and catch up when they are seen again.
+// fetched too. Pages that are not seen hear nothing and catch up when they are seen again.
 
-import { $, $$, announce, backOff, enableCopying, learnClock, refreshTimes, seen } from "./dom.js";
+import { $, $$, announce, element, enableCopying, learnClock, refreshTimes } from "./dom.js";
+import { join } from "./stream.js";
 
-const pause = backOff(1000, 30_000);
+const stream = $("[data-stream]").dataset.stream;
 const pending = new Map();
-let source = null;
+let leave = null, connected = false;
+// What this page shows is no older than this.
+let fresh = performance.timeOrigin;
 
-function connect() {
-  source = new EventSource("/events");
-  source.onopen = () => { pause.reset(); stale(false); };
-  source.onmessage = (event) => { try { receive(JSON.parse(event.data)); } catch (error) { console.warn("not understood:", error); } };
-  source.onerror = async () => {
-    source?.close();
-    source = null;
-    stale(true);
-    await pause.wait();
-    await seen();
-    if (!source) { connect(); refreshPage(); }
-  };
+function hear(message) {
+  if (message.type === "open") {
+    // Somebody else has signed in meanwhile, in another tab.
+    if (message.user !== document.body.dataset.user) return location.reload();
+    connected = true;
+    tell(null);
+    if (fresh <= message.heard) soon("page", refreshPage);
+  } else if (message.type === "lost") {
+    connected = false;
+    tell("lost");
+  } else if (message.type === "signed-out") {
+    connected = false;
+    tell("signed-out");
+  } else if (message.type === "environment") soon("page", refreshPage);
+  else if (message.type === "session" && message.id) soon(message.id, () => refreshCard(String(message.id)));
 }
 
-function stale(is) {
-  for (const card of $$("[data-card]")) card.classList.toggle("stale", is);
+let told = null, telling = null;
+
+// Says what there is to say about the line itself, and nothing of a short break.
+function tell(what) {
+  if (told === what) return;
+  told = what;
+  clearTimeout(telling);
+  if (what === "lost") telling = setTimeout(show, 3000, what);
+  else show(what);
 }
 
-function receive(message) {
-  if (message.type === "environment") soon("page", refreshPage);
-  if (message.type === "session" && message.id) soon(message.id, () => refreshCard(String(message.id)));
+function show(what) {
+  $("#line")?.remove();
+  for (const card of $$("[data-card]")) card.classList.toggle("stale", what !== null);
+  if (what === "lost") document.body.append(element("p", { id: "line", class: "line", role: "status" }, "Not connected, trying again…"));
+  if (what === "signed-out") {
+    const next = encodeURIComponent(location.pathname + location.search);
+    const words = element("span", {}, "You are signed out, so this page shows how things were. ", element("a", { href: `/login?next=${next}` }, "Sign in"), " to go on.");
+    $("#main").prepend(element("p", { id: "line", class: "note warn", role: "status" }, words));
+  }
 }
 
 // Many messages in a moment make one fetch; while one is under way, one more follows it.
@@ -54,21 +73,23 @@ async function refreshCard(id) {
   learnClock(answer);
   const made = new DOMParser().parseFromString(await answer.text(), "text/html").querySelector("[data-card]");
   if (!made) return;
-  const changed = made.dataset.state !== old.dataset.state;
+  const name = made.getAttribute("aria-label");
+  const [changed, renamed] = [made.dataset.state !== old.dataset.state, name !== old.getAttribute("aria-label")];
   if (shape(made) !== shape(old)) replace(old, made);
-  if (changed) {
-    announce(`${made.getAttribute("aria-label")}: ${$(".state", made)?.textContent ?? ""}`);
-    await refreshPage();
-  }
+  if (changed) announce(`${name}: ${$(".state", made)?.textContent ?? ""}`);
+  if (changed || renamed) await refreshPage();
 }
 
 // Draws every live region of this page anew from its own address.
 async function refreshPage() {
+  const asked = Date.now();
   const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
-  if (answer.redirected && answer.url.includes("/login")) return location.reload();
+  if (answer.redirected && answer.url.includes("/login")) return tell("signed-out");
   if (!answer.ok) return;
+  fresh = asked;
   learnClock(answer);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+  document.title = page.title;
   for (const region of $$("[data-live]")) {
     const made = $(`[data-live="${CSS.escape(region.dataset.live)}"]`, page);
     if (made && shape(made) !== shape(region)) replace(region, made);
@@ -107,16 +128,25 @@ function replace(old, made) {
 
 // What a session uses changes without a message: looked at now and then while it runs.
 setInterval(() => {
-  if (document.hidden || !source || !$('[data-card][data-state="running"], [data-card][data-state="starting"]')) return;
+  if (document.hidden || !connected || !$('[data-card][data-state="running"], [data-card][data-state="starting"]')) return;
   const only = $("[data-session]");
   if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
   else soon("page", refreshPage);
 }, $("[data-session]") ? 4000 : 12_000);
 
-document.addEventListener("visibilitychange", () => {
-  if (document.hidden) { source?.close(); source = null; }
-  else if (!source) { connect(); refreshPage(); }
-});
-addEventListener("pagehide", () => { source?.close(); source = null; });
-addEventListener("pageshow", (event) => { if (event.persisted && !source) { connect(); refreshPage(); } });
-if (!document.hidden) connect();
+function come(back) {
+  if (document.hidden || leave) return;
+  leave = join(stream, hear);
+  if (back) soon("page", refreshPage);
+}
+
+function go() {
+  leave?.();
+  leave = null;
+  connected = false;
+}
+
+document.addEventListener("visibilitychange", () => { if (document.hidden) go(); else come(true); });
+addEventListener("pagehide", go);
+addEventListener("pageshow", (event) => { if (event.persisted) come(true); });
+come(false);

@@ -183,8 +183,8 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 fn headers(portal: &Portal, asked: &Asked, id: &str, response: &mut Response) {
     let form_targets = portal.config.apps_origin(&asked.host).unwrap_or_default();
     let policy = format!(
-        "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; frame-ancestors 'none'; \
-         form-action 'self' {form_targets}"
+        "default-src 'self'; img-src 'self' data:; worker-src 'self'; object-src 'none'; base-uri 'none'; \
+         frame-ancestors 'none'; form-action 'self' {form_targets}"
     );
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value: &str| {

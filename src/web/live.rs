@@ -1,16 +1,20 @@
 //! The event stream that keeps pages fresh: a few words whenever a session of the reader's
-//! changes or an environment gets further. Pages fetch what changed themselves, so that the
-//! stream holds nothing that needs escaping or could be stale.
+//! changes or an environment gets further. All pages of a browser share one (static/stream.js)
+//! and fetch what changed themselves, so that it holds nothing that needs escaping or could be
+//! stale, and what was missed while it was away is caught up with by looking at everything.
 
 use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
-    response::{IntoResponse, Response, sse::Event},
+    response::{Response, sse::Event},
 };
-use futures_util::Stream;
+use futures_util::{Stream, StreamExt};
 use serde_json::json;
-use tokio::sync::broadcast::error::RecvError;
+use tokio::{
+    sync::broadcast::error::RecvError,
+    time::{MissedTickBehavior, interval},
+};
 
 use super::{Portal, cards, extract::CurrentUser, streams::sse};
 
@@ -19,14 +23,20 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// `/events`
 pub async fn stream(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Response {
-    sse(portal.stopping.clone(), messages(portal, user)).into_response()
+    // The first words show that the line is open, and whose: a browser may meanwhile be
+    // somebody else's.
+    let hello = event(&json!({ "type": "open", "user": user.user.name }));
+    let messages = futures_util::stream::once(async { hello }).chain(messages(portal.clone(), user));
+    sse(portal.stopping.clone(), messages)
 }
 
 fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event> {
-    let changes = portal.sessions.subscribe();
-    let environments = portal.sessions.environments.subscribe();
     let sees_all = cards::is_operator(&user);
-    futures_util::stream::unfold((changes, environments), move |(mut changes, mut environments)| {
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let heard = (portal.sessions.subscribe(), portal.sessions.environments.subscribe(), look);
+    let open = portal.metrics.event_stream();
+    futures_util::stream::unfold((heard, open), move |((mut changes, mut environments, mut look), open)| {
         let (portal, user) = (Arc::clone(&portal), user.clone());
         async move {
             let message = loop {
@@ -44,15 +54,20 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         progress.ok()?;
                         break json!({ "type": "environment" });
                     }
-                    () = tokio::time::sleep(LOOK) => {
+                    // Not a pause between messages: where something changes all the time, the
+                    // login must still be looked at.
+                    _ = look.tick() => {
                         if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
                             return None;
                         }
                     }
                 }
             };
-            let event = Event::default().json_data(message).unwrap_or_default();
-            Some((event, (changes, environments)))
+            Some((event(&message), ((changes, environments, look), open)))
         }
     })
+}
+
+fn event(message: &serde_json::Value) -> Event {
+    Event::default().data(message.to_string())
 }

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::Registry,
 };
 
@@ -17,6 +17,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     durations: Family<RouteLabels, Histogram>,
     sign_ins: Family<OutcomeLabels, Counter>,
+    event_streams: Gauge,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -44,8 +45,10 @@ impl Default for Metrics {
         let sign_ins = Family::default();
         registry.register("http_requests", "Requests answered", requests.clone());
         registry.register("http_request_duration_seconds", "Time until the answer's head", durations.clone());
+        let event_streams = Gauge::default();
         registry.register("sign_ins", "Sign-ins by outcome", sign_ins.clone());
-        Self { registry: Arc::new(Mutex::new(registry)), requests, durations, sign_ins }
+        registry.register("event_streams", "Streams that keep a browser's pages fresh", event_streams.clone());
+        Self { registry: Arc::new(Mutex::new(registry)), requests, durations, sign_ins, event_streams }
     }
 }
 
@@ -66,10 +69,25 @@ impl Metrics {
         self.sign_ins.get_or_create(&OutcomeLabels { outcome }).inc();
     }
 
+    /// Counts a stream until the answer is dropped.
+    pub(super) fn event_stream(&self) -> OpenStream {
+        self.event_streams.inc();
+        OpenStream(self.event_streams.clone())
+    }
+
     /// Everything, in the OpenMetrics text format.
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         encode(&mut text, &self.registry.lock()).expect("writing to a String cannot fail");
         text
+    }
+}
+
+/// A stream that somebody reads.
+pub(super) struct OpenStream(Gauge);
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        self.0.dec();
     }
 }

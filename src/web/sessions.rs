@@ -282,7 +282,7 @@ pub async fn log(
     if !wants_events(&headers) {
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
     }
-    Ok(sse(portal.stopping.clone(), follow_log(portal, user, id, tail)).into_response())
+    Ok(sse(portal.stopping.clone(), follow_log(portal, user, id, tail)))
 }
 
 /// What happened to a session, as server-sent events with ids; `Last-Event-ID` resumes.
@@ -296,7 +296,7 @@ pub async fn events(
 ) -> Result<Response> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     portal.sessions.find(user.actor(), id).await?;
-    Ok(sse(portal.stopping.clone(), follow_events(portal, user, id, last)).into_response())
+    Ok(sse(portal.stopping.clone(), follow_events(portal, user, id, last)))
 }
 
 /// What would be decided about a request.

@@ -3,7 +3,10 @@
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{
+    IntoResponse, Response,
+    sse::{Event, KeepAlive, Sse},
+};
 use futures_util::{Stream, StreamExt};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -14,14 +17,19 @@ use crate::model::{SessionId, SessionState, Timestamp};
 /// The most that is read of a log (bytes).
 pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
 
+/// How often a silent stream sends a comment. Reverse proxies close what is silent for a
+/// minute or less, and a browser that misses two of these knows that nobody is there.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+
 /// A stream of events; it ends with the portal, which does not wait for those who listen.
-pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Sse<impl Stream<Item = Result<Event, Infallible>>>
+pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Response
 where
     S: Stream<Item = Event> + Send + 'static,
 {
-    // Reverse proxies close what is silent for a minute or less.
     let stream = stream.take_until(stopping.cancelled_owned());
-    Sse::new(stream.map(Ok)).keep_alive(KeepAlive::new().interval(Duration::from_secs(15)))
+    let sse = Sse::new(stream.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(HEARTBEAT));
+    // nginx would gather some kilobytes first.
+    ([("x-accel-buffering", "no")], sse).into_response()
 }
 
 /// How often a followed log is looked at; files on network mounts do not tell by themselves.

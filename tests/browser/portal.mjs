@@ -29,34 +29,45 @@ export async function startPortal({ configuration = "", environment = "none" } =
   writeFileSync(file, `${configuration}\n${environmentSection(environment)}`, { mode: 0o644 });
 
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
-  const child = spawn(binary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
-  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child, file, users: [] };
+  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child: null, file, users: [] };
   // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
   if (!hasAccount("ly-admin")) portal.users.push("admin");
 
-  const ended = new Promise((done) => child.once("close", (code, signal) => done(code ?? signal)));
-  portal.stop = async () => {
-    await stopSessions(portal);
-    child.kill("SIGTERM");
-    const patience = setTimeout(() => child.kill("SIGKILL"), 20_000);
+  let ended = null;
+  const serve = async () => {
+    const child = spawn(binary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
+    portal.child = child;
+    ended = new Promise((done) => child.once("close", (code, signal) => done(code ?? signal)));
+    const before = portal.log.length;
+    await new Promise((ready, failed) => {
+      const read = (chunk) => {
+        portal.log += chunk;
+        if (/\bready\b/.test(portal.log.slice(before))) ready();
+      };
+      child.stdout.on("data", read);
+      child.stderr.on("data", read);
+      child.once("error", (error) => failed(new Error(`cannot start ${binary}: ${error.message}`)));
+      ended.then((how) => failed(new Error(`the portal ended (${how}) before it was ready:\n${portal.log}`)));
+      setTimeout(() => failed(new Error(`the portal is not ready after a minute:\n${portal.log}`)), 60_000).unref();
+    });
+  };
+  // What runs goes on running meanwhile, that is the point of it.
+  portal.end = async () => {
+    portal.child.kill("SIGTERM");
+    const patience = setTimeout(() => portal.child.kill("SIGKILL"), 20_000);
     await ended;
     clearTimeout(patience);
+  };
+  portal.startAgain = serve;
+  portal.stop = async () => {
+    await stopSessions(portal);
+    await portal.end();
     for (const name of portal.users) removeAccount(`ly-${name}`);
     removeLeftovers(portal.data);
     rmSync(data, { recursive: true, force: true });
   };
 
-  await new Promise((ready, failed) => {
-    const read = (chunk) => {
-      portal.log += chunk;
-      if (/\bready\b/.test(portal.log)) ready();
-    };
-    child.stdout.on("data", read);
-    child.stderr.on("data", read);
-    child.once("error", (error) => failed(new Error(`cannot start ${binary}: ${error.message}`)));
-    ended.then((how) => failed(new Error(`the portal ended (${how}) before it was ready:\n${portal.log}`)));
-    setTimeout(() => failed(new Error(`the portal is not ready after a minute:\n${portal.log}`)), 60_000).unref();
-  }).catch(async (error) => {
+  await serve().catch(async (error) => {
     await portal.stop();
     throw error;
   });
