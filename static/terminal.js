@@ -1,6 +1,7 @@
 // Terminals of one session: a tab each, over a WebSocket beside this page. Binary frames are
 // bytes, text frames are JSON. A broken line is taken up again, waiting longer each time;
-// the agent then sends what was missed.
+// the agent then sends what was missed. So is one that is only silent: the agent says every
+// 20 s that it is alive.
 
 import { Terminal } from "./vendor/xterm.mjs";
 import { FitAddon } from "./vendor/addon-fit.mjs";
@@ -22,6 +23,7 @@ light.addEventListener("change", () => { for (const tab of open.values()) tab.te
 
 // The close code of a terminal whose shell is gone; any other is a broken line.
 const ENDED = 1000;
+const SILENCE = 50_000;
 // As many as the agent opens.
 const MOST = 8;
 const tabs = $("#tabs"), screens = $("#screens"), link = $("#link");
@@ -66,10 +68,15 @@ class Tab {
       this.sendSize();
       report();
     };
+    let silence = null;
     socket.onmessage = (event) => {
-      if (typeof event.data !== "string") this.terminal.write(new Uint8Array(event.data));
+      if (typeof event.data !== "string") return this.terminal.write(new Uint8Array(event.data));
+      // An agent of an earlier version says nothing of the kind, and is not waited for.
+      clearTimeout(silence);
+      silence = setTimeout(() => socket.close(), SILENCE);
     };
     socket.onclose = async (event) => {
+      clearTimeout(silence);
       report();
       if (this.closed) return;
       if (event.code === ENDED && wasOpen) return this.end(event.reason || "the terminal has ended");

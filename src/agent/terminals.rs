@@ -1,6 +1,6 @@
 //! The open terminals of a workload, and one viewer's WebSocket. Binary frames are bytes both
-//! ways; a text frame from a viewer changes the size; a close frame says why a terminal or a
-//! viewer is over.
+//! ways; a text frame from a viewer changes the size, one to it says that we are there; a
+//! close frame says why a terminal or a viewer is over.
 
 use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
 
@@ -23,8 +23,16 @@ const MOST: u32 = 8;
 /// A viewer whose connection takes nothing for this long is gone.
 const STUCK: Duration = Duration::from_secs(20);
 
-/// Keeps what lies between awake, and notices a viewer that is gone.
-const PING: Duration = Duration::from_secs(30);
+/// How often we say that we are there, and ask whether the viewer is. What lies between ends
+/// connections that are silent for a minute, often for half of one.
+const HEARTBEAT: Duration = Duration::from_secs(20);
+
+/// A script sees no pings: this is the same for the page.
+const ALIVE: &str = r#"{"alive":true}"#;
+
+/// A viewer that has answered none of so many pings is gone, though nothing has told us: a
+/// laptop that was closed, say. It must not go on as the one that answers the programs.
+const UNANSWERED: u32 = 3;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -134,12 +142,14 @@ enum Command {
 
 /// Carries bytes between a WebSocket and a terminal until either is over.
 pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
-    let mut ping = interval(PING);
-    ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut heartbeat = interval(HEARTBEAT);
+    heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut unanswered = 0;
     let reason = loop {
         let message = tokio::select! {
             biased;
             received = socket.recv() => {
+                unanswered = 0;
                 match received.and_then(Result::ok).as_ref().map_or(Received::Leave, understand) {
                     Received::Input(input) => viewer.enter(input).await,
                     Received::Nothing => {}
@@ -148,19 +158,33 @@ pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
                 }
                 continue;
             }
+            // Before the output, which may not leave a gap for it.
+            _ = heartbeat.tick() => {
+                if unanswered == UNANSWERED {
+                    return;
+                }
+                unanswered += 1;
+                if !sent(&mut socket, Message::Ping(Bytes::new())).await {
+                    return;
+                }
+                Message::text(ALIVE)
+            }
             output = viewer.output() => match output {
                 Some(output) => Message::Binary(output),
                 None => break viewer.why_over(),
             },
-            _ = ping.tick() => Message::Ping(Bytes::new()),
         };
-        if !matches!(timeout(STUCK, socket.send(message)).await, Ok(Ok(()))) {
+        if !sent(&mut socket, message).await {
             return;
         }
     };
     let close = Message::Close(Some(CloseFrame { code: reason.code(), reason: reason.sentence().into() }));
     // Whether the farewell arrives is the viewer's business.
-    let _ = timeout(STUCK, socket.send(close)).await;
+    sent(&mut socket, close).await;
+}
+
+async fn sent(socket: &mut WebSocket, message: Message) -> bool {
+    matches!(timeout(STUCK, socket.send(message)).await, Ok(Ok(())))
 }
 
 enum Received {

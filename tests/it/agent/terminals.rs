@@ -50,7 +50,7 @@ impl Viewer {
         while !self.seen.contains(text) {
             match self.next().await {
                 Some(Message::Binary(bytes)) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
-                Some(Message::Ping(_)) => {}
+                Some(Message::Ping(_) | Message::Text(_)) => {}
                 other => panic!("{other:?} came instead of {text:?} after {:?}", self.seen),
             }
         }

@@ -4,6 +4,7 @@
 mod cuts;
 mod entry;
 mod handover;
+mod heartbeats;
 mod jupyter_origin;
 mod terminal;
 mod world;

@@ -36,19 +36,19 @@ use crate::{
 };
 
 /// A portal that ends with the value, sessions first.
-struct Program {
+pub struct Program {
     child: Child,
-    person: Identity,
+    pub person: Identity,
     data: TempDir,
-    url: String,
-    apps: String,
+    pub url: String,
+    pub apps: String,
     /// What to end if the test does not.
-    session: Option<SessionId>,
+    pub session: Option<SessionId>,
     _people: Option<(House, std::sync::Arc<People>)>,
 }
 
 impl Program {
-    fn start() -> Self {
+    pub fn start() -> Self {
         // Root has accounts made; anybody else is the person.
         let people = nix::unistd::geteuid().is_root().then(|| {
             let house = House::new();
@@ -75,7 +75,7 @@ impl Program {
         Self { child, person, url, apps, data, session: None, _people: people }
     }
 
-    fn admin(&self, words: &[&str], input: &str) -> String {
+    pub fn admin(&self, words: &[&str], input: &str) -> String {
         let mut command = lyceum(&self.person, self.data.path());
         command.arg("admin").args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().unwrap();
@@ -113,7 +113,7 @@ fn lyceum(person: &Identity, data: &Path) -> Command {
 }
 
 /// Types a line and waits for what the shell makes of it.
-async fn types(socket: &mut Socket, line: &str, expected: &str) {
+pub async fn types(socket: &mut Socket, line: &str, expected: &str) {
     socket.send(Message::binary(format!("{line}\r").into_bytes())).await.unwrap();
     let mut seen = Vec::new();
     let reading = async {
@@ -130,7 +130,7 @@ async fn types(socket: &mut Socket, line: &str, expected: &str) {
 }
 
 /// Follows a session's history until it comes to a state; the session as it is then.
-async fn until_state(client: &Client, url: &str, bearer: &str, state: &str) -> Value {
+pub async fn until_state(client: &Client, url: &str, bearer: &str, state: &str) -> Value {
     let mut history = String::new();
     let following = async {
         let mut events = client.get(format!("{url}/events")).bearer_auth(bearer).send().await.unwrap();
