@@ -97,6 +97,10 @@ impl Db {
     }
 
     pub async fn find_user_by_name(&self, name: &str) -> Result<Option<Account>> {
+        // PostgreSQL refuses such a text, and nobody is called so.
+        if name.contains('\0') {
+            return Ok(None);
+        }
         let sql = format!("SELECT {COLUMNS} FROM users WHERE name = $1");
         let row =
             reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?;

@@ -26,6 +26,7 @@ async fn users() {
         assert_eq!(db.count_users().await.unwrap(), 0);
         assert!(db.find_user(UserId::new()).await.unwrap().is_none());
         assert!(db.find_user_by_name("x' OR '1'='1").await.unwrap().is_none());
+        assert!(db.find_user_by_name("zoe\0").await.unwrap().is_none());
 
         let name = Username::parse("zoe").unwrap();
         let new = NewUser {
