@@ -75,9 +75,9 @@ async fn in_and_out_by_the_page() {
     assert!(!page.contains("wrong\""), "the password is not kept");
 }
 
-/// `open_redirect`, through the form; the table of addresses is beside `safe_next`.
+/// Through the form; the table of addresses is beside `safe_next`.
 #[tokio::test]
-async fn sign_in_leads_nowhere_else() {
+async fn open_redirect_by_the_form() {
     let portal = TestPortal::start().await;
     portal.add_user("alice", Role::User).await;
     let right = password("alice");
@@ -111,12 +111,15 @@ async fn nobody_learns_which_names_there_are() {
     }
     let rows = portal.db().list_audit(10).await.unwrap();
     assert_eq!(rows.len(), attempts.len());
-    assert!(rows.iter().all(|row| row.action == "sign_in_failed" && row.target.len() <= 64));
+    assert!(rows.iter().all(|row| row.action == "sign_in_failed"));
+    // A password is often enough typed where the name belongs.
+    let targets: Vec<&str> = rows.iter().rev().map(|row| row.target.as_str()).collect();
+    assert_eq!(targets, ["alice", "(unknown name)", "carol", "alice", "(unknown name)"]);
 }
 
-/// `login_throttle`
+/// Guessing slows down and never locks out.
 #[tokio::test]
-async fn guessing_slows_down_and_never_locks_out() {
+async fn login_throttle() {
     let portal = TestPortal::start().await;
     portal.add_user("alice", Role::User).await;
     portal.add_user("bob", Role::User).await;
@@ -238,9 +241,9 @@ async fn a_sign_in_replaces_the_browsers_login() {
     assert_eq!(before.get("/api/v1/me").await.status(), 401, "the old secret is worth nothing");
 }
 
-/// `cookie_tossing`
+/// A second cookie signs out.
 #[tokio::test]
-async fn a_second_cookie_signs_out() {
+async fn cookie_tossing() {
     let portal = TestPortal::start().await;
     portal.add_user("alice", Role::User).await;
     let secret = cookie(&portal.try_sign_in("alice", &password("alice")).await, "lyceum_login").unwrap();
