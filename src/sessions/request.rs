@@ -228,7 +228,8 @@ fn check_resources(resources: &Resources, fault: &mut impl FnMut(&str, &str, &st
     if resources.memory_bytes < GIB / 16 {
         fault("resources.memory_bytes", "too_small", "must be at least 64 MB (67108864)");
     }
-    if resources.gpu_model.as_ref().is_some_and(|model| model.is_empty() || 64 < model.len()) {
+    let odd = |model: &String| model.is_empty() || 64 < model.len() || model.contains(char::is_control);
+    if resources.gpu_model.as_ref().is_some_and(odd) {
         fault("resources.gpu_model", "malformed", "is the model's name as the machine lists it");
     }
 }

@@ -284,8 +284,11 @@ impl Error {
         if self.0.kind == Kind::Internal || self.0.source.is_some() {
             tracing::error!(request_id, kind, cause = %self, "a request failed");
         } else {
+            // The name of a field that we do not know is the client's own words too.
+            let name =
+                |error: &FieldError| if error.code == "unknown_field" { String::new() } else { error.field.clone() };
             let fields: Vec<String> =
-                self.0.errors.iter().map(|error| format!("{} {}", error.field, error.code)).collect();
+                self.0.errors.iter().map(|error| format!("{} {}", name(error), error.code)).collect();
             tracing::debug!(request_id, kind, ?fields, "a request was refused");
         }
     }

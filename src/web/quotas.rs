@@ -2,14 +2,17 @@
 //! changes at the default and for one person. One field can change alone; `null` inherits,
 //! -1 is unlimited. The whole page of quotas comes later.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use axum::{
     extract::{Path, State},
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
 };
-use serde::{Deserialize, Serialize};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{self, MapAccess, Visitor},
+};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
@@ -76,7 +79,37 @@ pub struct QuotaChange {
     note: Option<String>,
     #[serde(flatten)]
     #[schema(value_type = Object)]
-    fields: BTreeMap<String, Value>,
+    fields: Fields,
+}
+
+/// The rest of an object. A name that stands twice is refused: a map would keep the last of
+/// the two, and whoever reads the request sees the first.
+#[derive(Debug)]
+struct Fields(BTreeMap<String, Value>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        struct Each;
+        impl<'de> Visitor<'de> for Each {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Fields, A::Error> {
+                let mut fields = BTreeMap::new();
+                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                    if fields.contains_key(&name) {
+                        return Err(de::Error::custom(format_args!("duplicate field `{name}`")));
+                    }
+                    fields.insert(name, value);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(Each)
+    }
 }
 
 #[utoipa::path(get, path = "/quotas/users/{name}", tag = "quotas", params(("name" = String, Path)),
@@ -161,7 +194,7 @@ async fn find(portal: &Portal, name: &str) -> Result<User> {
 async fn write(portal: &Portal, admin: &Principal, user: Option<&User>, change: QuotaChange) -> Result<()> {
     let mut faults = Vec::new();
     let mut changes = Vec::new();
-    for (name, value) in &change.fields {
+    for (name, value) in &change.fields.0 {
         let Some(field) = Field::parse(name) else {
             faults.push(FieldError::new(name, "unknown_field", "There is no such field."));
             continue;
@@ -181,6 +214,9 @@ async fn write(portal: &Portal, admin: &Principal, user: Option<&User>, change: 
     if change.note.as_ref().is_some_and(|note| 500 < note.chars().count()) {
         faults.push(FieldError::new("note", "too_long", "At most 500 characters."));
     }
+    if change.note.as_ref().is_some_and(|note| note.contains(char::is_control)) {
+        faults.push(FieldError::new("note", "characters", "One line without control characters."));
+    }
     if !faults.is_empty() {
         return Err(Error::invalid(faults));
     }
@@ -188,7 +224,7 @@ async fn write(portal: &Portal, admin: &Principal, user: Option<&User>, change: 
     let about = ChangeNote { by, at: now, expires_at: change.expires_at, note: change.note.as_deref() };
     portal.db.set_limits(user.map(|user| user.id), &changes, &about).await?;
     let target = user.map_or_else(|| "default".to_owned(), |user| user.name.to_string());
-    let detail = serde_json::to_string(&change.fields).unwrap_or_default();
+    let detail = serde_json::to_string(&change.fields.0).unwrap_or_default();
     portal.db.add_audit(now, by, "quota.change", &target, &detail).await?;
     // Raising a limit lets waiters in at once.
     portal.sessions.wake();
