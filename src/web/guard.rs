@@ -186,9 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// `open_redirect`
     #[test]
-    fn next_stays_inside() {
+    fn open_redirect() {
         for (next, expected) in [
             ("/", "/"),
             ("/settings", "/settings"),

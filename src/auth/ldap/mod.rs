@@ -117,7 +117,7 @@ impl Ldap {
         } else {
             let dn = filter::person_dn(&self.settings, typed);
             if !connection.bind(&dn, password).await? {
-                return Ok(Err(format!("the directory refuses the password of {dn}")));
+                return Ok(Err("the directory refuses the password".to_owned()));
             }
             self.read(&mut connection, &dn, Scope::Base, "(objectClass=*)").await?
         };

@@ -7,4 +7,4 @@ mod handover;
 mod heartbeats;
 mod jupyter_origin;
 mod terminal;
-mod world;
+pub mod world;

@@ -93,7 +93,7 @@ const MATRIX: &[Row] = &[
 ];
 
 #[test]
-fn every_route_has_a_row() {
+fn authz_matrix_has_a_row_for_each_route() {
     let routes: BTreeSet<Route> = web::all_routes().into_iter().collect();
     let rows: BTreeSet<Route> =
         MATRIX.iter().map(|row| Route { method: row.method.to_owned(), path: row.path.to_owned() }).collect();
@@ -103,7 +103,7 @@ fn every_route_has_a_row() {
 }
 
 #[tokio::test]
-async fn everybody_gets_what_is_theirs() {
+async fn authz_matrix() {
     let scene = Scene::set().await;
     let mut faults = Vec::new();
     for row in MATRIX {

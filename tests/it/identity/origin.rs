@@ -31,7 +31,7 @@ const PROOFS: [(&[(&str, &str)], bool); 17] = [
 ];
 
 #[tokio::test]
-async fn changes_by_cookie_need_proof() {
+async fn csrf_matrix() {
     let portal = TestPortal::start().await;
     let alice = portal.add_user("alice", Role::User).await;
     let bob = portal.sign_in_freshly("bob").await;

@@ -6,6 +6,6 @@ mod front;
 mod hygiene;
 mod limits;
 mod peers;
-mod smuggling;
+pub mod smuggling;
 mod streams;
 mod tunnels;

@@ -6,13 +6,11 @@ use super::{app::App, front::Setup};
 /// A second request hidden behind the first; nothing may ever answer it.
 const HIDDEN: &str = "GET {s}/hidden HTTP/1.1\r\nHost: a\r\n\r\n";
 
-#[tokio::test]
-async fn smuggling() {
-    let app = App::start();
-    let front = Setup::of(&app).start().await;
-    let post = "POST {s}/up HTTP/1.1\r\nHost: a\r\n";
-    let get = "GET {s}/a HTTP/1.1\r\n";
-    for (what, request) in [
+/// Requests to change something at `change`, or to read `read`, with these header lines too.
+pub fn ambiguous(change: &str, read: &str, lines: &str) -> Vec<(&'static str, String)> {
+    let post = format!("POST {change} HTTP/1.1\r\nHost: a\r\n{lines}");
+    let get = format!("GET {read} HTTP/1.1\r\n{lines}");
+    vec![
         ("length, then coding", format!("{post}Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")),
         ("coding, then length", format!("{post}Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n")),
         ("two lengths", format!("{post}Content-Length: 3\r\nContent-Length: 4\r\n\r\nabcd")),
@@ -35,28 +33,39 @@ async fn smuggling() {
         ("vertical tab in the coding", format!("{post}Transfer-Encoding: \u{b}chunked\r\n\r\n0\r\n\r\n")),
         ("NUL in a header", format!("{post}X: a\0b\r\n\r\n")),
         ("bare CR", format!("{post}X: a\rContent-Length: 3\r\n\r\nabc")),
-        ("bare LF", "GET {s}/a HTTP/1.1\nHost: a\n\n".to_owned()),
+        ("bare LF", format!("GET {read} HTTP/1.1\nHost: a\n{lines}\n").replace("\r\n", "\n")),
         (
             "coding in HTTP/1.0",
-            "POST {s}/up HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n".to_owned(),
+            format!("POST {change} HTTP/1.0\r\nHost: a\r\n{lines}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
         ),
         ("no host", format!("{get}\r\n")),
         ("two hosts", format!("{get}Host: a\r\nHost: b\r\n\r\n")),
         ("list of hosts", format!("{get}Host: a,b\r\n\r\n")),
         ("host with a path", format!("{get}Host: a/b\r\n\r\n")),
         ("user in the host", format!("{get}Host: a@b\r\n\r\n")),
-        ("blank in the target", "GET {s}/a b HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
-        ("no version", "GET {s}/a\r\nHost: a\r\n\r\n".to_owned()),
+        ("blank in the target", format!("GET {read} b HTTP/1.1\r\nHost: a\r\n\r\n")),
+        ("no version", format!("GET {read}\r\nHost: a\r\n\r\n")),
         ("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_owned()),
-        ("TRACE", "TRACE {s}/a HTTP/1.1\r\nHost: a\r\n\r\n".to_owned()),
+        ("TRACE", format!("TRACE {read} HTTP/1.1\r\nHost: a\r\n\r\n")),
         ("CONNECT", "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n".to_owned()),
         ("TLS to a plain port", "\u{16}\u{3}\u{1}\u{2}".to_owned()),
-    ] {
+    ]
+}
+
+/// That an ambiguous request had at most one answer, and that a refusal.
+pub fn assert_refused(what: &str, answer: &str) {
+    let refused = ["HTTP/1.1 400 ", "HTTP/1.1 405 ", "HTTP/1.0 400 "].iter().any(|status| answer.starts_with(status));
+    assert!(refused || answer.is_empty(), "{what}: {answer}");
+    assert_eq!(answer.matches("HTTP/1.").count(), usize::from(!answer.is_empty()), "{what}: {answer}");
+}
+
+#[tokio::test]
+async fn smuggling() {
+    let app = App::start();
+    let front = Setup::of(&app).start().await;
+    for (what, request) in ambiguous("{s}/up", "{s}/a", "") {
         let answer = front.say(&format!("{request}{HIDDEN}")).await;
-        let refused =
-            ["HTTP/1.1 400 ", "HTTP/1.1 405 ", "HTTP/1.0 400 "].iter().any(|status| answer.starts_with(status));
-        assert!(refused || answer.is_empty(), "{what}: {answer}");
-        assert_eq!(answer.matches("HTTP/1.").count(), usize::from(!answer.is_empty()), "{what}: {answer}");
+        assert_refused(what, &answer);
         assert_eq!(app.requests(), 0, "{what} reached the app");
     }
 }

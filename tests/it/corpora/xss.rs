@@ -1,0 +1,152 @@
+//! Words that try to become markup, on every page that the running portal draws: as names of
+//! sessions and people, as what an agent or a program says, and from the address itself.
+
+use lyceum::{
+    db::{sessions::Ending, users::NewUser},
+    model::{EndReason, Role, SessionId, UserId, Username},
+    web,
+};
+use reqwest::Response;
+use serde_json::json;
+
+use crate::{
+    gateway::world::World,
+    pages::{HOSTILE, markup},
+    portal::{Caller, password},
+    proxy::app::App,
+};
+
+/// Reads an answer; a page of ours must be well-formed, and inert.
+async fn inert(world: &World, what: &str, answer: Response) {
+    let header = |name: &str| answer.headers().get(name).map_or("", |value| value.to_str().unwrap()).to_owned();
+    let (kind, policy) = (header("content-type"), header("content-security-policy"));
+    assert_eq!(header("x-content-type-options"), "nosniff", "{what}");
+    assert!(answer.status().as_u16() < 500, "{what}: {}", answer.status());
+    // Addresses of our own two origins are fine, and here they are plain ones.
+    let text =
+        answer.text().await.unwrap().replace(&world.apps, "https://apps").replace(&world.portal.url, "https://us");
+    if !kind.starts_with("text/html") {
+        return;
+    }
+    assert!(policy.starts_with("default-src 'self';"), "{what}: {policy}");
+    if text.is_empty() {
+        return;
+    }
+    markup::check(&text).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    for bad in ["<script>", "<img", "<svg onload", "href=\"javascript"] {
+        assert!(!text.contains(bad), "{what}: {bad}");
+    }
+}
+
+/// Sessions in several states, all with this word wherever words are.
+async fn scene(world: &World, owner: UserId, app: &App, words: &str) -> Vec<SessionId> {
+    let db = world.portal.db();
+    let sessions = [
+        world.session(owner, app).await,
+        world.session_of("terminal", owner, app).await,
+        world.queued("terminal", owner).await,
+        world.queued("jupyter", owner).await,
+    ];
+    for id in sessions {
+        // Past every check: what is in the database may come from elsewhere.
+        db.rename_session(id, words).await.unwrap();
+        let log = world.portal.directory.path().join("logs").join(format!("{id}.log"));
+        std::fs::create_dir_all(log.parent().unwrap()).unwrap();
+        std::fs::write(log, format!("{words}\n\u{1b}]0;{words}\u{7}\u{1b}[31m{words}\r{words}\n")).unwrap();
+    }
+    let ending = Ending {
+        reason: EndReason::LaunchFailed,
+        exit_code: Some(1),
+        signal: None,
+        at: world.portal.clock.now(),
+        detail: words.to_owned(),
+    };
+    assert!(db.end_session(sessions[3], &ending).await.unwrap());
+    sessions.to_vec()
+}
+
+async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], words: &str) {
+    let query: String = url::form_urlencoded::byte_serialize(words.as_bytes()).collect();
+    let encoded = query.replace('+', "%20");
+    for route in web::all_routes().iter().filter(|route| route.method == "GET" && !route.path.starts_with("/static/")) {
+        let ids: Vec<String> = sessions.iter().map(SessionId::to_string).chain([encoded.clone()]).collect();
+        let several = if route.path.contains("{id}") { ids.as_slice() } else { &ids[..1] };
+        for id in several {
+            let path = route.path.replace("{id}", id).replace("{name}", "alice").replace("{kind}", &encoded);
+            // A stream has no end.
+            if path.ends_with("/events") {
+                continue;
+            }
+            inert(world, &path, caller.visit(&path).await).await;
+        }
+    }
+    for path in [
+        format!("/{encoded}"),
+        format!("/sessions/{encoded}"),
+        format!("/sessions/new?app={query}&from={query}&name={query}&profile={query}&environment={query}"),
+        format!("/sessions/new?from={}", sessions[0]),
+        format!("/login?next={query}&signed_out={query}"),
+        format!("/?notice={query}&done={query}"),
+        format!("/settings?done={query}&error={query}"),
+        format!("/sessions/{}?done={query}&notice={query}", sessions[0]),
+        format!("/problems/{encoded}"),
+        format!("/s/{encoded}/"),
+        format!("/s/{}/{encoded}", sessions[2]),
+        format!("/s/{}/{encoded}", sessions[3]),
+    ] {
+        inert(world, &path, caller.visit(&path).await).await;
+    }
+    let html = caller.clone().with("accept", "text/html");
+    for (path, fields) in [
+        (
+            "/sessions",
+            &[
+                "app",
+                "name",
+                "profile",
+                "cpus",
+                "memory",
+                "gpus",
+                "gpu_model",
+                "environment",
+                "log_directory",
+                "duration",
+            ][..],
+        ),
+        ("/settings/password", &["current_password", "new_password", "repeat_password"]),
+        ("/settings/tokens", &["name", "scopes", "expires"]),
+        ("/settings/theme", &["theme"]),
+        ("/login", &["username", "next"]),
+    ] {
+        let fields: Vec<(&str, &str)> = fields.iter().map(|field| (*field, words)).collect();
+        inert(world, path, html.post_form(path, &fields).await).await;
+        let mut fields = fields;
+        fields.extend([("app", "terminal"), ("size", "custom")]);
+        inert(world, path, html.post_form(path, &fields).await).await;
+    }
+}
+
+#[tokio::test]
+async fn xss_corpus_of_the_running_portal() {
+    let world = World::new().await;
+    let app = App::start();
+    for (number, words) in HOSTILE.iter().enumerate() {
+        let name = format!("user{number}");
+        let hash = lyceum::auth::passwords::hash(&password(&name)).await.unwrap();
+        let new = NewUser {
+            name: &Username::parse(&name).unwrap(),
+            display_name: words,
+            unix_name: None,
+            role: Role::User,
+            password_hash: Some(&hash),
+        };
+        let owner = world.portal.db().add_user(new, world.portal.clock.now()).await.unwrap();
+        let sessions = scene(&world, owner, &app, words).await;
+        let caller = world.portal.sign_in(&name).await;
+        // As a token's name it is taken or refused.
+        let made = caller.post("/api/v1/tokens", &json!({ "name": words })).await;
+        assert!(matches!(made.status().as_u16(), 201 | 422), "{}", made.status());
+        pages(&world, &caller, &sessions, words).await;
+        pages(&world, &world.portal.anybody(), &sessions, words).await;
+    }
+}
