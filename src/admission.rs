@@ -145,7 +145,8 @@ mod tests {
     #[test]
     fn a_model_that_is_not_there_is_refused_and_one_in_use_waits() {
         let gpu = |index: i64, model: &str| Gpu { index, uuid: format!("u{index}"), model: model.to_owned() };
-        let inventory = GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true };
+        let inventory =
+            GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true, devices: Vec::new() };
         let taken = HashSet::from(["u0".to_owned()]);
         let choose = |gpus, model: Option<&str>| {
             let asked = Resources { gpus, gpu_model: model.map(str::to_owned), ..Resources::default() };

@@ -8,7 +8,7 @@ use nvml_wrapper::{Device, Nvml, error::NvmlError};
 use parking_lot::Mutex;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::model::{Gpu, GpuInventory};
+use crate::model::{DeviceNumber, Gpu, GpuDevice, GpuInventory, NVIDIA};
 
 /// More GPUs than any one machine has: a larger number is a slip of the keyboard.
 const MOST: u32 = 1024;
@@ -55,9 +55,9 @@ pub fn inventory(config: &Config) -> Result<GpuInventory, Error> {
         (None, Gpus::Auto) => Ok(GpuInventory::default()),
         (None, Gpus::Count(count)) => Ok(counted(0..*count)),
         (None, Gpus::List(indices)) => Ok(counted(indices.iter().copied())),
-        (Some(gpus), Gpus::Auto) => Ok(GpuInventory { gpus, driver: true }),
-        (Some(gpus), Gpus::Count(count)) => chosen(&gpus, 0..*count),
-        (Some(gpus), Gpus::List(indices)) => chosen(&gpus, indices.iter().copied()),
+        (Some(all), Gpus::Auto) => Ok(all),
+        (Some(all), Gpus::Count(count)) => chosen(all, 0..*count),
+        (Some(all), Gpus::List(indices)) => chosen(all, indices.iter().copied()),
     }
 }
 
@@ -65,10 +65,13 @@ fn counted(indices: impl Iterator<Item = u32>) -> GpuInventory {
     let gpus = indices
         .map(|index| Gpu { index: index.into(), uuid: format!("counted-{index}"), model: "GPU".to_owned() })
         .collect();
-    GpuInventory { gpus, driver: false }
+    GpuInventory { gpus, driver: false, devices: Vec::new() }
 }
 
-fn chosen(gpus: &[Gpu], indices: impl Iterator<Item = u32>) -> Result<GpuInventory, Error> {
+/// Some of them to be given out. The device files of the others are kept in mind: they are
+/// nobody's.
+fn chosen(all: GpuInventory, indices: impl Iterator<Item = u32>) -> Result<GpuInventory, Error> {
+    let gpus = &all.gpus;
     let gpus: Result<Vec<Gpu>, Error> = indices
         .map(|index| {
             gpus.iter().find(|gpu| gpu.index == i64::from(index)).cloned().ok_or_else(|| Error::NotThere {
@@ -81,19 +84,24 @@ fn chosen(gpus: &[Gpu], indices: impl Iterator<Item = u32>) -> Result<GpuInvento
             })
         })
         .collect();
-    Ok(GpuInventory { gpus: gpus?, driver: true })
+    Ok(GpuInventory { gpus: gpus?, ..all })
 }
 
 /// What the driver shows, in its order; `None` where no driver is.
-fn ask_driver(library: Option<&OsStr>) -> Result<Option<Vec<Gpu>>, Error> {
+fn ask_driver(library: Option<&OsStr>) -> Result<Option<GpuInventory>, Error> {
     let Some(nvml) = open(library)? else { return Ok(None) };
-    let list = || -> Result<Vec<Gpu>, NvmlError> {
-        (0..nvml.device_count()?)
-            .map(|index| {
-                let device = nvml.device_by_index(index)?;
-                Ok(Gpu { index: index.into(), uuid: device.uuid()?, model: device.name()? })
-            })
-            .collect()
+    let list = || -> Result<GpuInventory, NvmlError> {
+        let mut all = GpuInventory { driver: true, ..GpuInventory::default() };
+        for index in 0..nvml.device_count()? {
+            let device = nvml.device_by_index(index)?;
+            let uuid = device.uuid()?;
+            // Not every driver tells (one below Windows has no device files).
+            if let Ok(minor) = device.minor_number() {
+                all.devices.push(GpuDevice { uuid: uuid.clone(), number: DeviceNumber { major: NVIDIA, minor } });
+            }
+            all.gpus.push(Gpu { index: index.into(), uuid, model: device.name()? });
+        }
+        Ok(all)
     };
     list().map(Some).map_err(|error| Error::Driver(error.to_string()))
 }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{SessionId, Timestamp, session::Placement};
+use crate::model::{DeviceAccess, SessionId, Timestamp, session::Placement};
 
 /// The version this build speaks.
 pub const PROTOCOL: u32 = 1;
@@ -93,6 +93,8 @@ pub struct LaunchRequest {
     pub session: SessionId,
     pub unix_name: String,
     pub limits: Limits,
+    /// Device files that are others', where the machine can close them.
+    pub devices: DeviceAccess,
     /// An [`AgentLaunch`], passed to the agent's standard input without being looked into.
     pub agent: serde_json::Value,
 }

@@ -122,6 +122,21 @@ pub fn cgroups(facts: &Facts) -> Finding {
     }
 }
 
+/// Whether a session is kept from the GPUs of others; nothing to say where there are none.
+pub fn gpu_files(facts: &Facts) -> Option<Finding> {
+    let name = "GPU files";
+    let found = gpu::inventory(&facts.gpus).ok().filter(|found| found.driver)?;
+    if facts.is_root && !found.devices.is_empty() && Hierarchy::detect("check").closes_devices() {
+        return Some(Finding::new(name, Level::Ok, "those of other sessions' GPUs are closed to a session"));
+    }
+    Some(Finding::new(
+        name,
+        Level::Note,
+        "every session can open all GPUs: programs keep to their own by CUDA_VISIBLE_DEVICES alone \
+         (closing them takes root, and systemd or control groups v1)",
+    ))
+}
+
 pub fn accounts(facts: &Facts) -> Finding {
     let name = "accounts";
     if facts.is_root {

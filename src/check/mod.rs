@@ -96,10 +96,9 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     findings.extend(machine::python(facts).await);
     findings.push(network::package_index(facts).await);
     findings.extend(machine::environments(facts).await);
+    findings.extend([machine::r(), machine::gpus(facts), machine::cgroups(facts)]);
+    findings.extend(machine::gpu_files(facts));
     findings.extend([
-        machine::r(),
-        machine::gpus(facts),
-        machine::cgroups(facts),
         machine::accounts(facts),
         machine::programs(facts),
         machine::memory(),

@@ -4,7 +4,7 @@
 
 use std::{
     fs::{self, DirBuilder},
-    io::{self, Read},
+    io::{self, Read, Seek},
     os::{
         fd::OwnedFd,
         unix::fs::{DirBuilderExt, MetadataExt},
@@ -57,7 +57,9 @@ pub(super) fn launch(
     if !cgroup::processes(&groups).map_err(doing("looking into the cgroups"))?.is_empty() {
         return Err(Error::Busy(format!("processes of session {session} are running already; kill it first")));
     }
-    config.hierarchy.create(&short, &request.limits).map_err(doing("making the cgroups"))?;
+    config.hierarchy.create(&short, &request.limits, &request.devices).map_err(doing("making the cgroups"))?;
+    let starter = config.hierarchy.starter(&short, &request.limits, &request.devices);
+    let starter = starter.map_err(doing("reading which devices there are"))?;
 
     let record = Record {
         session,
@@ -80,7 +82,7 @@ pub(super) fn launch(
         command: config.agent_command.clone(),
         parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
     };
-    let (mut child, message) = run_trampoline(config, &spec, &request.agent)?;
+    let (mut child, message, complaints) = run_trampoline(config, starter, &spec, &request.agent)?;
     let child_pid = i32::try_from(child.id()).expect("process ids fit 31 bits");
     match (message.as_str(), existing(config, request, identity)?) {
         ("", Some(placement)) if placement.pid == child_pid => Ok(Launched { placement, child: Some(child) }),
@@ -96,7 +98,7 @@ pub(super) fn launch(
                 placement::remove(&config.placements, session).map_err(doing("taking the placement back"))?;
             }
             Err(match message.as_str() {
-                "" => Error::Busy("the start was cut short".to_owned()),
+                "" => Error::Busy(format!("the start was cut short{}", told(complaints))),
                 message => Error::Refused(format!("the agent could not be started: {message}")),
             })
         }
@@ -115,19 +117,40 @@ fn existing(config: &Config, request: &LaunchRequest, identity: &Identity) -> Re
     }
 }
 
-/// Runs the trampoline until it is the agent or has said why not.
-fn run_trampoline(config: &Config, spec: &Spec, agent: &serde_json::Value) -> Result<(Child, String)> {
+/// Runs the trampoline until it is the agent or has said why not. `starter` is a program
+/// that turns into it.
+fn run_trampoline(
+    config: &Config,
+    starter: Option<Command>,
+    spec: &Spec,
+    agent: &serde_json::Value,
+) -> Result<(Child, String, fs::File)> {
     let mut line = serde_json::to_vec(spec).expect("plain data");
     line.push(b'\n');
     let agent = serde_json::to_vec(agent).expect("JSON stays JSON");
     let input = memory_file("trampoline-input", &[&line, &agent])?;
-    let mut child = Command::new(&config.own_binary)
+    let complaints = memory_file("complaints", &[])?;
+    let mut command = match starter {
+        None => {
+            let mut command = Command::new(&config.own_binary);
+            command.env_clear().current_dir("/");
+            command
+        }
+        Some(mut command) => {
+            // `self` would be the starter by then.
+            let own = match config.own_binary.strip_prefix("/proc/self") {
+                Ok(rest) => Path::new("/proc").join(std::process::id().to_string()).join(rest),
+                Err(_) => config.own_binary.clone(),
+            };
+            command.arg(own);
+            command
+        }
+    };
+    let mut child = command
         .arg("become")
-        .env_clear()
-        .current_dir("/")
         .stdin(input)
         .stdout(Stdio::piped())
-        .stderr(Stdio::null())
+        .stderr(complaints.try_clone().map_err(doing("making a file in memory"))?)
         .spawn()
         .map_err(doing("starting the trampoline"))?;
     let output: OwnedFd = child.stdout.take().expect("it was asked for").into();
@@ -140,7 +163,18 @@ fn run_trampoline(config: &Config, spec: &Spec, agent: &serde_json::Value) -> Re
         let _ = child.wait();
         message.push_str("it took too long");
     }
-    Ok((child, message))
+    Ok((child, message, complaints))
+}
+
+/// What the starter has complained of, as the end of a sentence.
+fn told(mut complaints: fs::File) -> String {
+    let mut text = Vec::new();
+    // What cannot be read is not told.
+    let _ = complaints.rewind().and_then(|()| complaints.take(300).read_to_end(&mut text));
+    match String::from_utf8_lossy(&text).trim() {
+        "" => String::new(),
+        told => format!(": {told}"),
+    }
 }
 
 /// Makes the directory that keeps everybody else out: the user's, the service's group, 2750.

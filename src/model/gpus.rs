@@ -20,9 +20,54 @@ pub struct GpuInventory {
     pub gpus: Vec<Gpu>,
     /// False where GPUs are only counted; `CUDA_VISIBLE_DEVICES` then names indices.
     pub driver: bool,
+    /// The device file of every GPU that the driver shows, given out by us or not; empty
+    /// where there is no driver, or where it does not tell.
+    pub devices: Vec<GpuDevice>,
 }
 
+/// Which character device is a GPU's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GpuDevice {
+    pub uuid: String,
+    pub number: DeviceNumber,
+}
+
+/// What the kernel knows a device by; its file may lie anywhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeviceNumber {
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// The devices of a driver that a workload may use, and those that it may not. Devices of
+/// other drivers are not spoken of and stay as they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceAccess {
+    pub open: Vec<DeviceNumber>,
+    pub closed: Vec<DeviceNumber>,
+}
+
+/// The major number of NVIDIA's character devices, fixed for all of Linux
+/// (the kernel's `admin-guide/devices.txt`); `/dev/nvidiaN` has the minor number N.
+pub const NVIDIA: u32 = 195;
+
 impl GpuInventory {
+    /// The device files of `own` are open to a workload, and those of all other GPUs closed.
+    /// The driver's control devices (255, and 254 for the display) belong to all.
+    #[must_use]
+    pub fn access(&self, own: &[Gpu]) -> DeviceAccess {
+        let is_own = |device: &&GpuDevice| own.iter().any(|gpu| gpu.uuid == device.uuid);
+        let (open, closed): (Vec<_>, Vec<_>) = self.devices.iter().partition(is_own);
+        if closed.is_empty() {
+            return DeviceAccess::default();
+        }
+        let numbers = |devices: Vec<&GpuDevice>| devices.into_iter().map(|device| device.number).collect::<Vec<_>>();
+        let (mut open, closed) = (numbers(open), numbers(closed));
+        open.extend([255, 254].map(|minor| DeviceNumber { major: NVIDIA, minor }));
+        DeviceAccess { open, closed }
+    }
+
     /// Chooses `want` of the GPUs that are not in `taken` (UUIDs), or `None` where too few of
     /// that model are left.
     ///
@@ -82,7 +127,21 @@ mod tests {
             .zip(0..)
             .map(|(model, index)| Gpu { index, uuid: format!("u{index}"), model: (*model).to_owned() })
             .collect();
-        GpuInventory { gpus, driver: true }
+        GpuInventory { gpus, driver: true, devices: Vec::new() }
+    }
+
+    #[test]
+    fn only_ones_own_devices_are_open() {
+        let mut four = machine(&["A"; 4]);
+        assert_eq!(four.access(&four.gpus), DeviceAccess::default(), "nothing is known of them");
+        let number = |minor| DeviceNumber { major: NVIDIA, minor };
+        // The driver's order and the minor numbers are not the same on every machine.
+        four.devices = (0..4).map(|n| GpuDevice { uuid: format!("u{n}"), number: number(3 - n) }).collect();
+        let access = four.access(&four.gpus[..2]);
+        assert_eq!(access.open, [3, 2, 255, 254].map(number));
+        assert_eq!(access.closed, [1, 0].map(number));
+        assert_eq!(four.access(&[]).closed.len(), 4);
+        assert_eq!(four.access(&four.gpus), DeviceAccess::default(), "nobody else's is left to close");
     }
 
     #[track_caller]

@@ -14,7 +14,7 @@ pub mod time;
 pub mod user;
 
 pub use fault::FieldError;
-pub use gpus::{Gpu, GpuInventory};
+pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, NVIDIA};
 pub use ids::{LoginId, SessionId, TokenId, UserId};
 pub use resources::{Capacity, Resources};
 pub use session::{EndReason, Session, SessionState};

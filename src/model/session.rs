@@ -133,7 +133,8 @@ pub struct Placement {
     pub uid: u32,
     pub unix_name: String,
     pub run_directory: String,
-    /// How its limits are held: `cgroup-v2`, `cgroup-v1`, `sampled`.
+    /// How its limits are held: `systemd`, `cgroup-v2`, `cgroup-v1`, `cgroup-v1-without-devices`,
+    /// `sampled`.
     pub limits: String,
 }
 

@@ -44,6 +44,12 @@ int nvmlDeviceGetName(void *device, char *name, unsigned int length) {
   return SUCCESS;
 }
 
+/* The driver counts device files in another order than GPUs on some machines. */
+int nvmlDeviceGetMinorNumber(void *device, unsigned int *minor) {
+  *minor = (unsigned int)(GPUS - 1 - *(int *)device);
+  return SUCCESS;
+}
+
 int nvmlDeviceGetUUID(void *device, char *uuid, unsigned int length) {
   snprintf(uuid, length, "GPU-00000000-0000-0000-0000-%012d", *(int *)device);
   return SUCCESS;

@@ -56,7 +56,7 @@ fn config(house: &House) -> local::Config {
     local::Config {
         launcher: Arc::clone(&house.launcher),
         capacity: Capacity { gpus: 1, cpus: 2, memory_bytes: 1 << 30 },
-        inventory: GpuInventory { gpus: vec![gpu], driver: false },
+        inventory: GpuInventory { gpus: vec![gpu], driver: false, devices: Vec::new() },
         nvml: None,
         run: house.config.run.clone(),
         placements: house.config.placements.clone(),
@@ -89,7 +89,7 @@ pub async fn launch(local: &Local, identity: &Identity, argv: &[&str]) -> (Sessi
 }
 
 pub async fn end(local: &Local, session: SessionId, placement: &Placement) -> Exit {
-    let waited = tokio::time::timeout(Duration::from_secs(8), local.wait_end(session, placement)).await;
+    let waited = tokio::time::timeout(crate::wait::PATIENCE, local.wait_end(session, placement)).await;
     waited.expect("it ends");
     match local.observe(session, placement).await {
         Observation::Ended(exit) => exit,
@@ -129,7 +129,7 @@ async fn a_workloads_life() {
 
     let asked = Instant::now();
     let (waited, terminated) = tokio::join!(
-        tokio::time::timeout(Duration::from_secs(8), later.wait_end(session, &placement)),
+        tokio::time::timeout(Duration::from_secs(40), later.wait_end(session, &placement)),
         later.terminate(session, &placement)
     );
     terminated.unwrap();
@@ -163,7 +163,7 @@ async fn how_it_ended() {
 }
 
 #[tokio::test]
-async fn a_user_who_lies_in_the_run_directory() {
+async fn lying_agent_in_the_run_directory() {
     let Some(Stage { house: _house, people, local }) = stage() else { return };
     let (session, placement) = launch(&local, &people.a, &["sleep"]).await;
     written(&local, session, "facts.json");

@@ -15,6 +15,7 @@ mod gpus;
 mod helper;
 mod identity;
 mod idleness;
+mod kernel_limits;
 mod licences;
 mod life;
 mod local;

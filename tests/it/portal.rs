@@ -181,7 +181,7 @@ fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
     drop(theirs);
     std::fs::create_dir(directory.join("placements")).unwrap();
     let capacity = Capacity { gpus: 0, cpus: 4, memory_bytes: 8 << 30 };
-    let inventory = GpuInventory { gpus: Vec::new(), driver: false };
+    let inventory = GpuInventory { gpus: Vec::new(), driver: false, devices: Vec::new() };
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {
         launcher: Arc::new(Launcher::helper(ours).unwrap()),
         capacity,

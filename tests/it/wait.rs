@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lyceum::helper::process::pause;
 
 /// Far longer than anything takes; who waits in vain should hear of it before they give up.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+pub const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Between two looks. It delays no test noticeably, and leaves the machine to the others.
 const LOOK: Duration = Duration::from_millis(10);

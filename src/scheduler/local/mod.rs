@@ -160,6 +160,7 @@ impl Shared {
             session: launch.session,
             unix_name: launch.person.unix_name,
             limits,
+            devices: self.config.inventory.access(&launch.gpus),
             agent,
         }))
     }

@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::{Card, Moment, resources_line, sentence::capitalised};
 use crate::{
-    model::{Session, SessionState, Timestamp, time::human_duration},
+    model::{GpuInventory, Session, SessionState, Timestamp, time::human_duration},
     web::page::{Layout, filters},
 };
 
@@ -26,8 +26,8 @@ pub struct ShowSession {
     pub history: Vec<Happening>,
     /// The end of its log as the workload wrote it; `None` before there is one.
     pub log: Option<String>,
-    /// Its limits are only watched (no cgroup holds them): a note says what that means.
-    pub limits_are_watched: bool,
+    /// What is not held on this machine, a sentence each; see [`ShowSession::caveats`].
+    pub caveats: Vec<&'static str>,
     /// False once ended: the log is no longer followed.
     pub is_live: bool,
     /// Whether the viewer owns it: only then a form to change and start again is offered.
@@ -145,17 +145,31 @@ impl ShowSession {
         .collect()
     }
 
-    /// Whether a session's limits are only watched by its agent.
+    /// What a session is not held to, or not kept from, on the machine that it runs on.
     #[must_use]
-    pub fn limits_are_watched(session: &Session) -> bool {
-        session.state.is_live() && session.placement.as_ref().is_some_and(|placement| placement.limits == "sampled")
+    pub fn caveats(session: &Session, inventory: &GpuInventory) -> Vec<&'static str> {
+        let Some(placement) = session.placement.as_ref().filter(|_| session.state.is_live()) else { return Vec::new() };
+        let watched = placement.limits == "sampled";
+        let closes = ["systemd", "cgroup-v1"].contains(&placement.limits.as_str()) && !inventory.devices.is_empty();
+        [(watched, LIMITS_ARE_WATCHED), (inventory.driver && !closes, GPUS_ARE_OPEN)]
+            .into_iter()
+            .filter_map(|(so, sentence)| so.then_some(sentence))
+            .collect()
     }
 }
+
+const LIMITS_ARE_WATCHED: &str = "On this machine the limits of this session are watched, not enforced: more memory than asked \
+                                  for ends it within a second, and cores beyond those asked for are lent, not its own.";
+
+const GPUS_ARE_OPEN: &str = "This machine cannot close GPUs: programs see the GPUs of this session alone, but one that ignores \
+                             CUDA_VISIBLE_DEVICES can open all.";
 
 fn how_limits_are_held(limits: &str) -> String {
     match limits {
         "sampled" => "watched once a second".to_owned(),
+        "systemd" => "enforced by the kernel (cgroup-v2, made by systemd)".to_owned(),
         "cgroup-v1" | "cgroup-v2" => format!("enforced by the kernel ({limits})"),
+        "cgroup-v1-without-devices" => "enforced by the kernel (cgroup-v1)".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -175,7 +175,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
 /// A machine of `count` GPUs.
 pub fn inventory(count: i64) -> GpuInventory {
     let gpu = |index| Gpu { index, uuid: format!("GPU-{index}"), model: "A".to_owned() };
-    GpuInventory { gpus: (0..count).map(gpu).collect(), driver: false }
+    GpuInventory { gpus: (0..count).map(gpu).collect(), driver: false, devices: Vec::new() }
 }
 
 /// A judge who has nothing but GPUs to mind.

@@ -21,7 +21,7 @@ use lyceum::{
         placement,
         process::{self, Life},
     },
-    model::{SessionId, session::Placement},
+    model::{DeviceAccess, SessionId, session::Placement},
     protocol::{HelperAnswer, HelperRequest, LaunchRequest, Limits},
 };
 use parking_lot::Mutex;
@@ -68,6 +68,13 @@ elif mode == "forks":
     except OSError: pass
     put("forks", str(count))
     signal.pause()
+elif mode == "open":
+    found = {}
+    for path in rest or launch["paths"]:
+        try: os.close(os.open(path, os.O_RDWR)); found[path] = 0
+        except OSError as e: found[path] = e.errno
+    put("open", json.dumps(found))
+    signal.pause()
 elif mode == "spin":
     for _ in range(2):
         if os.fork() == 0:
@@ -88,6 +95,16 @@ elif mode == "stubborn":
 
 /// Who owns nothing here and serves the tests as the portal's user.
 pub const SERVICE: u32 = 64_999;
+
+/// What holds limits here. Where a machine was made for the tests of one kind, it has to be
+/// that kind: `LYCEUM_TEST_LIMITS` says which.
+pub fn detect(instance: &str) -> Hierarchy {
+    let found = Hierarchy::detect(instance);
+    if let Some(kind) = crate::needs::variable("LYCEUM_TEST_LIMITS") {
+        assert_eq!(found.kind(), kind, "this machine was made for something else");
+    }
+    found
+}
 
 /// Two accounts made by the helper's own verb, gone when the last test lets go of them.
 pub struct People {
@@ -170,7 +187,7 @@ impl House {
         let mut config = Config {
             run,
             placements,
-            hierarchy: Hierarchy::detect(instance),
+            hierarchy: detect(instance),
             service_uid: SERVICE,
             service_gid: SERVICE,
             agent_command: vec!["/usr/bin/python3".into(), base.path().join("agent.py").into()],
@@ -204,6 +221,7 @@ impl House {
             session,
             unix_name: person.name.clone(),
             limits: Limits { cpus: 1, memory_bytes: 256 << 20, processes: 64 },
+            devices: DeviceAccess::default(),
             agent,
         }
     }
@@ -233,7 +251,10 @@ impl House {
     /// Nothing of a session, the last one, is left: processes, groups, directories, files.
     pub fn assert_nothing_left(&self, session: SessionId) {
         let groups = self.config.hierarchy.groups(&session.short());
-        assert!(groups.iter().all(|group| !group.parent().unwrap().exists()), "{groups:?}");
+        assert!(!groups.iter().any(|group| group.exists()), "{groups:?}");
+        // Slices of systemd are left to systemd.
+        let theirs = matches!(self.config.hierarchy, Hierarchy::Systemd { .. });
+        assert!(theirs || groups.iter().all(|group| !group.parent().unwrap().exists()), "{groups:?}");
         assert!(process::of_session(session, None).unwrap().is_empty());
         assert!(!self.run_directory(session).exists());
         assert_eq!(fs::read_dir(&self.config.placements).unwrap().count(), 0);

@@ -35,7 +35,7 @@ use serde_json::{Value, json};
 use crate::{needs, wait::until};
 
 #[test]
-fn becomes_the_user_completely() {
+fn child_env_clean_and_the_user_completely() {
     if !needs::root() {
         return;
     }
@@ -64,7 +64,6 @@ fn becomes_the_user_completely() {
         assert!(line(capabilities)[0].bytes().all(|b| b == b'0'), "{capabilities}");
     }
     assert_eq!(line("Umask"), ["0027"]);
-    // [child_env_clean]
     assert_eq!(facts["environ"], "PATH=/usr/local/bin:/usr/bin:/bin\0");
     assert_eq!(facts["cwd"], "/");
     assert!(facts["fds"]["0"].as_str().unwrap().starts_with("/memfd:"), "{facts}");

@@ -41,6 +41,9 @@ async fn an_ordinary_users_portal_serves_one_person() {
     let hungry = json!({ "app": "web", "resources": { "memory_bytes": 128 << 20 } });
     let hungry = person.start(&house, hungry).await;
     person.state(&house, hungry, "running").await;
+    let page =
+        person.request(&house, "GET", &format!("/sessions/{hungry}")).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("limits of this session are watched, not enforced"), "{page}");
     person.visit(&house, hungry, "/eat").await;
     person.ended(&house, hungry, "out_of_memory").await;
 

@@ -2,7 +2,7 @@
 
 `app.py MODE SOCKET HOME SESSION`; each start leaves a line in `HOME/starts-SESSION`.
 """
-import http.server, json, os, signal, socketserver, subprocess, sys, threading, time
+import http.server, json, os, signal, socket, socketserver, subprocess, sys, threading, time
 
 mode, path, home, session = sys.argv[1:5]
 with open(f"{home}/starts-{session}", "a") as starts:
@@ -40,10 +40,81 @@ def facts():
                 "cwd": os.getcwd(), "environment": dict(os.environ), "cgroup": groups.read()}
 
 
+def errno_of(attempt):
+    try:
+        attempt()
+        return 0
+    except OSError as error:
+        return error.errno
+
+
+def attempt(device):
+    return {"errno": errno_of(lambda: os.close(os.open("/" + device, os.O_RDWR)))}
+
+
+def reach(pid, directory):
+    """What somebody else's run directory and process let us do."""
+    def connect():
+        socket.socket(socket.AF_UNIX).connect(directory + "/agent.sock")
+
+    return {"list": errno_of(lambda: os.listdir(directory)), "connect": errno_of(connect),
+            "read": errno_of(lambda: open(directory + "/log")),
+            "write": errno_of(lambda: open(directory + "/exit.json", "w")),
+            "environment": errno_of(lambda: open(f"/proc/{pid}/environ").read()),
+            "signal": errno_of(lambda: os.kill(pid, signal.SIGTERM))}
+
+
+def link(target):
+    """In the place of our own socket."""
+    os.rename(path, path + ".away")
+    os.symlink(target, path)
+
+
+def lie():
+    """In the place of the agent: news that no agent would send, and then no end of bytes."""
+    agent = os.path.dirname(path) + "/agent.sock"
+    os.rename(agent, agent + ".away")
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(agent)
+    os.chmod(agent, 0o660)
+    listener.listen()
+    status = {"protocol": 1, "phase": "ready", "step": "<script>alert(1)</script>" * 100, "terminals": 4294967295,
+              "sample": {"memory_bytes": -9223372036854775808, "cpus": 1e308, "processes": -1},
+              "terminal_activity": 9223372036854775807}
+
+    def tell(peer):
+        peer.recv(65536)
+        peer.sendall(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n")
+        for line in (status, dict(status, phase="ending"), {"protocol": "no"}, dict(status, phase="promoted")):
+            peer.sendall(json.dumps(line).encode() + b"\n")
+        with open(f"{home}/told", "a") as told:
+            told.write("x\n")
+        try:
+            while True:
+                peer.sendall(b"x" * 65536)
+        except OSError:
+            peer.close()
+
+    def serve():
+        while True:
+            threading.Thread(target=tell, args=(listener.accept()[0],), daemon=True).start()
+
+    threading.Thread(target=serve, daemon=True).start()
+    with open(os.path.dirname(path) + "/exit.json", "w") as record:
+        json.dump({"cause": "out_of_memory", "exit_code": None, "signal": None, "ended_at_ms": 0, "detail": "<b>no"}, record)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         verb, _, argument = self.path.strip("/").partition("-")
-        answer = facts() if verb == "facts" else {}
+        answer = facts() if verb == "facts" else attempt(argument) if verb == "open" else {}
+        if verb == "reach":
+            pid, _, directory = argument.partition("/")
+            answer = reach(int(pid), "/" + directory)
+        elif verb == "link":
+            link("/" + argument)
+        elif verb == "lie":
+            lie()
         body = json.dumps(answer).encode()
         self.send_response(200)
         self.send_header("content-length", str(len(body)))

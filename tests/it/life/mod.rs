@@ -241,7 +241,7 @@ impl House {
         begin.elapsed()
     }
 
-    fn pid(&self) -> i32 {
+    pub fn pid(&self) -> i32 {
         i32::try_from(self.portal.as_ref().expect("it serves").id()).unwrap()
     }
 
@@ -387,7 +387,7 @@ impl Drop for House {
         }
         // Groups have no files to remove; their parent goes when its last one has.
         for group in Hierarchy::detect(&paths.instance).groups("any") {
-            let Some(parent) = group.parent() else { continue };
+            let Some(parent) = group.parent().filter(|_| group.extension().is_none()) else { continue };
             for child in fs::read_dir(parent).into_iter().flatten().flatten() {
                 let _ = fs::remove_dir(child.path());
             }

@@ -15,7 +15,9 @@ pub struct Person {
 
 impl Person {
     pub(super) fn new(name: &str, token: &str) -> Self {
-        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().build().unwrap();
+        // On a slow machine the portal may hang up just when an idle connection is used again.
+        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().pool_max_idle_per_host(0);
+        let client = client.build().unwrap();
         Self { name: name.to_owned(), token: token.to_owned(), client }
     }
 

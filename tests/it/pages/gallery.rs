@@ -3,7 +3,7 @@
 
 use askama::Template;
 use lyceum::{
-    model::{EndReason, Resources, Role, Session, SessionId, Timestamp, size::GIB},
+    model::{EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp, size::GIB},
     protocol::Sample,
     web::{
         page::{Announcement, Layout, Level, Nav, Theme, Viewer},
@@ -372,7 +372,7 @@ fn show(word: &Word, session: &Session) -> ShowSession {
         log: Some(plain_log(&word(
             "\u{1b}[32m[I 09:12:44 LabApp]\u{1b}[0m JupyterLab 4.6 is running at http+unix://app.sock/s/0199/\n[W 09:12:45] Kernel 3f2a is slow to answer\n[I 09:13:02] Saving file at /resnet.ipynb\n",
         ))),
-        limits_are_watched: ShowSession::limits_are_watched(session),
+        caveats: ShowSession::caveats(session, &GpuInventory { driver: true, ..GpuInventory::default() }),
         is_live: session.state.is_live(),
         is_own: true,
     }

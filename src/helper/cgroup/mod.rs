@@ -1,10 +1,14 @@
 //! Control groups: where this machine has them, how a workload's groups are made and
-//! removed, and how they are read. Version 2 needs memory, cpu and pids in one tree; version
-//! 1 has one tree a controller; where memory can be limited by neither, the agent samples.
+//! removed, and how they are read. Where systemd rules version 2, it makes the groups
+//! ([`systemd`]); else version 2 needs memory, cpu and pids in one tree, and version 1 has one
+//! tree a controller. Where memory can be limited by none of these, the agent samples.
 //!
-//! All groups are `lyceum-INSTANCE/SHORT` at the top of what is mounted: not below the
+//! Our own groups are `lyceum-INSTANCE/SHORT` at the top of what is mounted: not below the
 //! portal's own group, because workloads outlive the portal and whatever group it is in.
 //! The reading functions take the groups' directories and work as any user.
+
+mod mounts;
+pub mod systemd;
 
 use std::{
     collections::BTreeSet,
@@ -15,13 +19,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+use self::mounts::Mounts;
 use super::process;
-use crate::protocol::Limits;
+use crate::{model::DeviceAccess, protocol::Limits};
 
 /// What holds workloads' limits on this machine; the paths are the `lyceum-INSTANCE` groups.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Hierarchy {
+    /// Version 2, where systemd makes the groups.
+    Systemd {
+        parent: PathBuf,
+    },
     V2 {
         parent: PathBuf,
     },
@@ -30,6 +39,7 @@ pub enum Hierarchy {
         cpu: Option<PathBuf>,
         cpuacct: Option<PathBuf>,
         pids: Option<PathBuf>,
+        devices: Option<PathBuf>,
     },
     /// Nothing: the agent watches and ends its tree itself.
     Sampled,
@@ -52,23 +62,33 @@ impl Hierarchy {
         let Ok(mountinfo) = fs::read_to_string("/proc/self/mountinfo") else { return Self::Sampled };
         let mounts = Mounts::parse(&mountinfo);
         let parent = format!("lyceum-{instance}");
-        let v2 = mounts.v2.iter().map(|mount| mount.join(&parent)).find(|parent| make_v2_parent(parent).is_ok());
-        if let Some(parent) = v2 {
-            return Self::V2 { parent };
+        if let Some(mount) = mounts.v2.as_deref().filter(|mount| has_v2_controllers(mount).is_ok()) {
+            if let Some(parent) = systemd::detect(mount, instance) {
+                return Self::Systemd { parent };
+            }
+            let parent = mount.join(&parent);
+            if make_v2_parent(&parent).is_ok() {
+                return Self::V2 { parent };
+            }
         }
-        let [memory, cpu, cpuacct, pids] = [mounts.memory, mounts.cpu, mounts.cpuacct, mounts.pids]
-            .map(|mount| mount.map(|mount| mount.join(&parent)).filter(|parent| make(parent).is_ok()));
-        match memory {
-            Some(memory) => Self::V1 { memory, cpu, cpuacct, pids },
-            None => Self::Sampled,
-        }
+        let [memory, cpu, cpuacct, pids, devices] =
+            [mounts.memory, mounts.cpu, mounts.cpuacct, mounts.pids, mounts.devices]
+                .map(|mount| mount.map(|mount| mount.join(&parent)).filter(|parent| make(parent).is_ok()));
+        let Some(memory) = memory else {
+            let made = [cpu, cpuacct, pids, devices].into_iter().flatten().map(|parent| parent.join("probe"));
+            remove_unused_parents(&made.collect::<Vec<_>>());
+            return Self::Sampled;
+        };
+        Self::V1 { memory, cpu, cpuacct, pids, devices }
     }
 
     /// The word for it in a placement.
     pub fn kind(&self) -> &'static str {
         match self {
+            Self::Systemd { .. } => "systemd",
             Self::V2 { .. } => "cgroup-v2",
-            Self::V1 { .. } => "cgroup-v1",
+            Self::V1 { devices: Some(_), .. } => "cgroup-v1",
+            Self::V1 { devices: None, .. } => "cgroup-v1-without-devices",
             Self::Sampled => "sampled",
         }
     }
@@ -77,12 +97,20 @@ impl Hierarchy {
         *self == Self::Sampled
     }
 
+    /// Whether a workload can be kept from the GPUs of others. Version 2 has no file for it
+    /// and wants a program loaded into the kernel, which systemd does and we do not.
+    pub fn closes_devices(&self) -> bool {
+        matches!(self, Self::Systemd { .. } | Self::V1 { devices: Some(_), .. })
+    }
+
     /// The directories of a workload's groups, whether they exist or not.
     pub fn groups(&self, short: &str) -> Vec<PathBuf> {
         let parents: BTreeSet<&PathBuf> = match self {
+            Self::Systemd { parent } => return systemd::groups(parent, short),
             Self::V2 { parent } => BTreeSet::from([parent]),
-            Self::V1 { memory, cpu, cpuacct, pids } => {
-                [Some(memory), cpu.as_ref(), cpuacct.as_ref(), pids.as_ref()].into_iter().flatten().collect()
+            Self::V1 { memory, cpu, cpuacct, pids, devices } => {
+                let others = [cpu, cpuacct, pids, devices].map(Option::as_ref);
+                [Some(memory)].into_iter().chain(others).flatten().collect()
             }
             Self::Sampled => BTreeSet::new(),
         };
@@ -90,7 +118,8 @@ impl Hierarchy {
     }
 
     /// Makes a workload's groups with their limits; what is there already gets the limits.
-    pub(super) fn create(&self, short: &str, limits: &Limits) -> io::Result<Vec<PathBuf>> {
+    /// Where systemd rules, [`Self::starter`] does that.
+    pub(super) fn create(&self, short: &str, limits: &Limits, access: &DeviceAccess) -> io::Result<()> {
         let memory_bytes = limits.memory_bytes.to_string();
         let quota = limits.cpus * PERIOD;
         match self {
@@ -100,12 +129,12 @@ impl Hierarchy {
                 make(&group)?;
                 set(&group, "memory.max", &memory_bytes)?;
                 set_if_there(&group, "memory.swap.max", "0")?;
-                // Without this the kernel takes one process and leaves a broken app behind.
-                set_if_there(&group, "memory.oom.group", "1")?;
+                // Not `memory.oom.group`: the kernel would end the agent too, who has to tell. It
+                // takes the app first, and the agent then ends what is left.
                 set(&group, "cpu.max", &format!("{quota} {PERIOD}"))?;
                 set(&group, "pids.max", &limits.processes.to_string())?;
             }
-            Self::V1 { memory, cpu, pids, .. } => {
+            Self::V1 { memory, cpu, pids, devices, .. } => {
                 for group in self.groups(short) {
                     make(&group)?;
                 }
@@ -122,10 +151,30 @@ impl Hierarchy {
                 if let Some(pids) = pids {
                     set(&pids.join(short), "pids.max", &limits.processes.to_string())?;
                 }
+                if let Some(devices) = devices {
+                    let group = devices.join(short);
+                    for device in &access.closed {
+                        set(&group, "devices.deny", &format!("c {}:{} rwm", device.major, device.minor))?;
+                    }
+                }
             }
-            Self::Sampled => {}
+            Self::Systemd { .. } | Self::Sampled => {}
         }
-        Ok(self.groups(short))
+        Ok(())
+    }
+
+    /// The program that has to start a workload's first process for it to be in its groups,
+    /// where that is not simply done by joining them.
+    pub(super) fn starter(
+        &self,
+        short: &str,
+        limits: &Limits,
+        access: &DeviceAccess,
+    ) -> io::Result<Option<std::process::Command>> {
+        match self {
+            Self::Systemd { parent } => systemd::starter(parent, short, limits, access).map(Some),
+            _ => Ok(None),
+        }
     }
 }
 
@@ -183,8 +232,12 @@ pub fn processes(groups: &[PathBuf]) -> io::Result<BTreeSet<i32>> {
     Ok(found)
 }
 
-/// Puts this process into the groups.
+/// Puts this process into the groups, or sees that systemd has done so.
 pub(super) fn join(groups: &[PathBuf]) -> io::Result<()> {
+    if groups.iter().any(|group| systemd::is_unit(group)) {
+        let inside = processes(groups)?.iter().any(|pid| u32::try_from(*pid) == Ok(std::process::id()));
+        return if inside { Ok(()) } else { Err(io::Error::other("systemd has not made them")) };
+    }
     groups.iter().try_for_each(|group| set(group, "cgroup.procs", "0"))
 }
 
@@ -200,7 +253,9 @@ pub(super) fn kill(groups: &[PathBuf], within: Duration) -> io::Result<bool> {
 
 /// Removes the groups, and their parents when these were the last.
 pub(super) fn remove(groups: &[PathBuf]) -> io::Result<()> {
-    for group in groups {
+    let (units, groups): (Vec<_>, Vec<_>) = groups.iter().cloned().partition(|group| systemd::is_unit(group));
+    systemd::remove(&units)?;
+    for group in &groups {
         let mut tries = 0;
         loop {
             match fs::remove_dir(group) {
@@ -215,54 +270,16 @@ pub(super) fn remove(groups: &[PathBuf]) -> io::Result<()> {
             }
         }
     }
-    remove_unused_parents(groups);
+    remove_unused_parents(&groups);
     Ok(())
 }
 
 fn remove_unused_parents(groups: &[PathBuf]) {
-    for parent in groups.iter().filter_map(|group| group.parent()) {
+    // Systemd would not notice that a group of its own is gone.
+    let ours = groups.iter().filter(|group| !systemd::is_unit(group));
+    for parent in ours.filter_map(|group| group.parent()) {
         // It holds others' groups, most often.
         let _ = fs::remove_dir(parent);
-    }
-}
-
-/// Where which controllers are mounted.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Mounts {
-    v2: Option<PathBuf>,
-    memory: Option<PathBuf>,
-    cpu: Option<PathBuf>,
-    cpuacct: Option<PathBuf>,
-    pids: Option<PathBuf>,
-}
-
-impl Mounts {
-    fn parse(mountinfo: &str) -> Self {
-        let mut mounts = Self::default();
-        for line in mountinfo.lines() {
-            let Some((place, kind)) = line.split_once(" - ") else { continue };
-            let Some(point) = place.split(' ').nth(4).map(PathBuf::from) else { continue };
-            let mut kind = kind.split(' ');
-            match (kind.next(), kind.nth(1)) {
-                (Some("cgroup2"), _) => {
-                    mounts.v2.get_or_insert(point);
-                }
-                (Some("cgroup"), Some(options)) => {
-                    for controller in options.split(',') {
-                        let slot = match controller {
-                            "memory" => &mut mounts.memory,
-                            "cpu" => &mut mounts.cpu,
-                            "cpuacct" => &mut mounts.cpuacct,
-                            "pids" => &mut mounts.pids,
-                            _ => continue,
-                        };
-                        slot.get_or_insert_with(|| point.clone());
-                    }
-                }
-                _ => {}
-            }
-        }
-        mounts
     }
 }
 
@@ -270,15 +287,9 @@ impl Mounts {
 /// live in the sub-groups alone, as version 2 demands; nobody else's are ever moved.
 fn make_v2_parent(parent: &Path) -> io::Result<()> {
     let mount = parent.parent().ok_or(io::ErrorKind::NotFound)?;
-    let has = |group: &Path, file: &str| -> io::Result<BTreeSet<String>> {
-        Ok(fs::read_to_string(group.join(file))?.split_whitespace().map(str::to_owned).collect())
-    };
-    let available = has(mount, "cgroup.controllers")?;
-    if V2_CONTROLLERS.iter().any(|controller| !available.contains(*controller)) {
-        return Err(io::ErrorKind::Unsupported.into());
-    }
+    has_v2_controllers(mount)?;
     let hand_down = |group: &Path| -> io::Result<()> {
-        let down = has(group, "cgroup.subtree_control")?;
+        let down = words(&group.join("cgroup.subtree_control"))?;
         let missing: Vec<String> = V2_CONTROLLERS
             .iter()
             .filter(|controller| !down.contains(**controller))
@@ -289,6 +300,17 @@ fn make_v2_parent(parent: &Path) -> io::Result<()> {
     hand_down(mount)?;
     make(parent)?;
     hand_down(parent)
+}
+
+/// Fails where a controller that we need is not in the tree of version 2.
+fn has_v2_controllers(mount: &Path) -> io::Result<()> {
+    let available = words(&mount.join("cgroup.controllers"))?;
+    let all = V2_CONTROLLERS.iter().all(|controller| available.contains(*controller));
+    if all { Ok(()) } else { Err(io::ErrorKind::Unsupported.into()) }
+}
+
+fn words(file: &Path) -> io::Result<BTreeSet<String>> {
+    Ok(fs::read_to_string(file)?.split_whitespace().map(str::to_owned).collect())
 }
 
 fn make(group: &Path) -> io::Result<()> {
@@ -320,24 +342,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_of_both_versions() {
-        let hybrid = "\
-            31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755\n\
-            32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 - cgroup cgroup rw,cpu,cpuacct\n\
-            35 31 0:32 / /sys/fs/cgroup/memory rw,relatime - cgroup cgroup rw,memory\n\
-            40 31 0:37 / /sys/fs/cgroup/systemd rw,relatime - cgroup cgroup rw,name=systemd\n\
-            41 31 0:38 / /sys/fs/cgroup/unified rw,relatime - cgroup2 cgroup2 rw\n";
-        let mounts = Mounts::parse(hybrid);
-        assert_eq!(mounts.v2, Some("/sys/fs/cgroup/unified".into()));
-        assert_eq!(mounts.memory, Some("/sys/fs/cgroup/memory".into()));
-        assert_eq!((&mounts.cpu, &mounts.pids), (&Some("/sys/fs/cgroup/cpu,cpuacct".into()), &None));
-        assert_eq!(mounts.cpu, mounts.cpuacct);
-        let pure = "30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n";
-        assert_eq!(Mounts::parse(pure), Mounts { v2: Some("/sys/fs/cgroup".into()), ..Mounts::default() });
-        assert_eq!(Mounts::parse("rubbish - \n\n"), Mounts::default());
-    }
-
-    #[test]
     fn co_mounted_controllers_are_one_group() {
         let both: PathBuf = "/c/cpu,cpuacct/lyceum-x".into();
         let v1 = Hierarchy::V1 {
@@ -345,6 +349,7 @@ mod tests {
             cpu: Some(both.clone()),
             cpuacct: Some(both.clone()),
             pids: None,
+            devices: None,
         };
         assert_eq!(v1.groups("s"), [both.join("s"), "/c/memory/lyceum-x/s".into()]);
         assert_eq!(Hierarchy::Sampled.groups("s"), Vec::<PathBuf>::new());
