@@ -11,6 +11,7 @@ mod idle;
 mod limits;
 mod person;
 mod restored;
+mod systemd;
 mod whole;
 
 use std::{

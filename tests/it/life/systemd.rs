@@ -1,0 +1,91 @@
+//! `contrib/lyceum.service` as an administrator installs it, where systemd rules. That is the
+//! machine of `tests/guest`, which has put the unit and the program in their places and is
+//! thrown away afterwards; nothing here touches the systemd of a machine that somebody uses.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+
+use super::{House, Person, eventually, person::id as id_of};
+use crate::{helper::house::system, needs};
+
+/// Whether the unit was installed for this test.
+fn is_the_guest() -> bool {
+    needs::variable("LYCEUM_TEST_LIMITS").is_some_and(|kind| kind == "systemd")
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = Command::new(arguments[0]).args(&arguments[1..]).output().unwrap();
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
+#[tokio::test]
+async fn a_restart_through_systemd_ends_no_session() {
+    if !is_the_guest() {
+        eprintln!("left to the guest: it installs a unit of the system");
+        return;
+    }
+    // Only for its address: everything else is the unit's.
+    let mut house = House::new(&[]);
+    house.url = "http://127.0.0.1:8000".to_owned();
+    let journal = || said(&["journalctl", "--no-pager", "--unit=lyceum", "--lines=40"]);
+    system(&["systemctl", "start", "lyceum"]);
+    let is_up = async |house: &House| {
+        eventually("it answers", async || {
+            let state = said(&["systemctl", "is-active", "lyceum"]);
+            assert!(!state.starts_with("failed"), "{}", journal());
+            let answer = reqwest::get(format!("{}/readyz", house.url)).await.ok()?;
+            answer.status().is_success().then_some(())
+        })
+        .await;
+    };
+    is_up(&house).await;
+    // Any rule here would close the GPU driver's files to the portal, which has to ask it.
+    assert_eq!(said(&["systemctl", "show", "--property=DeviceAllow", "lyceum"]).trim(), "");
+    let token = Command::new("/usr/local/bin/lyceum").args(["admin", "token", "create", "--user", "admin"]).output();
+    let token = String::from_utf8(token.unwrap().stdout).unwrap();
+    let admin = Person::new("admin", token.trim());
+
+    let terminal = json!({ "app": "terminal", "resources": { "memory_bytes": 128 << 20 } });
+    let id = admin.start(&house, terminal).await;
+    admin.state(&house, id, "running").await;
+    let short = id.short();
+    let file = fs::read_to_string(format!("/var/lib/lyceum/placements/{short}.json")).unwrap();
+    let record: Value = serde_json::from_str(&file).unwrap();
+    let (pid, scope) = (record["placement"]["pid"].clone(), record["cgroups"][0].as_str().unwrap().to_owned());
+    assert_eq!(record["placement"]["limits"], "systemd");
+    let lies_in = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
+    assert!(scope.ends_with(lies_in.trim().trim_start_matches("0::")), "{lies_in} {scope}");
+    let unit = scope.rsplit('/').next().unwrap().to_owned();
+    let shown = said(&["systemctl", "show", "--property=MemoryMax,CPUQuotaPerSecUSec,TasksMax", &unit]);
+    for property in ["MemoryMax=134217728", "CPUQuotaPerSecUSec=1s", "TasksMax=4096"] {
+        assert!(shown.contains(property), "{shown}");
+    }
+
+    let main_pid = || said(&["systemctl", "show", "--property=MainPID", "--value", "lyceum"]);
+    let before = main_pid();
+    system(&["systemctl", "restart", "lyceum"]);
+    is_up(&house).await;
+    assert_ne!(main_pid(), before, "it is another process");
+    assert_eq!(admin.session(&house, id).await["state"], "running");
+    let file = fs::read_to_string(format!("/var/lib/lyceum/placements/{short}.json")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(&file).unwrap()["placement"]["pid"], pid, "the very same agent");
+    assert!(fs::read_to_string(format!("{scope}/cgroup.procs")).unwrap().contains(&pid.to_string()));
+
+    // Stopped and started again, with a while in between.
+    system(&["systemctl", "stop", "lyceum"]);
+    assert!(fs::read_to_string(format!("{scope}/cgroup.procs")).unwrap().contains(&pid.to_string()));
+    system(&["systemctl", "start", "lyceum"]);
+    is_up(&house).await;
+    let sessions = admin.get(&house, "/sessions").await;
+    assert_eq!(id_of(&sessions["items"][0]), id);
+    assert_eq!(sessions["items"][0]["state"], "running", "{sessions}");
+    admin.end(&house, id).await;
+    eventually("its units go", async || {
+        let units = said(&["systemctl", "list-units", "--all", "--no-legend", "--plain", "lyceum-*"]);
+        (!fs::exists(&scope).unwrap() && !units.contains(&short)).then_some(())
+    })
+    .await;
+    assert!(!said(&["systemctl", "--failed", "--no-legend", "--plain"]).contains("lyceum"), "{}", journal());
+    system(&["systemctl", "stop", "lyceum"]);
+}
