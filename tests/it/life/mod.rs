@@ -7,6 +7,7 @@ mod alone;
 mod crashes;
 mod endings;
 mod faults;
+mod hostile;
 mod idle;
 mod limits;
 mod person;
