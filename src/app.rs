@@ -14,7 +14,7 @@ use crate::{
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
-    gpu,
+    gpu, helper,
     lifecycle::Lifecycle,
     listen,
     model::Clock,
@@ -106,6 +106,7 @@ impl App {
                 profiles: config.profiles(&capacity),
                 key: keys::derive(&key, b"upstream"),
                 logs,
+                boot_id: helper::process::boot_id().context("reading the boot id")?,
                 installed,
                 storage: config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect(),
                 start_timeout_seconds: config.sessions.start_timeout.unsigned_abs(),
@@ -115,6 +116,7 @@ impl App {
             },
         );
 
+        sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
         let (authenticator, directory) = authenticator(config, &db, &clock).await?;
         let access =
@@ -176,6 +178,7 @@ async fn end_of(mut helper: Child) {
     while matches!(helper.try_wait(), Ok(None)) {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
+    tracing::error!("the helper has ended, and nothing can be started or ended without it: start Lyceum again");
 }
 
 /// Every loop of the portal, in one place.

@@ -154,7 +154,7 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
     let started = start::prepare(&paths, &settings)?;
     // No thread existed until here; from here on we are not root.
     runtime()?.block_on(async {
-        let app = App::open(&config, environment, started, Clock::System).await?;
+        let app = App::open(&config, environment, started, Clock::even()).await?;
         app.run().await
     })?;
     Ok(ExitCode::SUCCESS)

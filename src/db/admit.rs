@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 use sqlx::{FromRow, query, query_as};
 
-use super::{Db, Json, Result, idempotency::Earlier, quotas, sessions::ADD_EVENT, transaction};
+use super::{Db, Json, Result, audit, idempotency::Earlier, quotas, sessions::ADD_EVENT, transaction};
 use crate::model::{
     Clock, Gpu, SessionId, UserId,
     quota::{LimitRow, Reason, Usage},
@@ -84,6 +84,10 @@ struct Held {
 pub(super) const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
      FROM sessions WHERE state <> 'ended'";
 
+/// Somebody started a session of theirs: `$1` the row's id, `$2` time, `$3` session, `$4` owner.
+const START_AUDIT: &str = "INSERT INTO audit (id, at, actor, action, target, detail)
+     SELECT $1, $2, name, 'session.start', $3, '' FROM users WHERE id = $4";
+
 impl Db {
     /// Judges and does the deed. Nothing of it is there unless all of it is.
     pub async fn admit(
@@ -135,6 +139,7 @@ impl Db {
                         .execute(&mut *tx).await?;
                     let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
                     query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind(message).execute(&mut *tx).await?;
+                    query(START_AUDIT).bind(audit::new_id()).bind(at.0).bind(&id).bind(&owner_text).execute(&mut *tx).await?;
                     if admitted_at.is_some() {
                         query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at)
                              VALUES ($1, $2, $3, $4, $5, $6, $7)")

@@ -25,11 +25,19 @@ struct Row {
     detail: String,
 }
 
+/// `$1` id, `$2` time, `$3` actor, `$4` action, `$5` target, `$6` detail.
+pub(super) const ADD_AUDIT: &str =
+    "INSERT INTO audit (id, at, actor, action, target, detail) VALUES ($1, $2, $3, $4, $5, $6)";
+
+/// An id for a new row; later ones sort after earlier ones.
+pub(super) fn new_id() -> String {
+    uuid::Uuid::now_v7().to_string()
+}
+
 impl Db {
     pub async fn add_audit(&self, at: Timestamp, actor: &str, action: &str, target: &str, detail: &str) -> Result<()> {
-        let id = uuid::Uuid::now_v7().to_string();
-        writing!(self, pool => query("INSERT INTO audit (id, at, actor, action, target, detail) VALUES ($1, $2, $3, $4, $5, $6)")
-            .bind(&id).bind(at.0).bind(actor).bind(action).bind(target).bind(detail)
+        writing!(self, pool => query(ADD_AUDIT)
+            .bind(new_id()).bind(at.0).bind(actor).bind(action).bind(target).bind(detail)
             .execute(pool).await.map(drop))?;
         Ok(())
     }

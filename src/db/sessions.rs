@@ -5,7 +5,11 @@
 use sqlx::{FromRow, query, query_as};
 
 use super::{
-    Db, Json, Result, reading, transaction,
+    Db, Json, Result,
+    audit::{self, ADD_AUDIT},
+    reading,
+    settings::SET_SETTING,
+    transaction,
     types::{parse, parse_optional},
     users::user_id,
     writing,
@@ -231,8 +235,16 @@ impl Db {
         Ok(0 < changed)
     }
 
-    /// Asks for the end of a session that runs or starts. The first reason stays.
-    pub async fn begin_stop(&self, id: SessionId, reason: EndReason, at: Timestamp, message: &str) -> Result<bool> {
+    /// Asks for the end of a session that runs or starts. The first reason stays. Where a
+    /// person asked, `by` is their name for the audit.
+    pub async fn begin_stop(
+        &self,
+        id: SessionId,
+        reason: EndReason,
+        at: Timestamp,
+        message: &str,
+        by: Option<&str>,
+    ) -> Result<bool> {
         let id = id.to_string();
         let changed = transaction!(self, tx => {
             let changed = query("UPDATE sessions SET state = 'stopping', stop_reason = $2, stopping_at = $3, detail = $4
@@ -240,13 +252,17 @@ impl Db {
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("stopping").bind(message).execute(&mut *tx).await?;
+                if let Some(by) = by {
+                    query(ADD_AUDIT).bind(audit::new_id()).bind(at.0).bind(by).bind("session.stop").bind(&id).bind("")
+                        .execute(&mut *tx).await?;
+                }
             }
             changed
         });
         Ok(0 < changed)
     }
 
-    /// Ends a session that still waits; nothing of it ever ran.
+    /// Ends a session that still waits; nothing of it ever ran. `by` as in [`Db::begin_stop`].
     pub async fn end_waiting(
         &self,
         id: SessionId,
@@ -254,6 +270,7 @@ impl Db {
         reasons: &[Reason],
         at: Timestamp,
         message: &str,
+        by: Option<&str>,
     ) -> Result<bool> {
         let (id, reasons) = (id.to_string(), Json::write(&reasons));
         let changed = transaction!(self, tx => {
@@ -262,6 +279,10 @@ impl Db {
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).bind(&reasons).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
+                if let Some(by) = by {
+                    query(ADD_AUDIT).bind(audit::new_id()).bind(at.0).bind(by).bind("session.stop").bind(&id).bind("")
+                        .execute(&mut *tx).await?;
+                }
             }
             changed
         });
@@ -279,13 +300,33 @@ impl Db {
                 .bind(ending.at.0).bind(&ending.detail)
                 .execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
-                query("UPDATE intervals SET ended_at = $2 WHERE session_id = $1 AND ended_at IS NULL")
+                // Whatever the clock did meanwhile: nobody used less than nothing.
+                query("UPDATE intervals SET ended_at = CASE WHEN started_at < $2 THEN $2 ELSE started_at END
+                     WHERE session_id = $1 AND ended_at IS NULL")
                     .bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
                 query(ADD_EVENT).bind(&id).bind(ending.at.0).bind("ended").bind(&ending.detail).execute(&mut *tx).await?;
             }
             changed
         });
         Ok(0 < changed)
+    }
+
+    /// Moves every moment that is stored of live sessions by so many milliseconds and notes
+    /// `setting`, both or neither. `then` comes last, while nobody else writes.
+    pub async fn move_times(&self, by: i64, (name, value): (&str, &str), then: impl FnOnce()) -> Result<()> {
+        transaction!(self, tx => {
+            query("UPDATE sessions SET created_at = created_at + $1, admitted_at = admitted_at + $1,
+                     started_at = started_at + $1, ready_at = ready_at + $1, expires_at = expires_at + $1,
+                     last_activity_at = last_activity_at + $1, keep_until = keep_until + $1,
+                     unknown_since = unknown_since + $1, stopping_at = stopping_at + $1
+                 WHERE state <> 'ended'")
+                .bind(by).execute(&mut *tx).await?;
+            query("UPDATE intervals SET started_at = started_at + $1 WHERE ended_at IS NULL")
+                .bind(by).execute(&mut *tx).await?;
+            query(SET_SETTING).bind(name).bind(value).execute(&mut *tx).await?;
+            then();
+        });
+        Ok(())
     }
 
     /// Moves the time limit of a running session whose limit is still the one that was looked at.

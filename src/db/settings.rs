@@ -9,6 +9,9 @@ use super::{Db, Result, reading, writing};
 pub(super) const RAISE_GENERATION: &str = "INSERT INTO settings (name, value) VALUES ('access_generation', '1')
      ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
+pub(super) const SET_SETTING: &str = "INSERT INTO settings (name, value) VALUES ($1, $2)
+     ON CONFLICT (name) DO UPDATE SET value = excluded.value";
+
 impl Db {
     pub async fn setting(&self, name: &str) -> Result<Option<String>> {
         Ok(reading!(self, pool => query_scalar("SELECT value FROM settings WHERE name = $1")
@@ -16,8 +19,7 @@ impl Db {
     }
 
     pub async fn set_setting(&self, name: &str, value: &str) -> Result<()> {
-        writing!(self, pool => query("INSERT INTO settings (name, value) VALUES ($1, $2)
-             ON CONFLICT (name) DO UPDATE SET value = excluded.value")
+        writing!(self, pool => query(SET_SETTING)
             .bind(name).bind(value).execute(pool).await.map(drop))?;
         Ok(())
     }

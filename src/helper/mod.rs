@@ -63,6 +63,9 @@ pub const ACCOUNT_UIDS: RangeInclusive<u32> = 200_000..=265_535;
 /// `config` is a [`Config`] as JSON, the command's only argument.
 pub fn run(config: &str) -> Result<()> {
     process::close_from_third();
+    // A session of its own: Ctrl-C on a terminal is for the portal, which then closes the
+    // socket, and no end of a terminal or of the portal interrupts a verb.
+    let _ = rustix::process::setsid();
     if !rustix::process::geteuid().is_root() {
         return Err(Error::Refused("`lyceum helper` is started by `lyceum serve` as root, never by hand".to_owned()));
     }

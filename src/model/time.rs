@@ -57,10 +57,41 @@ impl<'de> Deserialize<'de> for Timestamp {
 pub enum Clock {
     #[default]
     System,
+    /// The system's clock without the jumps that it makes when somebody sets it: the time since
+    /// the boot, and so many milliseconds more. See [`Clock::even`].
+    Even(Arc<AtomicI64>),
     Manual(Arc<AtomicI64>),
 }
 
 impl Clock {
+    /// The system's clock as it goes now. When that is set, this one goes on evenly until
+    /// somebody has moved what depends on it and calls [`Clock::follow`].
+    #[must_use]
+    pub fn even() -> Self {
+        Self::Even(Arc::new(AtomicI64::new(ahead_of_boot())))
+    }
+
+    /// How far an even clock is ahead of the time since the boot, in milliseconds; `None` for
+    /// clocks of the other kinds.
+    pub fn ahead(&self) -> Option<i64> {
+        match self {
+            Self::Even(ahead) => Some(ahead.load(Ordering::SeqCst)),
+            Self::System | Self::Manual(_) => None,
+        }
+    }
+
+    /// By how much the system's clock was set since an even clock followed it (milliseconds).
+    pub fn jump(&self) -> i64 {
+        self.ahead().map_or(0, |ahead| ahead_of_boot().saturating_sub(ahead))
+    }
+
+    /// From now on an even clock is so far ahead of the time since the boot (milliseconds).
+    pub fn follow(&self, ahead: i64) {
+        if let Self::Even(known) = self {
+            known.store(ahead, Ordering::SeqCst);
+        }
+    }
+
     /// A clock that stands still until [`Clock::advance`].
     #[must_use]
     pub fn manual(start: Timestamp) -> Self {
@@ -68,10 +99,10 @@ impl Clock {
     }
 
     #[must_use]
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
     pub fn now(&self) -> Timestamp {
         match self {
-            Self::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
+            Self::System => system_time(),
+            Self::Even(ahead) => Timestamp(since_boot().saturating_add(ahead.load(Ordering::SeqCst))),
             Self::Manual(now) => Timestamp(now.load(Ordering::SeqCst)),
         }
     }
@@ -82,6 +113,21 @@ impl Clock {
             now.fetch_add(seconds * 1000, Ordering::SeqCst);
         }
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is the one place that asks the system")]
+fn system_time() -> Timestamp {
+    Timestamp(jiff::Timestamp::now().as_millisecond())
+}
+
+/// Milliseconds since the boot; nobody can set this clock.
+fn since_boot() -> i64 {
+    let since = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    since.tv_sec.saturating_mul(1000).saturating_add(since.tv_nsec / 1_000_000)
+}
+
+fn ahead_of_boot() -> i64 {
+    system_time().0.saturating_sub(since_boot())
 }
 
 /// A length of time as people write it (`90s`, `30m`, `8h`, `2d`, or plain seconds), in seconds.
@@ -129,6 +175,21 @@ mod tests {
         assert_eq!(human_duration(4320), "1 h 12 min");
         assert_eq!(human_duration(59), "59 s");
         assert_eq!(human_duration(28_800), "8 h");
+    }
+
+    #[test]
+    fn an_even_clock_goes_with_the_systems_until_that_is_set() {
+        let clock = Clock::even();
+        let apart = || Clock::System.now().0 - clock.now().0;
+        assert!(apart().abs() < 1000 && clock.jump().abs() < 1000);
+        // As if the system's clock had been an hour slow when this one began.
+        let ahead = clock.ahead().unwrap();
+        clock.follow(ahead - 3_600_000);
+        assert!((apart() - 3_600_000).abs() < 1000 && (clock.jump() - 3_600_000).abs() < 1000);
+        clock.follow(ahead);
+        assert!(apart().abs() < 1000);
+        let manual = Clock::manual(Timestamp(5));
+        assert_eq!((manual.ahead(), manual.jump()), (None, 0));
     }
 
     #[test]

@@ -163,7 +163,8 @@ impl Sessions {
             self.db.set_activity(session.id, last_use).await?;
         }
         let limits = self.admission.limits(session.owner).await?;
-        Ok(stops_at(session, last_use, limits.of(Field::IdleTimeoutSeconds).limit))
+        // Nobody could come while no portal ran, so that time is not idleness.
+        Ok(stops_at(session, last_use.max(self.since), limits.of(Field::IdleTimeoutSeconds).limit))
     }
 
     async fn see(&self, session: &Session, rule: Idle) -> Seen {

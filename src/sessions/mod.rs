@@ -2,6 +2,7 @@
 //! launches and ends. A call writes a row and wakes the loop; everything that touches a
 //! process happens in `reconcile`, which needs no input and may run at any time.
 
+mod clock;
 mod idle;
 mod launch;
 mod profiles;
@@ -56,6 +57,8 @@ pub struct Sessions {
     pub environments: Environments,
     pub config: Config,
     pub routes: Routes,
+    /// When this portal began to watch.
+    since: Timestamp,
     live: RwLock<HashMap<SessionId, Live>>,
     /// Who has a step under way, and whether another was asked for meanwhile.
     busy: Mutex<HashMap<SessionId, bool>>,
@@ -75,6 +78,8 @@ pub struct Config {
     pub key: [u8; 32],
     /// Where the logs of ended sessions are kept.
     pub logs: PathBuf,
+    /// Tells this boot of the machine from others.
+    pub boot_id: String,
     /// What travels in the binary and was laid out for workloads.
     pub installed: Installed,
     /// Named storage mounts that are linked in every home.
@@ -175,6 +180,7 @@ impl Sessions {
     ) -> Arc<Self> {
         Arc::new(Self {
             db: admission.db.clone(),
+            since: admission.clock.now(),
             clock: admission.clock.clone(),
             admission,
             scheduler,
@@ -215,7 +221,8 @@ impl Sessions {
             Admitted::Judged(Verdict::Refuse(reasons)) => return Err(Error::Refused(reasons)),
             Admitted::Judged(_) => new.id,
             Admitted::Repeated(earlier) if earlier.request_hash == hash => {
-                earlier.created_id.parse().map_err(|_err| db::Error::Stored("session id"))?
+                let id = earlier.created_id.parse().map_err(|_err| db::Error::Stored("session id"))?;
+                return self.db.find_session(id).await?.ok_or(Error::NotFound);
             }
             Admitted::Repeated(_) => {
                 return Err(Error::Conflict(
@@ -223,7 +230,6 @@ impl Sessions {
                 ));
             }
         };
-        self.audit(actor, "session.start", id).await;
         self.changed(id, actor.user.id, false);
         self.db.find_session(id).await?.ok_or(Error::NotFound)
     }
@@ -267,13 +273,13 @@ impl Sessions {
             (EndReason::StoppedByAdmin, format!("Stopped by {}", actor.user.name))
         };
         if session.state.is_live() {
-            let waiting = self.db.end_waiting(id, reason, &[], now, &message).await?;
-            let changed = waiting || self.db.begin_stop(id, reason, now, &message).await?;
+            let by = Some(actor.user.name.as_str());
+            let waiting = self.db.end_waiting(id, reason, &[], now, &message, by).await?;
+            let changed = waiting || self.db.begin_stop(id, reason, now, &message, by).await?;
             if waiting {
                 self.forget(id);
             }
             if changed {
-                self.audit(actor, "session.stop", id).await;
                 self.changed(id, session.owner, waiting);
             }
         }

@@ -55,6 +55,7 @@ impl Sessions {
     }
 
     async fn round(self: &Arc<Self>) -> Result<HashSet<SessionId>> {
+        self.follow_the_clock().await?;
         let sessions = self.db.live_sessions().await?;
         // One may have ended between the last round's look and its note.
         let live: HashSet<SessionId> = sessions.iter().map(|session| session.id).collect();
@@ -281,7 +282,7 @@ impl Sessions {
     }
 
     async fn begin_stop(self: &Arc<Self>, session: &Session, reason: EndReason, message: &str) -> Result<()> {
-        if self.db.begin_stop(session.id, reason, self.clock.now(), message).await? {
+        if self.db.begin_stop(session.id, reason, self.clock.now(), message, None).await? {
             self.tell(session, false);
         }
         match self.db.find_session(session.id).await? {
@@ -338,7 +339,8 @@ impl Sessions {
         self.finish(session, reason, Some(&exit), detail).await
     }
 
-    /// The last act: keep the log, end what is left, close the row, clean the node.
+    /// The last act: keep the log, end what is left, close the row, clean the node. What was
+    /// never placed leaves nothing behind that would be found later, so it is cleaned first.
     async fn finish(
         self: &Arc<Self>,
         session: &Session,
@@ -353,13 +355,15 @@ impl Sessions {
                 tracing::warn!(session.id = %session.id, %error, "the log of an ended session could not be kept");
             }
             self.scheduler.kill(session.id, Some(placement)).await?;
+        } else {
+            self.scheduler.clean(session.id).await?;
         }
         let at = exit.map_or_else(|| self.clock.now(), |exit| exit.ended_at.min(self.clock.now()));
         let ending = Ending {
             reason,
             exit_code: exit.and_then(|exit| exit.exit_code),
             signal: exit.and_then(|exit| exit.signal),
-            at: at.max(session.created_at),
+            at: at.max(session.admitted_at.unwrap_or(session.created_at)),
             detail,
         };
         let ended = self.db.end_session(session.id, &ending).await?;

@@ -18,7 +18,6 @@ use std::{
         unix::{
             fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
             net::UnixStream,
-            process::CommandExt,
         },
     },
     path::{Path, PathBuf},
@@ -149,8 +148,7 @@ fn helper_config(
     }
 }
 
-/// Starts the helper with one end of a socket pair as its standard input. It has a process
-/// group of its own: Ctrl-C on a terminal is for the portal, which then closes the socket.
+/// Starts the helper with one end of a socket pair as its standard input.
 fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
     let (ours, theirs) = UnixStream::pair().map_err(doing("making the helper's socket"))?;
     let argument = serde_json::to_string(config)
@@ -160,7 +158,6 @@ fn start_helper(config: &helper::Config) -> Result<(UnixStream, Child)> {
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
         .current_dir("/")
-        .process_group(0)
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::null())
         .spawn()

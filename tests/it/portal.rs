@@ -206,6 +206,7 @@ fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
         profiles: sessions::shipped_profiles(&capacity),
         key: [8; 32],
         logs: directory.join("logs"),
+        boot_id: "this one".to_owned(),
         installed: environments::install(&directory.join("shared")).unwrap(),
         storage: Vec::new(),
         start_timeout_seconds: 60,

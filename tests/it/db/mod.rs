@@ -8,10 +8,10 @@ mod crashes;
 mod disk;
 mod history;
 mod listed;
-mod opening;
+pub mod opening;
 mod races;
 mod sessions;
-mod whole;
+pub mod whole;
 
 use std::{
     collections::HashSet,

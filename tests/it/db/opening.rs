@@ -192,7 +192,7 @@ async fn a_server_that_goes_away_and_comes_back() {
 }
 
 /// Carries connections to a server until it is aborted, which cuts them all.
-async fn gate(address: SocketAddr, target: (String, u16)) -> JoinHandle<()> {
+pub async fn gate(address: SocketAddr, target: (String, u16)) -> JoinHandle<()> {
     let listener = TcpListener::bind(address).await.unwrap();
     tokio::spawn(async move {
         let mut carried = JoinSet::new();

@@ -158,7 +158,11 @@ async fn one_of_many_has_the_change() {
                 .await;
         assert_eq!(winners(&won), 1, "extend_session");
         let won =
-            race(&dbs, move |db| async move { db.begin_stop(id, EndReason::Idle, START, "Idle").await.unwrap() }).await;
+            race(
+                &dbs,
+                move |db| async move { db.begin_stop(id, EndReason::Idle, START, "Idle", Some("a")).await.unwrap() },
+            )
+            .await;
         assert_eq!(winners(&won), 1, "begin_stop");
         let won = race(&dbs, move |db| async move { end(&db, id).await }).await;
         assert_eq!(winners(&won), 1, "end_session");
@@ -189,9 +193,9 @@ async fn opposite_wishes_leave_one_story() {
                 all.spawn(async move {
                     match number % 5 {
                         0 => assert!(db.begin_start(new, START).await.is_ok()),
-                        1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop").await.is_ok()),
+                        1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop", None).await.is_ok()),
                         2 => assert!(db.extend_session(live, later, START, START, "More").await.is_ok()),
-                        3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over").await.is_ok()),
+                        3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over", None).await.is_ok()),
                         _ if number == 44 => assert!(end(&db, live).await),
                         _ => db.add_session_event(new, START, SessionState::Stopping, "Seen").await.unwrap(),
                     }

@@ -20,6 +20,9 @@ use super::{START, add_user, admitted, inventory, judge, new_session, number, on
 const END: Ending =
     Ending { reason: EndReason::Exited, exit_code: Some(3), signal: None, at: START, detail: String::new() };
 
+/// How many stops are in the audit.
+const STOPS: &str = "SELECT COUNT(*) FROM audit WHERE action = 'session.stop' AND actor = 'a'";
+
 fn reason(hint: &str) -> Reason {
     Reason {
         code: "quota.gpus.user".to_owned(),
@@ -114,18 +117,20 @@ async fn what_waits_ends_without_having_run() {
         for new in [&one, &two] {
             judged(db, owner, Deed::Insert(new), Verdict::Wait(vec![reason("Stop one.")])).await;
         }
-        assert!(!db.begin_stop(one.id, EndReason::StoppedByOwner, START, "").await.unwrap(), "nothing runs");
+        assert!(!db.begin_stop(one.id, EndReason::StoppedByOwner, START, "", None).await.unwrap(), "nothing runs");
         judged(db, owner, Deed::Reconsider(one.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
         let refused = db.find_session(one.id).await.unwrap().unwrap();
         assert_eq!((refused.state, refused.end_reason), (SessionState::Ended, Some(EndReason::Refused)));
         assert_eq!((refused.ended_at, refused.detail.as_deref()), (Some(START), Some("It no longer fits.")));
 
-        let end =
-            async |id| db.end_waiting(id, EndReason::StoppedByOwner, &[reason("x")], START, "Stopped").await.unwrap();
+        let end = async |id| {
+            db.end_waiting(id, EndReason::StoppedByOwner, &[reason("x")], START, "Stopped", Some("a")).await.unwrap()
+        };
         assert!(end(two.id).await);
         assert!(!end(two.id).await && !end(one.id).await && !end(SessionId::new()).await);
         let runs = admitted(db, owner).await;
         assert!(!end(runs).await, "an admitted one has an interval to close");
+        assert_eq!(number(db, STOPS).await, 1, "in the audit once");
         let stopped = db.find_session(two.id).await.unwrap().unwrap();
         assert_eq!((stopped.end_reason, stopped.reasons), (Some(EndReason::StoppedByOwner), vec![reason("x")]));
         assert_eq!(db.open_intervals().await.unwrap().len(), 1);
@@ -183,9 +188,9 @@ async fn from_start_to_end() {
         assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
         assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(&placement), None));
 
-        assert!(db.begin_stop(id, EndReason::Idle, at(30), "Nobody used it").await.unwrap());
+        assert!(db.begin_stop(id, EndReason::Idle, at(30), "Nobody used it", Some("a")).await.unwrap());
         assert!(
-            !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over").await.unwrap(),
+            !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over", Some("a")).await.unwrap(),
             "the first reason stays"
         );
         assert!(!db.extend_session(id, at(200), at(300), at(31), "More").await.unwrap());
@@ -202,7 +207,7 @@ async fn from_start_to_end() {
         assert!(db.end_session(id, &ending).await.unwrap());
         assert!(!db.end_session(id, &END).await.unwrap(), "once");
         assert!(!db.set_placement(id, &placement).await.unwrap());
-        assert!(!db.begin_stop(id, EndReason::Idle, at(50), "").await.unwrap());
+        assert!(!db.begin_stop(id, EndReason::Idle, at(50), "", Some("a")).await.unwrap());
         db.set_detail(id, "too late").await.unwrap();
         db.set_unknown(id, Some(at(50))).await.unwrap();
         db.set_activity(id, at(50)).await.unwrap();
@@ -219,6 +224,7 @@ async fn from_start_to_end() {
             (at(40), SessionState::Ended, "Killed")
         );
         assert_eq!(number(db, "SELECT ended_at - started_at FROM intervals").await, 40_000);
+        assert_eq!(number(db, STOPS).await, 1, "who asked first is in the audit");
         assert_whole(db).await;
     })
     .await;
@@ -261,6 +267,38 @@ async fn lists_and_pages() {
         assert_eq!(live, ids[3..], "oldest first");
         assert_eq!(db.session_events(SessionId::new(), 0).await.unwrap(), []);
         assert_eq!(db.find_session(SessionId::new()).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_clock_that_is_set_moves_what_lives_and_nothing_else() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let (lives, over, waits) = (running(db, owner).await, running(db, owner).await, new_session(owner, 1));
+        judged(db, owner, Deed::Insert(&waits), Verdict::Wait(vec![reason("Wait")])).await;
+        db.keep_session(lives, START.plus_seconds(7200)).await.unwrap();
+        db.end_session(over, &END).await.unwrap();
+        let before = db.find_session(over).await.unwrap();
+
+        let mut followed = false;
+        db.move_times(-3_600_000, ("clock", "boot 5"), || followed = true).await.unwrap();
+        let session = db.find_session(lives).await.unwrap().unwrap();
+        let earlier = Some(START.plus_seconds(-3600));
+        let began = [Some(session.created_at), session.admitted_at, session.started_at, session.ready_at];
+        assert_eq!((began, session.last_activity_at), ([earlier; 4], earlier));
+        assert_eq!((session.expires_at, session.keep_until), (Some(START), Some(START.plus_seconds(3600))));
+        let waiting = db.find_session(waits.id).await.unwrap().unwrap();
+        assert_eq!((Some(waiting.created_at), waiting.admitted_at), (earlier, None));
+        assert_eq!((db.find_session(over).await.unwrap(), followed), (before, true));
+        assert_eq!(db.setting("clock").await.unwrap().as_deref(), Some("boot 5"));
+
+        // An end that a clock puts before the beginning is the beginning.
+        let end = Ending { at: START.plus_seconds(-7200), ..END };
+        assert!(db.end_session(lives, &end).await.unwrap());
+        assert_eq!(number(db, "SELECT MIN(ended_at - started_at) FROM intervals").await, 0);
+        assert_whole(db).await;
     })
     .await;
 }

@@ -7,7 +7,7 @@ use sqlx::query_as;
 use super::number;
 
 /// Each counts rows that may not be.
-const NEVER: [(&str, &str); 8] = [
+const NEVER: [(&str, &str); 9] = [
     (
         "an admitted session without an interval",
         "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND id NOT IN (SELECT session_id FROM intervals)",
@@ -21,6 +21,13 @@ const NEVER: [(&str, &str); 8] = [
         "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id
          WHERE (i.ended_at IS NULL) <> (s.state <> 'ended')",
     ),
+    (
+        "a session that is not in the audit once, or a start in the audit of no session",
+        "SELECT (SELECT COUNT(*) FROM sessions WHERE (SELECT COUNT(*) FROM audit
+             WHERE action = 'session.start' AND target = sessions.id) <> 1)
+         + (SELECT COUNT(*) FROM audit WHERE action = 'session.start' AND target NOT IN (SELECT id FROM sessions))",
+    ),
+    ("an interval that ends before it begins", "SELECT COUNT(*) FROM intervals WHERE ended_at < started_at"),
     (
         "an interval that holds other GPUs than its session",
         "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id WHERE i.gpu_list <> s.gpu_list",
@@ -39,15 +46,20 @@ const NEVER: [(&str, &str); 8] = [
         "SELECT COUNT(*) FROM sessions s WHERE s.state <> (SELECT e.state FROM session_events e
          WHERE e.session_id = s.id ORDER BY e.number DESC LIMIT 1)",
     ),
-    (
-        "a session without its Idempotency-Key, or a key without what it made",
-        "SELECT (SELECT COUNT(*) FROM sessions WHERE id NOT IN (SELECT created_id FROM idempotency))
-         + (SELECT COUNT(*) FROM idempotency WHERE created_id NOT IN (SELECT id FROM sessions UNION SELECT id FROM tokens))",
-    ),
 ];
 
-/// Fails when anything is half written.
+/// How many sessions are without their Idempotency-Key, and keys without what they made.
+const KEYLESS: &str = "SELECT (SELECT COUNT(*) FROM sessions WHERE id NOT IN (SELECT created_id FROM idempotency))
+     + (SELECT COUNT(*) FROM idempotency WHERE created_id NOT IN (SELECT id FROM sessions UNION SELECT id FROM tokens))";
+
+/// Fails when anything is half written. Every session was asked for with a key.
 pub async fn assert_whole(db: &Db) {
+    assert_consistent(db).await;
+    assert_eq!(number(db, KEYLESS).await, 0, "a session without its key, or a key without what it made");
+}
+
+/// The same where sessions were asked for without keys.
+pub async fn assert_consistent(db: &Db) {
     for (what, sql) in NEVER {
         assert_eq!(number(db, sql).await, 0, "{what}");
     }
