@@ -10,6 +10,7 @@ mod corpora;
 mod db;
 mod directory;
 mod environments;
+mod faults;
 mod gateway;
 mod gpus;
 mod helper;

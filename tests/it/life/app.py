@@ -34,6 +34,21 @@ def spin():
         pass
 
 
+def flood(lines_a_second):
+    line = "flood " + "x" * 93
+    begin = time.monotonic()
+    written = 0
+    while True:
+        due = int((time.monotonic() - begin) * lines_a_second)
+        if written < due:
+            print("\n".join([line] * (due - written)), flush=True)
+            written = due
+            with open(f"{home}/flooded.new", "w") as told:
+                told.write(str(written))
+            os.rename(f"{home}/flooded.new", f"{home}/flooded")
+        time.sleep(0.05)
+
+
 def facts():
     with open("/proc/self/cgroup") as groups:
         return {"uid": os.getuid(), "gid": os.getgid(), "groups": sorted(os.getgroups()), "pid": os.getpid(),
@@ -132,6 +147,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             for _ in range(4):
                 if os.fork() == 0:
                     spin()
+        elif verb == "flood":
+            threading.Thread(target=flood, args=(int(argument),)).start()
         elif verb == "stubborn":
             stay("child", False)
             stay("orphan", True)

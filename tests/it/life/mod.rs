@@ -10,7 +10,7 @@ mod faults;
 mod hostile;
 mod idle;
 mod limits;
-mod person;
+pub mod person;
 mod restored;
 mod systemd;
 mod whole;
@@ -29,6 +29,7 @@ use std::{
 };
 
 use lyceum::{
+    db::{self, Db},
     helper::{
         cgroup::{self, Hierarchy},
         identity::Identity,
@@ -54,12 +55,13 @@ pub struct House {
     variables: Vec<(String, String)>,
     /// Whom the portal runs as, where that is not root.
     runs_as: Option<Identity>,
-    /// Words before the portal's own: a program that becomes what follows.
-    wrapper: Vec<String>,
     portal: Option<Child>,
     pub url: String,
-    /// Where it listens; by default at a port of its own choice.
-    listen: String,
+    /// Where it listens: port 0 is another one after each start.
+    pub listen: String,
+    pub program: PathBuf,
+    /// What stands before the program's name, where a test runs it in other surroundings.
+    pub inside: Vec<String>,
     people: AtomicU32,
     accounts: parking_lot::Mutex<BTreeSet<String>>,
 }
@@ -114,10 +116,11 @@ impl House {
             config,
             variables: own.chain(variables).collect(),
             runs_as: None,
-            wrapper: Vec::new(),
             portal: None,
             url: String::new(),
             listen: "127.0.0.1:0".to_owned(),
+            program: env!("CARGO_BIN_EXE_lyceum").into(),
+            inside: Vec::new(),
             people: AtomicU32::new(0),
             accounts: parking_lot::Mutex::default(),
         }
@@ -134,7 +137,7 @@ impl House {
 
     /// Runs every command of this house, a portal of root's, through another program.
     pub fn wrap(&mut self, words: Vec<String>) {
-        self.wrapper = words;
+        self.inside = words;
     }
 
     pub fn runs_as(&self) -> Option<&Identity> {
@@ -168,14 +171,16 @@ impl House {
     /// `lyceum ARGUMENTS` with this house's settings and data.
     pub fn command(&self, arguments: &[&str]) -> Command {
         fs::write(self.base.path().join("lyceum.toml"), &self.config).unwrap();
-        let mut command = match (&self.runs_as, self.wrapper.split_first()) {
-            (None, None) => Command::new(env!("CARGO_BIN_EXE_lyceum")),
-            (None, Some((program, words))) => {
-                let mut command = Command::new(program);
-                command.args(words).arg(env!("CARGO_BIN_EXE_lyceum"));
-                command
-            }
-            (Some(person), _) => {
+        let mut command = match &self.runs_as {
+            None => match self.inside.split_first() {
+                None => Command::new(&self.program),
+                Some((first, rest)) => {
+                    let mut command = Command::new(first);
+                    command.args(rest).arg(&self.program);
+                    command
+                }
+            },
+            Some(person) => {
                 let mut command = Command::new("setpriv");
                 let (uid, gid) = (format!("--reuid={}", person.uid), format!("--regid={}", person.gid));
                 command.args([&uid, &gid, "--clear-groups", "--"]).arg(self.base.path().join("lyceum"));
@@ -204,21 +209,59 @@ impl House {
         fs::read_to_string(self.base.path().join("log")).unwrap_or_default()
     }
 
-    /// Serves on a port of its own and waits until it is ready.
+    /// Serves and waits until it is ready.
     pub async fn start(&mut self) {
-        let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
-        let before = self.log().len();
-        let mut command = self.command(&["serve", "--listen", &self.listen]);
-        let mut portal = command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap();
+        let before = self.spawn();
+        let mut portal = self.portal.take().expect("it was started in the line above");
         let ready = eventually("the portal is ready", async || {
             let ended = portal.try_wait().unwrap();
             assert!(ended.is_none(), "the portal ended: {ended:?}\n{}", self.log());
-            self.log()[before..].lines().find_map(ready_address)
+            self.ready_since(before)
         });
         let told = ready.await;
         // With a public address it tells that one.
         self.url = if self.listen.ends_with(":0") { told } else { format!("http://{}", self.listen) };
         self.portal = Some(portal);
+    }
+
+    /// Begins to serve; answers how long the log was before.
+    pub fn spawn(&mut self) -> usize {
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
+        let before = self.log().len();
+        let mut command = self.command(&["serve", "--listen", &self.listen]);
+        self.portal = Some(command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap());
+        before
+    }
+
+    /// The address of a portal that became ready in this part of the log.
+    pub fn ready_since(&self, before: usize) -> Option<String> {
+        self.log()[before..].lines().find_map(ready_address)
+    }
+
+    /// The program goes on with another variable from the next start on.
+    pub fn set(&mut self, name: &str, value: &str) {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A file of this house's that everybody may read.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.base.path().join(name)
+    }
+
+    /// The Unix account of somebody who has no sessions yet; it goes with the house.
+    pub fn unix_account(&self, name: &str) -> String {
+        let name = format!("ly-{name}-{}", self.id);
+        system(&["useradd", "--create-home", &name]);
+        self.accounts.lock().insert(name.clone());
+        name
+    }
+
+    /// The database as another process sees it.
+    pub async fn db(&self) -> Db {
+        let url = self.variables.iter().find(|(name, _)| name == "LYCEUM_DATABASE__URL");
+        let config = db::Config { url: url.map(|(_, url)| url.clone()).unwrap_or_default(), ..db::Config::default() };
+        Db::open(&config, &self.paths().private).await.unwrap()
     }
 
     /// As power loss would end it: now, with nothing put in order.
@@ -241,6 +284,11 @@ impl House {
         let mut portal = self.portal.take().expect("it serves");
         eventually("the portal ends", async || portal.try_wait().unwrap()).await;
         begin.elapsed()
+    }
+
+    /// Whether the portal ended by itself.
+    pub fn has_ended(&mut self) -> bool {
+        self.portal.as_mut().is_none_or(|portal| portal.try_wait().unwrap().is_some())
     }
 
     pub fn pid(&self) -> i32 {
@@ -283,7 +331,7 @@ impl House {
         self.token_of("admin")
     }
 
-    fn token_of(&self, name: &str) -> Person {
+    pub fn token_of(&self, name: &str) -> Person {
         let output = self.command(&["admin", "token", "create", "--user", name]).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         Person::new(name, String::from_utf8(output.stdout).unwrap().trim())
@@ -295,7 +343,7 @@ impl House {
         Some(serde_json::from_str(&fs::read_to_string(file).ok()?).unwrap())
     }
 
-    fn records(&self) -> Vec<Record> {
+    pub fn records(&self) -> Vec<Record> {
         let files = fs::read_dir(self.paths().placements).into_iter().flatten().flatten();
         files.filter_map(|file| serde_json::from_str(&fs::read_to_string(file.path()).ok()?).ok()).collect()
     }
@@ -340,7 +388,7 @@ impl House {
     }
 }
 
-fn children(parent: i32) -> Vec<i32> {
+pub fn children(parent: i32) -> Vec<i32> {
     let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
     pids.filter(|pid| process::stat(*pid).unwrap().is_some_and(|stat| stat.parent == parent)).collect()
 }
