@@ -34,6 +34,12 @@ pub struct Standing {
     pub capacity: Capacity,
 }
 
+/// Whether a portal that is not root serves this person: it runs everything as its own
+/// account, which is for the one who came first.
+pub async fn is_the_one_person(db: &Db, user: UserId) -> db::Result<bool> {
+    Ok(db.setting_or("one_person", &user.to_string()).await? == user.to_string())
+}
+
 impl Admission {
     /// What would be decided about this request, with nothing reserved.
     pub async fn rehearse(&self, owner: UserId, request: &Request) -> db::Result<Verdict> {

@@ -14,6 +14,7 @@ use crate::{
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
+    files::{self, Files},
     gpu, helper,
     lifecycle::Lifecycle,
     listen,
@@ -49,6 +50,9 @@ pub struct App {
 /// is seen before the session is stopped.
 const TELL_ACTIVITY: Duration = Duration::from_secs(1);
 
+/// How often files agents that nobody asks are let go.
+const SWEEP_FILES: Duration = Duration::from_secs(10);
+
 /// How often what has expired is forgotten.
 const PURGE: Duration = Duration::from_mins(10);
 
@@ -73,8 +77,9 @@ impl App {
         })?;
         let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
         let capacity = local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus);
+        let launcher = Arc::new(started.launcher);
         let scheduler = Local::new(local::Config {
-            launcher: Arc::new(started.launcher),
+            launcher: launcher.clone(),
             capacity,
             inventory: inventory.clone(),
             nvml: config.scheduler.local.nvml.clone(),
@@ -97,9 +102,23 @@ impl App {
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let single_user = if one_person { own_account(&scheduler).await } else { None };
+        let scheduler = Arc::new(scheduler);
+        let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
+        let files = Files::new(
+            db.clone(),
+            scheduler.clone(),
+            launcher,
+            files::Config {
+                storage: storage.clone(),
+                max_upload_bytes: config.files.max_upload.unsigned_abs(),
+                patience: Duration::from_secs(config.files.timeout.unsigned_abs()),
+                one_person,
+                shared_uid: config.accounts.shared_uid,
+            },
+        );
         let sessions = Sessions::new(
             admission,
-            Arc::new(scheduler),
+            scheduler,
             Catalogue::new(config.apps.clone()),
             environments,
             sessions::Config {
@@ -108,7 +127,7 @@ impl App {
                 logs,
                 boot_id: helper::process::boot_id().context("reading the boot id")?,
                 installed,
-                storage: config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect(),
+                storage,
                 start_timeout_seconds: config.sessions.start_timeout.unsigned_abs(),
                 portal_uid: started.service_uid,
                 shared_uid: config.accounts.shared_uid,
@@ -127,6 +146,7 @@ impl App {
             config: web_config,
             sessions,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
+            files,
             single_user,
             stopping: life.stopping.clone(),
         }));
@@ -214,6 +234,11 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
                 }
             }
         }
+    });
+    let swept = portal.clone();
+    life.periodic("files", SWEEP_FILES, move || {
+        swept.files.sweep();
+        std::future::ready(())
     });
     let purged = portal.clone();
     life.periodic("purge", PURGE, move || {

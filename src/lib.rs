@@ -17,6 +17,7 @@ pub mod config;
 pub mod db;
 pub mod dial;
 pub mod environments;
+pub mod files;
 pub mod gpu;
 pub mod helper;
 pub mod lifecycle;

@@ -75,7 +75,10 @@ enum Verb {
     /// An errand of `check`, as somebody else.
     #[command(hide = true)]
     Rehearse { word: Option<String> },
-    /// Inside a workload.
+    /// Becomes a user and turns into a files agent, for the helper.
+    #[command(hide = true)]
+    Files,
+    /// Inside a workload; `agent files` looks after a user's files.
     #[command(hide = true)]
     Agent,
     /// The last step before an app.
@@ -90,11 +93,15 @@ fn main() -> ExitCode {
     // Before anything else exists: these run as other users, or become one.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("agent") => return lyceum::agent::run(),
+        Some("agent") => match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
+            Some("files") => return lyceum::agent::files::run(),
+            _ => return lyceum::agent::run(),
+        },
         Some("exec") => return lyceum::agent::exec(arguments),
         Some("become") => return lyceum::helper::trampoline::run(),
         Some("probe") => return lyceum::helper::probe::run(),
         Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
+        Some("files") => return lyceum::helper::files::run(),
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
@@ -131,7 +138,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
         }
-        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
+        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Files | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
             Ok(ExitCode::FAILURE)
         }
     }

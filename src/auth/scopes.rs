@@ -2,11 +2,13 @@
 //! without scopes may do all that its owner may; scopes only ever take away.
 
 /// A scope with the sentence that the settings page shows.
-pub const SCOPES: [(&str, &str); 7] = [
-    ("read", "See everything that you see: sessions, quota, usage. Change nothing."),
+pub const SCOPES: [(&str, &str); 9] = [
+    ("read", "See what the portal shows you, your files apart: sessions, quota, usage. Change nothing."),
     ("sessions", "Start, change and stop your sessions."),
     ("sessions:connect", "Open your running sessions, terminals included."),
     ("jobs", "Start, change and stop your jobs."),
+    ("files:read", "See and download your files."),
+    ("files", "See, download, upload, rename and delete your files."),
     ("admin:quotas", "Change quotas, as an administrator."),
     ("admin:users", "Manage people and groups, as an administrator."),
     ("admin:site", "Manage profiles, environments and announcements, and read the audit log, as an administrator."),
@@ -27,6 +29,10 @@ pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
     let has = |scope: &str| scopes.iter().any(|have| have == scope);
     if route.starts_with("/s/") {
         return has("sessions:connect");
+    }
+    // Files hold more than the portal knows, so that reading them is a scope of its own.
+    if route.starts_with("/files") || route.starts_with("/api/v1/files") {
+        return has("files") || (reading && has("files:read"));
     }
     let area = match route.strip_prefix("/api/v1/") {
         Some(below) => below.split('/').next().unwrap_or_default(),
@@ -53,7 +59,7 @@ mod tests {
 
     #[test]
     fn what_each_scope_allows() {
-        let table: [(&str, &str, &str, bool); 21] = [
+        let table: [(&str, &str, &str, bool); 27] = [
             ("read", "GET", "/api/v1/sessions", true),
             ("read", "GET", "/settings", true),
             ("read", "POST", "/api/v1/sessions", false),
@@ -61,6 +67,12 @@ mod tests {
             ("read", "POST", "/api/v1/tokens", false),
             ("read", "GET", "/s/{id}/{*path}", false),
             ("sessions", "GET", "/s/{id}/{*path}", false),
+            ("read", "GET", "/api/v1/files/content", false),
+            ("read", "GET", "/files", false),
+            ("files:read", "GET", "/api/v1/files/content", true),
+            ("files:read", "PATCH", "/api/v1/files/uploads/{id}", false),
+            ("files", "DELETE", "/api/v1/files", true),
+            ("files", "GET", "/api/v1/sessions", false),
             ("sessions", "POST", "/api/v1/sessions", true),
             ("sessions", "GET", "/api/v1/sessions/{id}", true),
             ("sessions", "POST", "/api/v1/admission", true),

@@ -21,6 +21,9 @@ impl Config {
         }
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
+        if !(1..=600).contains(&self.files.timeout) {
+            faults.push("files.timeout: is between 1s and 10m".to_owned());
+        }
         faults.extend(faults_of_profiles(&self.profiles));
         faults.extend(faults_of_storage(&self.storage));
         faults

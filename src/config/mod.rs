@@ -38,6 +38,7 @@ pub struct Config {
     pub accounts: Accounts,
     pub environments: environments::Config,
     pub sessions: Sessions,
+    pub files: Files,
     pub profiles: Vec<ProfileSetting>,
     pub apps: Vec<apps::SiteApp>,
     pub storage: Vec<Storage>,
@@ -157,6 +158,24 @@ pub struct Sessions {
 impl Default for Sessions {
     fn default() -> Self {
         Self { start_timeout: 180 }
+    }
+}
+
+/// People's files, as the pages and the API show them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Files {
+    /// The largest file that may be uploaded (bytes).
+    #[serde(deserialize_with = "size")]
+    pub max_upload: i64,
+    /// How long a file system may take to answer (seconds).
+    #[serde(deserialize_with = "duration")]
+    pub timeout: i64,
+}
+
+impl Default for Files {
+    fn default() -> Self {
+        Self { max_upload: 100 << 30, timeout: 20 }
     }
 }
 

@@ -2,17 +2,20 @@
 //! where the portal is an ordinary user. Requests go one after the other. All calls block;
 //! a caller in async code hands them to a thread that may wait.
 
-use std::{os::unix::net::UnixStream, time::Duration};
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    time::Duration,
+};
 
 use parking_lot::Mutex;
 
 use super::{
     Config, Error, Result, doing,
-    frame::{self, Frame},
+    frame::{self, Frame, Receiver},
     is_readable,
     verbs::Verbs,
 };
-use crate::protocol::{HelperAnswer, HelperRequest};
+use crate::protocol::{HelperAnswer, HelperRequest, files_agent::FilesLaunch};
 
 /// Whoever carries out the verbs.
 #[derive(Debug)]
@@ -70,11 +73,26 @@ impl Launcher {
     /// Asks, and waits for the answer. A refusal comes as [`Error::Refused`], what may work
     /// later as [`Error::Busy`].
     pub fn ask(&self, request: HelperRequest) -> Result<HelperAnswer> {
-        let answer = match self {
+        self.exchange(request).map(|(answer, _)| answer)
+    }
+
+    /// Starts a files agent; it lives no longer than this socket.
+    pub fn files_agent(&self, unix_name: &str, launch: &FilesLaunch) -> Result<UnixStream> {
+        let launch = serde_json::to_value(launch)
+            .map_err(|err| Error::Refused(format!("the folders are not fit for a files agent: {err}")))?;
+        match self.exchange(HelperRequest::Files { unix_name: unix_name.to_owned(), launch })? {
+            (HelperAnswer::Done, Some(socket)) => Ok(socket.into()),
+            (answer, _) => Err(Error::Busy(format!("the helper answered something else: {answer:?}"))),
+        }
+    }
+
+    fn exchange(&self, request: HelperRequest) -> Result<(HelperAnswer, Option<OwnedFd>)> {
+        let (answer, socket) = match self {
             Self::Direct(verbs) => {
                 let mut verbs = verbs.lock();
                 verbs.reap();
-                verbs.answer(request)
+                let answered = verbs.answer(request);
+                (answered.answer, answered.socket)
             }
             Self::Helper(line) => {
                 let mut line = line.lock();
@@ -89,7 +107,7 @@ impl Launcher {
         match answer {
             HelperAnswer::Failed { message, retry: false } => Err(Error::Refused(message)),
             HelperAnswer::Failed { message, retry: true } => Err(Error::Busy(message)),
-            answer => Ok(answer),
+            answer => Ok((answer, socket)),
         }
     }
 
@@ -105,7 +123,7 @@ impl Launcher {
 
 impl Line {
     /// One request and its answer. `Io` means that the line is of no use any more.
-    fn exchange(&mut self, request: &HelperRequest) -> Result<HelperAnswer> {
+    fn exchange(&mut self, request: &HelperRequest) -> Result<(HelperAnswer, Option<OwnedFd>)> {
         if self.owes_answer {
             self.read()?;
         }
@@ -115,18 +133,22 @@ impl Line {
             _ => doing("asking the helper")(err),
         })?;
         self.owes_answer = true;
-        serde_json::from_slice(&self.read()?)
-            .map_err(|err| Error::Busy(format!("the helper's answer is not understood: {err}")))
+        let (answer, socket) = self.read()?;
+        let answer = serde_json::from_slice(&answer)
+            .map_err(|err| Error::Busy(format!("the helper's answer is not understood: {err}")))?;
+        Ok((answer, socket))
     }
 
-    fn read(&mut self) -> Result<Vec<u8>> {
+    fn read(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>)> {
         if !is_readable(&self.socket, self.patience)? {
             return Err(Error::Busy("the helper is busy: what it was asked before takes long".to_owned()));
         }
-        match frame::read(&mut self.socket).map_err(doing("hearing the helper"))? {
+        let mut receiver = Receiver { socket: &self.socket, descriptor: None };
+        match frame::read(&mut receiver).map_err(doing("hearing the helper"))? {
             Frame::Message(message) => {
+                let socket = receiver.descriptor;
                 self.owes_answer = false;
-                Ok(message)
+                Ok((message, socket))
             }
             Frame::TooLong(_) | Frame::End => Err(doing(GONE)(std::io::ErrorKind::UnexpectedEof.into())),
         }

@@ -1,8 +1,22 @@
 //! Frames between portal and helper: a length (32 bits, big-endian), then that many bytes of
 //! JSON. A length above [`MAX_MESSAGE`] is told from the rest, so that nobody allocates for it.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    mem::MaybeUninit,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+};
 
+use rustix::{
+    io::Errno,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
 use serde::Serialize;
 
 use crate::protocol::MAX_MESSAGE;
@@ -34,6 +48,48 @@ pub fn read(from: &mut impl Read) -> io::Result<Frame> {
 
 /// Writes one frame in one piece; refuses what the other side would not read.
 pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    to.write_all(&framed(message)?)
+}
+
+/// The same, with a descriptor that arrives with its first byte.
+pub fn write_with(mut to: &UnixStream, message: &impl Serialize, descriptor: Option<&OwnedFd>) -> io::Result<()> {
+    let Some(descriptor) = descriptor else { return write(&mut to, message) };
+    let frame = framed(message)?;
+    let descriptors = [descriptor.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let sent = loop {
+        match sendmsg(to, &[io::IoSlice::new(&frame)], &mut control, SendFlags::NOSIGNAL) {
+            Err(Errno::INTR) => {}
+            sent => break sent?,
+        }
+    };
+    to.write_all(&frame[sent..])
+}
+
+/// Reads a socket and keeps the descriptor that comes with what it reads.
+#[derive(Debug)]
+pub struct Receiver<'a> {
+    pub socket: &'a UnixStream,
+    pub descriptor: Option<OwnedFd>,
+}
+
+impl Read for Receiver<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let received = recvmsg(self.socket, &mut [io::IoSliceMut::new(buffer)], &mut control, RecvFlags::CMSG_CLOEXEC)?;
+        for message in control.drain() {
+            if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                self.descriptor = descriptors.last().or(self.descriptor.take());
+            }
+        }
+        Ok(received.bytes)
+    }
+}
+
+fn framed(message: &impl Serialize) -> io::Result<Vec<u8>> {
     let mut frame = vec![0; 4];
     serde_json::to_writer(&mut frame, message)?;
     let length = frame.len() - 4;
@@ -42,7 +98,7 @@ pub fn write(to: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
     }
     let length = u32::try_from(length).expect("bounded by MAX_MESSAGE");
     frame[..4].copy_from_slice(&length.to_be_bytes());
-    to.write_all(&frame)
+    Ok(frame)
 }
 
 /// Fills `buffer`, unless the stream ends before its first byte: then 0.
@@ -84,6 +140,24 @@ mod tests {
             prop_assert_eq!(serde_json::from_slice::<String>(&message).unwrap(), text);
             prop_assert_eq!(read(&mut wire).unwrap(), Frame::End);
         }
+    }
+
+    #[test]
+    fn a_descriptor_travels_with_a_frame() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let (mut told, sent) = UnixStream::pair().unwrap();
+        let long = "x".repeat(100_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| write_with(&theirs, &long, Some(&sent.into())).unwrap());
+            let mut receiver = Receiver { socket: &ours, descriptor: None };
+            let Frame::Message(message) = read(&mut receiver).unwrap() else { panic!("no message") };
+            assert_eq!(serde_json::from_slice::<String>(&message).unwrap(), long);
+            let mut end = UnixStream::from(receiver.descriptor.unwrap());
+            end.write_all(b"hello").unwrap();
+        });
+        let mut heard = String::new();
+        told.read_to_string(&mut heard).unwrap();
+        assert_eq!(heard, "hello", "and nobody else holds that end");
     }
 
     #[test]

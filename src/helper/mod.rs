@@ -8,6 +8,7 @@
 
 pub mod cgroup;
 pub mod client;
+pub mod files;
 pub mod frame;
 pub mod identity;
 pub mod placement;
@@ -24,7 +25,10 @@ use std::{
     ffi::OsString,
     io,
     ops::RangeInclusive,
-    os::{fd::AsFd, unix::net::UnixStream},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
     path::PathBuf,
     time::{Duration, Instant},
 };
@@ -95,11 +99,11 @@ fn serve(mut socket: &UnixStream, verbs: &mut Verbs) -> Result<()> {
         if !is_readable(socket, Duration::from_secs(1))? {
             continue;
         }
-        let answer = match frame::read(&mut socket).map_err(doing("reading a request"))? {
+        let answered = match frame::read(&mut socket).map_err(doing("reading a request"))? {
             Frame::End => return Ok(()),
             Frame::Message(message) => match serde_json::from_slice(&message) {
                 Ok(request) => verbs.answer(request),
-                Err(err) => failed(&Error::Refused(format!("not a request of this helper: {err}"))),
+                Err(err) => failed(&Error::Refused(format!("not a request of this helper: {err}"))).into(),
             },
             // What follows cannot be told from a frame any more, so this is the last answer.
             Frame::TooLong(length) => {
@@ -108,7 +112,7 @@ fn serve(mut socket: &UnixStream, verbs: &mut Verbs) -> Result<()> {
                 return Err(refusal);
             }
         };
-        frame::write(&mut socket, &answer).map_err(doing("answering"))?;
+        frame::write_with(socket, &answered.answer, answered.socket.as_ref()).map_err(doing("answering"))?;
     }
 }
 
@@ -123,6 +127,19 @@ fn is_readable(socket: &UnixStream, within: Duration) -> Result<bool> {
             Err(rustix::io::Errno::INTR) => {}
             Err(err) => return Err(Error::Io { doing: "waiting on the socket".to_owned(), source: err.into() }),
         }
+    }
+}
+
+/// An answer, and the socket that goes with that of the verb `files`.
+#[derive(Debug)]
+struct Answered {
+    answer: HelperAnswer,
+    socket: Option<OwnedFd>,
+}
+
+impl From<HelperAnswer> for Answered {
+    fn from(answer: HelperAnswer) -> Self {
+        Self { answer, socket: None }
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Spec {
 pub(super) const EXISTS: &str = "exists";
 
 /// Where an agent looks for programs until it knows better.
-const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The kernel takes a workload before it takes the portal or the machine's own services.
 const OOM_SCORE: &str = "300";

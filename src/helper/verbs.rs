@@ -1,12 +1,13 @@
 //! The verbs, one function each. What is true of the host is asked of the host every time;
 //! nothing is remembered between two requests but the children to reap.
 
-use std::{path::Path, process::Child, time::Duration};
+use std::{os::fd::OwnedFd, path::Path, process::Child, time::Duration};
 
 use rustix::process::Signal;
 
 use super::{
-    Config, Error, Result, account, cgroup, doing, failed,
+    Answered, Config, Error, Result, account, cgroup, doing, failed,
+    files::FilesAgents,
     identity::{self, Identity},
     launch,
     placement::{self, Record},
@@ -34,12 +35,13 @@ pub struct Verbs {
     own: Option<Identity>,
     children: Vec<Child>,
     probes: Probes,
+    files: FilesAgents,
 }
 
 impl Verbs {
     /// As root: becomes whoever is asked for, within the rules of [`identity`].
     pub(super) fn root(config: Config) -> Self {
-        Self { config, own: None, children: Vec::new(), probes: Probes::default() }
+        Self { config, own: None, children: Vec::new(), probes: Probes::default(), files: FilesAgents::default() }
     }
 
     /// As the user this process runs as, who must not be root.
@@ -48,12 +50,24 @@ impl Verbs {
         if own.uid == 0 {
             return Err(Error::Refused("nothing is ever started as root".to_owned()));
         }
-        Ok(Self { config, own: Some(own), children: Vec::new(), probes: Probes::default() })
+        Ok(Self {
+            config,
+            own: Some(own),
+            children: Vec::new(),
+            probes: Probes::default(),
+            files: FilesAgents::default(),
+        })
     }
 
-    pub fn answer(&mut self, request: HelperRequest) -> HelperAnswer {
+    pub(super) fn answer(&mut self, request: HelperRequest) -> Answered {
         let done = |()| HelperAnswer::Done;
         let answer = match request {
+            HelperRequest::Files { unix_name, launch } => {
+                return match self.files(&unix_name, launch) {
+                    Ok(socket) => Answered { answer: HelperAnswer::Done, socket: Some(socket) },
+                    Err(err) => failed(&err).into(),
+                };
+            }
             HelperRequest::Launch(request) => self.launch(&request).map(|placement| HelperAnswer::Placed { placement }),
             HelperRequest::Terminate { session } => self.terminate(session).map(done),
             HelperRequest::Kill { session } => self.kill(session).map(done),
@@ -61,13 +75,14 @@ impl Verbs {
             HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
             HelperRequest::Probe { unix_name, path } => self.probe(&unix_name, &path),
         };
-        answer.unwrap_or_else(|err| failed(&err))
+        answer.unwrap_or_else(|err| failed(&err)).into()
     }
 
     /// Takes note of agents that have ended, so that none stays as a zombie.
     pub fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         self.probes.reap();
+        self.files.reap();
     }
 
     fn launch(&mut self, request: &LaunchRequest) -> Result<Placement> {
@@ -120,6 +135,11 @@ impl Verbs {
         let identity = self.identity(unix_name)?;
         let found = self.probes.look(&self.config.own_binary, &identity, self.own.is_none(), path)?;
         Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Directory { found }))
+    }
+
+    fn files(&mut self, unix_name: &str, launch: serde_json::Value) -> Result<OwnedFd> {
+        let identity = self.identity(unix_name)?;
+        self.files.start(&self.config, &identity, self.own.is_none(), launch)
     }
 
     /// Whom something may be done as.

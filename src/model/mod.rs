@@ -3,6 +3,7 @@
 //! this folder is a pure function that a table or a property can test.
 
 pub mod fault;
+pub mod files;
 pub mod gpus;
 pub mod ids;
 pub mod quota;

@@ -130,6 +130,12 @@ fn ahead_of_boot() -> i64 {
     system_time().0.saturating_sub(since_boot())
 }
 
+/// A moment (milliseconds since 1970) as HTTP's headers write it; empty where the calendar ends.
+pub fn http_date(at_ms: i64) -> String {
+    let format = "%a, %d %b %Y %H:%M:%S GMT";
+    jiff::Timestamp::from_millisecond(at_ms).map_or_else(|_beyond| String::new(), |at| at.strftime(format).to_string())
+}
+
 /// A length of time as people write it (`90s`, `30m`, `8h`, `2d`, or plain seconds), in seconds.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let text = text.trim();
@@ -161,6 +167,12 @@ pub fn human_duration(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dates_of_http() {
+        assert_eq!(http_date(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT");
+        assert_eq!(http_date(i64::MAX), "");
+    }
 
     #[test]
     fn durations() {

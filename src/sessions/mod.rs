@@ -26,7 +26,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::request::LONGEST_DURATION;
 use crate::{
-    admission::{Admission, Standing},
+    admission::{self, Admission, Standing},
     apps::Catalogue,
     db::{
         self, Db,
@@ -400,8 +400,7 @@ impl Sessions {
         if !self.config.one_person || self.config.shared_uid {
             return Ok(());
         }
-        let owner = self.db.setting_or("one_person", &user.id.to_string()).await?;
-        if owner == user.id.to_string() {
+        if admission::is_the_one_person(&self.db, user.id).await? {
             return Ok(());
         }
         Err(Error::Scheduler(scheduler::Error::Refused(

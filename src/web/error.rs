@@ -48,6 +48,7 @@ pub enum Kind {
     Ended,
     Stale,
     TooLarge,
+    Unsatisfiable,
     InvalidFields,
     TooManyRequests,
     Internal,
@@ -72,6 +73,7 @@ impl Kind {
             Self::Ended => (StatusCode::GONE, "ended", "It has ended"),
             Self::Stale => (StatusCode::PRECONDITION_FAILED, "stale", "It was changed in the meantime"),
             Self::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "too-large", "The request is too large"),
+            Self::Unsatisfiable => (StatusCode::RANGE_NOT_SATISFIABLE, "unsatisfiable", "There is no such part of it"),
             Self::InvalidFields => {
                 (StatusCode::UNPROCESSABLE_ENTITY, "invalid-fields", "Some fields cannot be accepted")
             }
@@ -147,6 +149,20 @@ impl Error {
         let detail = "A change needs proof that one of the portal's pages asked for it: load the page anew and try again. \
                       Programs use a token, which needs no such proof.";
         Self::new(Kind::NotSameOrigin, detail)
+    }
+
+    /// As [`Error::not_found`], where it can be said what.
+    pub fn not_found_because(detail: impl Into<String>) -> Self {
+        Self::new(Kind::NotFound, detail)
+    }
+
+    pub fn unsatisfiable(detail: impl Into<String>) -> Self {
+        Self::new(Kind::Unsatisfiable, detail)
+    }
+
+    /// As [`Error::too_large`], where another limit counts.
+    pub fn too_large_because(detail: impl Into<String>) -> Self {
+        Self::new(Kind::TooLarge, detail)
     }
 
     /// There is no such thing, or it is not theirs: nobody can tell which.
@@ -364,6 +380,18 @@ impl IntoResponse for NotModified {
     }
 }
 
+/// A part of what was asked for: 206.
+#[derive(Debug)]
+pub struct Partial<T>(pub T);
+
+impl<T: IntoResponse> IntoResponse for Partial<T> {
+    fn into_response(self) -> Response {
+        let mut response = self.0.into_response();
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
+        response
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -392,6 +420,7 @@ mod tests {
             Kind::Ended,
             Kind::Stale,
             Kind::TooLarge,
+            Kind::Unsatisfiable,
             Kind::InvalidFields,
             Kind::TooManyRequests,
             Kind::Internal,

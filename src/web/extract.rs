@@ -2,7 +2,7 @@
 //! Every rejection is an [`Error`] of ours that names the field; nothing else may be used in
 //! a handler's arguments to read these.
 
-use std::{collections::HashSet, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashSet, convert::Infallible, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes, HttpBody},
@@ -19,7 +19,7 @@ use super::{
     identity::Identity,
     json,
 };
-use crate::{auth::Principal, sessions::Actor};
+use crate::{auth::Principal, model::files::RawPath, sessions::Actor};
 
 /// For a body of that size, over the slowest line.
 const LONGEST_UPLOAD: Duration = Duration::from_secs(30);
@@ -148,6 +148,21 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
                 Err(Error::invalid(vec![json::field_error(path, message)]))
             }
         }
+    }
+}
+
+/// The parameter `path`, byte for byte, because a file's name need not be text; empty where
+/// it is missing.
+#[derive(Clone, Debug)]
+pub struct PathParameter(pub RawPath);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathParameter {
+    type Rejection = Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
+        let pairs = parts.uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+        let value = pairs.filter(|(name, _)| *name == "path").map(|(_, value)| value.replace('+', " ")).next();
+        Ok(Self(RawPath::decode(&value.unwrap_or_default())))
     }
 }
 

@@ -8,6 +8,7 @@ mod catalogue;
 mod causes;
 pub mod error;
 pub mod extract;
+mod files;
 mod finish;
 pub mod gateway;
 pub mod guard;
@@ -61,6 +62,7 @@ pub use routes::{Pages, Route};
 use crate::{
     auth::{Access, Principal},
     db::Db,
+    files::Files,
     model::Clock,
     sessions::Sessions,
 };
@@ -79,6 +81,7 @@ pub struct Portal {
     pub metrics: Metrics,
     pub sessions: Arc<Sessions>,
     pub gateway: Gateway,
+    pub files: Arc<Files>,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
     /// The portal is ending: streams close.
@@ -93,13 +96,14 @@ pub struct Parts {
     pub config: WebConfig,
     pub sessions: Arc<Sessions>,
     pub gateway: Gateway,
+    pub files: Arc<Files>,
     pub single_user: Option<String>,
     pub stopping: CancellationToken,
 }
 
 impl Portal {
     pub fn new(parts: Parts) -> Self {
-        let Parts { access, config, sessions, gateway, single_user, stopping } = parts;
+        let Parts { access, config, sessions, gateway, files, single_user, stopping } = parts;
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),
@@ -108,6 +112,7 @@ impl Portal {
             metrics: Metrics::default(),
             sessions,
             gateway,
+            files,
             single_user,
             stopping,
             document: OnceLock::new(),
@@ -226,6 +231,14 @@ fn api() -> Api {
         .routes(routes!(sessions::keep))
         .routes(routes!(sessions::log))
         .routes(routes!(sessions::events))
+        .routes(routes!(files::list, files::rename, files::delete))
+        .routes(routes!(files::roots))
+        .routes(routes!(files::info))
+        .routes(routes!(files::make_folder))
+        .routes(routes!(files::content::content))
+        .routes(routes!(files::uploads::begin))
+        .routes(routes!(files::uploads::find, files::uploads::write, files::uploads::cancel))
+        .routes(routes!(files::uploads::finish))
         .routes(routes!(quotas::defaults, quotas::change_defaults))
         .routes(routes!(quotas::of_user, quotas::change_user))
         .routes(routes!(health::document))
@@ -244,6 +257,12 @@ fn pages() -> Pages {
         .post("/sessions/{id}/extend", show::extend)
         .post("/sessions/{id}/keep", show::keep)
         .post("/sessions/{id}/start-again", show::start_again)
+        .get("/files", files::pages::folder)
+        .get("/files/item", files::pages::item)
+        .get("/files/download", files::content::content)
+        .post("/files/folder", files::pages::make_folder)
+        .post("/files/rename", files::pages::rename)
+        .post("/files/delete", files::pages::delete)
         .get("/login", login::page)
         .post("/login", login::log_in)
         .post("/logout", login::log_out)

@@ -56,6 +56,7 @@ pub enum Nav {
     None,
     Home,
     NewSession,
+    Files,
     Settings,
     ApiDocs,
 }
@@ -69,9 +70,10 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 4] = [
+const ENTRIES: [Entry; 5] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
+    Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
     Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },
     Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
 ];

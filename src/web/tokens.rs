@@ -62,7 +62,7 @@ pub(super) struct MadeToken {
 pub(super) struct TokenRequest {
     #[schema(min_length = 1, max_length = 64)]
     name: String,
-    /// `read`, `sessions`, `sessions:connect`, `jobs`, `admin:quotas`, `admin:users`,
+    /// `read`, `sessions`, `sessions:connect`, `jobs`, `files:read`, `files`, `admin:quotas`, `admin:users`,
     /// `admin:site`; left out or empty: everything that its owner may do.
     #[serde(default)]
     scopes: Vec<String>,

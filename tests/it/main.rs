@@ -11,6 +11,7 @@ mod db;
 mod directory;
 mod environments;
 mod faults;
+mod files;
 mod gateway;
 mod gpus;
 mod helper;

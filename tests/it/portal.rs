@@ -9,6 +9,7 @@ use lyceum::{
     auth::{Access, Authenticator, Local, passwords},
     db::{Config, Db, logins::Login, users::NewUser},
     environments::{self, Environments, Place, Recipe},
+    files::{self, Files},
     helper::{cgroup::Hierarchy, client::Launcher},
     listen,
     model::{Capacity, Clock, GpuInventory, LoginId, Role, Timestamp, UserId, Username},
@@ -86,10 +87,12 @@ impl TestPortal {
             WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
         let shutdown = CancellationToken::new();
+        let (sessions, files) = services(db, &clock, directory.path());
         let portal = Arc::new(Portal::new(Parts {
             access: access.clone(),
             config,
-            sessions: sessions(db, &clock, directory.path()),
+            sessions,
+            files,
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32]),
             single_user: None,
             stopping: shutdown.clone(),
@@ -174,16 +177,17 @@ impl TestPortal {
     }
 }
 
-/// The sessions' service without its loop and without a helper: what is asked for is written,
-/// and nothing ever starts.
-fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
+/// The services without a loop and without a helper: what is asked for is written, nothing
+/// ever starts, and nobody's files can be reached.
+fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<Files>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     std::fs::create_dir(directory.join("placements")).unwrap();
     let capacity = Capacity { gpus: 0, cpus: 4, memory_bytes: 8 << 30 };
     let inventory = GpuInventory { gpus: Vec::new(), driver: false, devices: Vec::new() };
+    let launcher = Arc::new(Launcher::helper(ours).unwrap());
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {
-        launcher: Arc::new(Launcher::helper(ours).unwrap()),
+        launcher: launcher.clone(),
         capacity,
         inventory: inventory.clone(),
         nvml: None,
@@ -214,13 +218,23 @@ fn sessions(db: Db, clock: &Clock, directory: &Path) -> Arc<Sessions> {
         shared_uid: false,
         one_person: false,
     };
-    Sessions::new(
+    let scheduler = Arc::new(scheduler);
+    let files = files::Config {
+        storage: Vec::new(),
+        max_upload_bytes: 1 << 30,
+        patience: std::time::Duration::from_secs(20),
+        one_person: false,
+        shared_uid: false,
+    };
+    let files = Files::new(db.clone(), scheduler.clone(), launcher, files);
+    let sessions = Sessions::new(
         Admission { db, clock: clock.clone(), capacity, inventory },
-        Arc::new(scheduler),
+        scheduler,
         Catalogue::new(Vec::new()),
         Environments::new(never, place, Recipe::default(), clock.clone()),
         config,
-    )
+    );
+    (sessions, files)
 }
 
 /// Somebody who sends requests with the same headers each time, and follows no redirects.

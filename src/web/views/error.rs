@@ -54,7 +54,7 @@ pub fn explain(kind: &str) -> Option<Explanation> {
     EXPLANATIONS.iter().find(|(name, _)| *name == kind).map(|(_, explanation)| *explanation)
 }
 
-const EXPLANATIONS: [(&str, Explanation); 15] = [
+const EXPLANATIONS: [(&str, Explanation); 16] = [
     (
         "malformed",
         Explanation {
@@ -162,7 +162,17 @@ const EXPLANATIONS: [(&str, Explanation); 15] = [
             title: "Too large",
             meaning: "The request is larger than this address takes. Nothing of it was kept.",
             user: "Send less; the detail says the limit.",
-            administrator: "The limits protect the portal's memory and are not configurable.",
+            administrator: "The limit of requests protects the portal's memory; that of uploaded files is ‘files.max_upload’.",
+        },
+    ),
+    (
+        "unsatisfiable",
+        Explanation {
+            status: 416,
+            title: "There is no such part of it",
+            meaning: "A part of a file was asked for that begins beyond its end.",
+            user: "Nothing is left to download, or the file has become shorter: download it anew.",
+            administrator: "Nothing to do.",
         },
     ),
     (

@@ -5,6 +5,7 @@
 mod card;
 mod entry;
 mod error;
+mod files;
 mod home;
 mod meter;
 mod moment;
@@ -17,6 +18,7 @@ mod standalone;
 pub use card::{Action, Card, CardContext, Look, Target, resources_line};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
+pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
 pub use home::{EnvironmentBanner, Home};
 pub use meter::{Meter, Unit};
 pub use moment::{Moment, Show};

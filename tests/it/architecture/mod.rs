@@ -31,6 +31,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("helper", &["model", "protocol"]),
     ("agent", &["model", "apps", "protocol"]),
     ("admission", &["model", "db"]),
+    // The agents that touch files are started by the helper and speak to this module alone.
+    ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol"]),
     ("proxy", &["model", "dial"]),
     (
@@ -41,6 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "admission",
             "sessions",
+            "files",
             "listen",
             "proxy",
             "dial",

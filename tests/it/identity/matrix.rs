@@ -52,6 +52,20 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/sessions/{id}/keep", "{}", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
+    // There is no helper behind this portal: who may come hears that files cannot be reached.
+    row("GET", "/api/v1/files", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("PATCH", "/api/v1/files", r#"{"path": "x"}"#, [401, 503, 503, 503, 403, 401, 401]),
+    row("DELETE", "/api/v1/files", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("GET", "/api/v1/files/roots", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("GET", "/api/v1/files/info", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/api/v1/files/folders", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/files/content", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/api/v1/files/uploads", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    // An id gives no right: with anybody's, everybody comes to their own files alone.
+    row("GET", "/api/v1/files/uploads/{id}", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("PATCH", "/api/v1/files/uploads/{id}", "x", [401, 422, 422, 422, 403, 401, 401]),
+    row("DELETE", "/api/v1/files/uploads/{id}", "", [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/api/v1/files/uploads/{id}/finish", "", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/api/v1/quotas/default", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/default", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
@@ -76,6 +90,12 @@ const MATRIX: &[Row] = &[
     row("GET", "/check", "", [404, 404, 404, 404, 404, 401, 404]),
     row("GET", "/check/echo", "", [404, 404, 404, 404, 404, 401, 404]),
     row("GET", "/check/events", "", [404, 404, 404, 404, 404, 401, 404]),
+    row("GET", "/files", "", [303, 503, 503, 503, 403, 401, 303]),
+    row("GET", "/files/item", "", [303, 503, 503, 503, 403, 401, 303]),
+    row("GET", "/files/download", "", [303, 503, 503, 503, 403, 401, 303]),
+    row("POST", "/files/folder", "a=b", [401, 503, 503, 503, 403, 401, 401]),
+    row("POST", "/files/rename", "a=b", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/files/delete", "a=b", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/settings", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/settings/password", "a=b", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/settings/tokens", "name=x", [401, 200, 200, 200, 403, 401, 401]),
@@ -198,6 +218,9 @@ impl Scene {
     async fn thing(&self, template: &str) -> String {
         if template.contains("/sessions/") || template.starts_with("/s/") {
             return self.session().await;
+        }
+        if template.contains("/uploads/") {
+            return crate::files::upload_id("", "thing", 1);
         }
         assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");
         let made: Value = self.user.post("/api/v1/tokens", &json!({ "name": "thing" })).await.json().await.unwrap();

@@ -156,6 +156,13 @@ impl House {
         house
     }
 
+    /// With more configuration, before it serves.
+    #[must_use]
+    pub fn configured(mut self, more: &str) -> Self {
+        self.config += more;
+        self
+    }
+
     pub fn data(&self) -> PathBuf {
         match &self.runs_as {
             None => self.base.path().join("data"),

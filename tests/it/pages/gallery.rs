@@ -30,6 +30,9 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("home-building", draw(&home_building(word))),
         ("new", draw(&new_session(word))),
         ("new-wrong", draw(&new_session_wrong(word))),
+        ("files", draw(&super::files::folder(word))),
+        ("files-empty", draw(&super::files::empty(word))),
+        ("files-item", draw(&super::files::item(word))),
         ("settings", draw(&settings(word))),
         ("settings-token", draw(&settings_token(word))),
         ("error", draw(&error(word))),
@@ -61,7 +64,7 @@ pub fn card(word: &Word) -> String {
     Card::new(&running(word), &context(word)).render().unwrap()
 }
 
-fn layout(word: &Word) -> Layout {
+pub fn layout(word: &Word) -> Layout {
     Layout {
         viewer: Some(Viewer { name: word("alice"), display_name: word("Alice Åström"), role: Role::Admin }),
         csrf_token: word("5a1f0c"),

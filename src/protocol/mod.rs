@@ -2,6 +2,8 @@
 //! a socket, versioned. A portal speaks `PROTOCOL` and the one before it, because an agent
 //! outlives an upgrade of the portal. The sizes of all messages are bounded by their readers.
 
+pub mod files_agent;
+
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +47,10 @@ pub enum HelperRequest {
     /// Looks, as a user, at a directory. Answers `Directory`, or `Looking` while the file
     /// system has not answered: ask the same again soon.
     Probe { unix_name: String, path: PathBuf },
+    /// Starts a files agent as a user. Answers `Done`, and with it comes one end of a socket
+    /// pair: the agent lives no longer than that end. `launch` is a
+    /// [`files_agent::FilesLaunch`], passed on without being looked into.
+    Files { unix_name: String, launch: serde_json::Value },
 }
 
 /// What somebody finds at a path.

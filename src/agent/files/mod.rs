@@ -1,0 +1,180 @@
+//! `lyceum agent files`: reads and writes somebody's files, as that user, for the portal. It
+//! answers one question after the other on the socket that is its standard output, and ends
+//! when the portal closes it or asks nothing for a while. Everything is done by system calls
+//! that may hang with a file server: the portal does not wait for that, and lets go of us.
+//!
+//! Paths are opened by `beneath` alone; the other files are one group of questions each.
+
+mod beneath;
+mod change;
+mod content;
+mod list;
+mod upload;
+
+use std::{
+    io::{self, Read, Write},
+    os::{fd::AsFd, unix::net::UnixStream},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use rustix::{fd::OwnedFd, io::Errno};
+
+use crate::protocol::{
+    PROTOCOL,
+    files_agent::{Fault, FilesAnswer, FilesLaunch, FilesRequest, MAX_FRAME, Place, frame, read_frame},
+};
+
+/// How long the portal may ask nothing, or take nothing.
+const IDLE: Duration = Duration::from_mins(5);
+
+/// How often an agent that is busy says so.
+const BEAT: Duration = Duration::from_secs(1);
+
+/// Answers until the portal has had enough. The exit status is 2 where the launch could not
+/// be understood.
+pub fn run() -> ExitCode {
+    super::child::close_inherited();
+    let launch: FilesLaunch = match serde_json::from_reader(io::stdin().lock().take(MAX_FRAME as u64)) {
+        Ok(launch) => launch,
+        Err(_) => return ExitCode::from(2),
+    };
+    if ![PROTOCOL, PROTOCOL - 1].contains(&launch.protocol) {
+        return ExitCode::from(2);
+    }
+    let Ok(socket) = io::stdout().as_fd().try_clone_to_owned() else { return ExitCode::from(2) };
+    let socket = UnixStream::from(socket);
+    let timeouts = socket.set_read_timeout(Some(IDLE)).and_then(|()| socket.set_write_timeout(Some(IDLE)));
+    let outcome = timeouts.and_then(|()| serve(&mut Talk { socket, told: Instant::now() }, &launch));
+    if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// An error of the conversation ends it: the portal hears that by the socket's end.
+fn serve(talk: &mut Talk, launch: &FilesLaunch) -> io::Result<()> {
+    while let Some(question) = read_frame(&mut talk.socket, MAX_FRAME)? {
+        let request: FilesRequest = serde_json::from_slice(&question)?;
+        talk.told = Instant::now();
+        match answer(talk, launch, request) {
+            Ok(answer) => talk.tell(&answer)?,
+            Err(Trouble::Fault(fault)) => talk.tell(&FilesAnswer::Failed { fault })?,
+            Err(Trouble::Talk(err)) => return Err(err),
+        }
+    }
+    Ok(())
+}
+
+fn answer(talk: &mut Talk, launch: &FilesLaunch, request: FilesRequest) -> Result<FilesAnswer> {
+    let open = |place: &Place| -> Result<OwnedFd> {
+        let root = launch.roots.get(place.root).ok_or(Fault::NotFound)?;
+        Ok(beneath::open_root(root)?)
+    };
+    match request {
+        FilesRequest::List { place, order, find, only_folders, hidden, after, limit } => {
+            let wanted = list::Wanted { order, find, only_folders, hidden, after, limit };
+            list::page(talk, &open(&place)?, &place.path, &wanted).map(FilesAnswer::Folder)
+        }
+        FilesRequest::Look { place } => {
+            let entry = list::look(&open(&place)?, &place.path)?;
+            Ok(FilesAnswer::Entry { entry })
+        }
+        FilesRequest::MakeFolder { place } => {
+            let entry = change::make_folder(&open(&place)?, &place.path)?;
+            Ok(FilesAnswer::Entry { entry })
+        }
+        FilesRequest::Rename { place, to } => {
+            let entry = change::rename((&open(&place)?, &place.path), (&open(&to)?, &to.path))?;
+            Ok(FilesAnswer::Entry { entry })
+        }
+        FilesRequest::Delete { place, all } => {
+            change::delete(talk, &open(&place)?, &place.path, all)?;
+            Ok(FilesAnswer::Done)
+        }
+        FilesRequest::Read { place, tag, from, length } => {
+            content::read(talk, &open(&place)?, &place.path, &tag, from, length)?;
+            Ok(FilesAnswer::Done)
+        }
+        FilesRequest::Archive { place } => {
+            content::archive(talk, &open(&place)?, &place.path)?;
+            Ok(FilesAnswer::Done)
+        }
+        FilesRequest::Begin { upload } => upload::begin(&open(&upload.folder)?, &upload).map(offset),
+        FilesRequest::Offset { upload } => upload::offset(&open(&upload.folder)?, &upload).map(offset),
+        FilesRequest::Write { upload, offset: from } => {
+            upload::write(talk, &open(&upload.folder)?, &upload, from).map(offset)
+        }
+        FilesRequest::Finish { upload } => {
+            let entry = upload::finish(talk, &open(&upload.folder)?, &upload)?;
+            Ok(FilesAnswer::Entry { entry })
+        }
+        FilesRequest::Cancel { upload } => {
+            upload::cancel(&open(&upload.folder)?, &upload)?;
+            Ok(FilesAnswer::Done)
+        }
+    }
+}
+
+fn offset(offset: u64) -> FilesAnswer {
+    FilesAnswer::Offset { offset }
+}
+
+/// The portal's ear.
+struct Talk {
+    socket: UnixStream,
+    told: Instant,
+}
+
+impl Talk {
+    fn tell(&mut self, answer: &FilesAnswer) -> io::Result<()> {
+        self.told = Instant::now();
+        self.socket.write_all(&frame(answer))
+    }
+
+    /// Says now and then that the work goes on.
+    fn beat(&mut self) -> Result<()> {
+        if BEAT < self.told.elapsed() {
+            self.tell(&FilesAnswer::Working).map_err(Trouble::Talk)?;
+        }
+        Ok(())
+    }
+}
+
+type Result<T, E = Trouble> = std::result::Result<T, E>;
+
+/// Why a question has no good answer.
+enum Trouble {
+    Fault(Fault),
+    /// The portal is gone, or there is nothing left to say but the end.
+    Talk(io::Error),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Errno> for Trouble {
+    fn from(errno: Errno) -> Self {
+        Self::Fault(fault(errno))
+    }
+}
+
+/// What the system's number means to a person.
+fn fault(errno: Errno) -> Fault {
+    match errno {
+        Errno::NOENT => Fault::NotFound,
+        Errno::ACCESS | Errno::PERM => Fault::Forbidden,
+        Errno::NOTDIR => Fault::NotAFolder,
+        Errno::ISDIR => Fault::NotAFile,
+        Errno::EXIST => Fault::Exists,
+        Errno::NOTEMPTY => Fault::NotEmpty,
+        Errno::XDEV | Errno::LOOP => Fault::OutOfReach,
+        Errno::NAMETOOLONG | Errno::INVAL | Errno::ILSEQ => Fault::BadName,
+        Errno::NOSPC => Fault::Full { free_bytes: 0 },
+        Errno::DQUOT => Fault::OverQuota,
+        Errno::ROFS => Fault::ReadOnly,
+        Errno::MFILE | Errno::NFILE => Fault::TooDeep,
+        Errno::WOULDBLOCK => Fault::InUse,
+        other => Fault::Failed { words: io::Error::from(other).to_string() },
+    }
+}

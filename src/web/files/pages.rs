@@ -1,0 +1,375 @@
+//! `/files`: a folder as a page, one entry as a page, and the forms of both. The same service
+//! as the API's; what was refused is drawn again with the sentence that says why.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{ListQuery, cursor};
+use crate::{
+    db::sessions::Filter,
+    files::{Folder, Spot},
+    model::{
+        SessionState, Timestamp,
+        files::{By, Entry, RawPath, Root},
+    },
+    web::{
+        Portal,
+        error::{Error, Result},
+        extract::{CurrentUser, Form, PathParameter, Query},
+        page::{Nav, Page},
+        views::{Column, Crumb, FileItem, FileRow, FilesPage, Moment, RootTab},
+    },
+};
+
+/// How many entries one page shows.
+const ON_PAGE: usize = 100;
+
+/// `/files`
+pub async fn folder(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    PathParameter(path): PathParameter,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let mut view = folder_view(&portal, &user, &headers, &path, &visit).await?;
+    view.notice = visit.done.as_deref().and_then(notice).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+/// What stands in a folder's address: a list's parameters, and what a form did.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Visit {
+    path: String,
+    sort: By,
+    descending: bool,
+    find: String,
+    hidden: bool,
+    cursor: Option<String>,
+    done: Option<String>,
+}
+
+impl Visit {
+    fn list(&self) -> ListQuery {
+        let Self { sort, descending, hidden, .. } = *self;
+        ListQuery {
+            sort,
+            descending,
+            hidden,
+            find: self.find.clone(),
+            cursor: self.cursor.clone(),
+            ..ListQuery::default()
+        }
+    }
+
+    /// The address of a folder's list in this order and with this choice of entries.
+    fn address(&self, path: &RawPath) -> String {
+        let mut address = address("/files", path);
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        match self.sort {
+            By::Name => &mut query,
+            By::Size => query.append_pair("sort", "size"),
+            By::Modified => query.append_pair("sort", "modified"),
+        };
+        for (name, _) in [("descending", self.descending), ("hidden", self.hidden)].iter().filter(|(_, on)| *on) {
+            query.append_pair(name, "true");
+        }
+        if !self.find.is_empty() {
+            query.append_pair("find", &self.find);
+        }
+        if let Some(cursor) = &self.cursor {
+            query.append_pair("cursor", cursor);
+        }
+        let query = query.finish();
+        if !query.is_empty() {
+            address.push('&');
+            address.push_str(&query);
+        }
+        address
+    }
+}
+
+/// What a form did, after the redirect.
+fn notice(done: &str) -> Option<&'static str> {
+    Some(match done {
+        "folder" => "The folder is made.",
+        "renamed" => "It is renamed.",
+        "deleted" => "It is deleted.",
+        _ => return None,
+    })
+}
+
+fn address(page: &str, path: &RawPath) -> String {
+    format!("{page}?path={}", path.encoded())
+}
+
+async fn folder_view(
+    portal: &Portal,
+    user: &CurrentUser,
+    headers: &HeaderMap,
+    path: &RawPath,
+    visit: &Visit,
+) -> Result<FilesPage> {
+    let Folder { spot, page } = portal.files.list(&user.user, path, visit.list().wanted(ON_PAGE)?).await?;
+    let roots = portal.files.roots(&user.user).await?;
+    let plain = Visit { cursor: None, ..visit.clone() };
+    let jupyter = jupyter(portal, user, headers, &spot).await?;
+    let now = portal.clock.now();
+    let rows = page.entries.iter().map(|entry| row(entry, &spot, &plain, now)).collect();
+    let column = |by, label: &'static str| {
+        let descending = if plain.sort == by { !plain.descending } else { by != By::Name };
+        Column {
+            label,
+            href: Visit { sort: by, descending, ..plain.clone() }.address(&spot.path),
+            sorted: (plain.sort == by).then_some(if plain.descending { "descending" } else { "ascending" }),
+        }
+    };
+    let bare = Visit { find: String::new(), ..plain.clone() };
+    Ok(FilesPage {
+        layout: portal.layout_of(&user.0, Nav::Files),
+        notice: None,
+        error: None,
+        roots: tabs(&roots, &spot),
+        crumbs: crumbs(&spot, &bare),
+        encoded_path: spot.path.encoded(),
+        shown_path: spot.path.shown(),
+        rows,
+        columns: [column(By::Name, "Name"), column(By::Size, "Size"), column(By::Modified, "Changed")],
+        total: page.total,
+        truncated: page.truncated,
+        free_bytes: i64::try_from(page.free_bytes).unwrap_or(i64::MAX),
+        writable: page.writable,
+        find: plain.find.clone(),
+        sort: match plain.sort {
+            By::Name => "name",
+            By::Size => "size",
+            By::Modified => "modified",
+        },
+        descending: plain.descending,
+        hidden: plain.hidden,
+        hidden_href: Visit { hidden: !plain.hidden, ..plain.clone() }.address(&spot.path),
+        all_href: bare.address(&spot.path),
+        first_href: visit.cursor.is_some().then(|| plain.address(&spot.path)),
+        next_href: page
+            .next
+            .as_ref()
+            .map(|next| Visit { cursor: Some(cursor(next)), ..plain.clone() }.address(&spot.path)),
+        archive_href: format!("{}&archive=tar", address("/files/download", &spot.path)),
+        jupyter_href: jupyter,
+        new_folder: String::new(),
+        max_upload_bytes: i64::try_from(portal.files.config.max_upload_bytes).unwrap_or(i64::MAX),
+    })
+}
+
+fn tabs(roots: &[Root], spot: &Spot) -> Vec<RootTab> {
+    let tab = |root: &Root| RootTab {
+        name: root.name.clone(),
+        href: address("/files", &root.path.as_path().into()),
+        is_current: *root == spot.root,
+    };
+    roots.iter().map(tab).collect()
+}
+
+/// From the root to the folder itself.
+fn crumbs(spot: &Spot, visit: &Visit) -> Vec<Crumb> {
+    let mut path = RawPath::from(spot.root.path.as_path());
+    let mut crumbs = vec![Crumb { name: spot.root.name.clone(), href: visit.address(&path) }];
+    for part in spot.below.0.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
+        let name = RawPath(part.to_vec());
+        path = path.join(&name);
+        crumbs.push(Crumb { name: name.shown(), href: visit.address(&path) });
+    }
+    crumbs
+}
+
+fn row(entry: &Entry, spot: &Spot, visit: &Visit, now: Timestamp) -> FileRow {
+    use crate::model::files::Kind;
+    let path = spot.child(&entry.name);
+    let folder = Visit { find: String::new(), ..visit.clone() };
+    FileRow {
+        name: entry.name.shown(),
+        icon: match entry.kind {
+            Kind::Folder => "folder",
+            Kind::File => "file",
+            Kind::Link | Kind::Other => "link",
+        },
+        href: match entry.kind {
+            Kind::Folder => Some(folder.address(&path)),
+            Kind::File => Some(address("/files/download", &path)),
+            Kind::Link | Kind::Other => None,
+        },
+        is_folder: entry.kind == Kind::Folder,
+        what: what(entry),
+        size: (entry.kind == Kind::File).then(|| i64::try_from(entry.size_bytes).unwrap_or(i64::MAX)),
+        changed: Moment::clock(Timestamp(entry.modified_ms), now),
+        item_href: address("/files/item", &path),
+    }
+}
+
+/// What an entry is, where its name and drawing do not tell.
+fn what(entry: &Entry) -> Option<String> {
+    use crate::model::files::Kind;
+    match (entry.kind, &entry.target) {
+        (Kind::Link, Some(target)) => Some(format!("leads to {}, which is not reached here", target.shown())),
+        (Kind::Link, None) => Some("leads nowhere".to_owned()),
+        (Kind::Other, _) => Some("neither file nor folder".to_owned()),
+        _ if entry.is_link => Some("link".to_owned()),
+        _ => None,
+    }
+}
+
+/// Where a running JupyterLab of theirs shows a folder of the home.
+async fn jupyter(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, spot: &Spot) -> Result<Option<String>> {
+    let roots = portal.files.roots(&user.user).await?;
+    if roots.first() != Some(&spot.root) {
+        return Ok(None);
+    }
+    let own = Filter { owner: Some(user.id()), live_only: true, limit: 200, ..Filter::default() };
+    let live = portal.sessions.list(own).await?;
+    // One that works outside the home shows that place alone.
+    let shows_home = |directory: &Option<String>| {
+        directory
+            .as_deref()
+            .is_none_or(|path| !path.starts_with('/') || std::path::Path::new(path).starts_with(&spot.root.path))
+    };
+    let session = live.iter().find(|session| {
+        session.app == "jupyter"
+            && session.state == SessionState::Running
+            && shows_home(&session.spec.working_directory)
+    });
+    Ok(session.map(|session| format!("{}lab/tree/{}", portal.open_url(headers, session.id), spot.below.encoded())))
+}
+
+/// `/files/item`
+pub async fn item(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    PathParameter(path): PathParameter,
+    Query(_): Query<super::PathQuery>,
+) -> Result<Response> {
+    Ok(Page(item_view(&portal, &user, &headers, &path).await?).into_response())
+}
+
+async fn item_view(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, path: &RawPath) -> Result<FileItem> {
+    use crate::model::files::Kind;
+    let (spot, entry) = portal.files.look(&user.user, path).await?;
+    let now = portal.clock.now();
+    let mut crumbs = crumbs(&spot, &Visit::default());
+    crumbs.pop();
+    let download = match entry.kind {
+        Kind::File => Some(address("/files/download", &spot.path)),
+        Kind::Folder => Some(format!("{}&archive=tar", address("/files/download", &spot.path))),
+        Kind::Link | Kind::Other => None,
+    };
+    let jupyter = if entry.kind == Kind::File { jupyter(portal, user, headers, &spot).await? } else { None };
+    Ok(FileItem {
+        layout: portal.layout_of(&user.0, Nav::Files),
+        error: None,
+        crumbs,
+        name: spot.name().shown(),
+        is_root: spot.below.0.is_empty(),
+        encoded_path: spot.path.encoded(),
+        shown_path: spot.path.shown(),
+        is_folder: entry.kind == Kind::Folder,
+        // A link is deleted by itself, wherever it leads.
+        holds: entry.holds.filter(|_| !entry.is_link).unwrap_or(0),
+        what: what(&entry),
+        size: (entry.kind == Kind::File).then(|| i64::try_from(entry.size_bytes).unwrap_or(i64::MAX)),
+        changed: Moment::clock(Timestamp(entry.modified_ms), now),
+        open_href: (entry.kind == Kind::Folder).then(|| address("/files", &spot.path)),
+        download_href: download,
+        jupyter_href: jupyter,
+        new_name: spot.name().shown(),
+    })
+}
+
+/// `POST /files/folder`: `in` is a folder, percent-encoded, `name` the new one's name.
+pub async fn make_folder(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let folder = RawPath::decode(form.get("in"));
+    let name = form.get("name").trim();
+    let made = match plain_name(name) {
+        Ok(name) => portal.files.make_folder(&user.user, &folder.join(&name)).await.map_err(Error::from),
+        Err(error) => Err(error),
+    };
+    let Err(error) = made else {
+        return Ok(Redirect::to(&format!("{}&done=folder", address("/files", &folder))).into_response());
+    };
+    let mut view = folder_view(&portal, &user, &headers, &folder, &Visit::default()).await?;
+    view.error = Some(error.detail().to_owned());
+    name.clone_into(&mut view.new_folder);
+    Ok(error.with_page(Page(view)))
+}
+
+/// `POST /files/rename`: `path` percent-encoded, `name` the new name in the same folder.
+pub async fn rename(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let path = RawPath::decode(form.get("path"));
+    let folder = path.split().0;
+    let renamed = match plain_name(form.get("name")) {
+        Ok(name) => portal.files.rename(&user.user, &path, &folder.join(&name)).await.map_err(Error::from),
+        Err(error) => Err(error),
+    };
+    match renamed {
+        Ok(_) => Ok(Redirect::to(&format!("{}&done=renamed", address("/files", &folder))).into_response()),
+        Err(error) => item_again(&portal, &user, &headers, &path, &error, form.get("name")).await,
+    }
+}
+
+/// `POST /files/delete`: `path` percent-encoded; `all` for a folder that holds something.
+pub async fn delete(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let path = RawPath::decode(form.get("path"));
+    match portal.files.delete(&user.user, &path, form.get("all") == "yes").await {
+        Ok(_) => Ok(Redirect::to(&format!("{}&done=deleted", address("/files", &path.split().0))).into_response()),
+        Err(err) => {
+            let name = path.split().1.shown();
+            item_again(&portal, &user, &headers, &path, &err.into(), &name).await
+        }
+    }
+}
+
+async fn item_again(
+    portal: &Portal,
+    user: &CurrentUser,
+    headers: &HeaderMap,
+    path: &RawPath,
+    error: &Error,
+    name: &str,
+) -> Result<Response> {
+    // What is not there any more has no page of its own.
+    let Ok(mut view) = item_view(portal, user, headers, path).await else { return Err(error.clone()) };
+    view.error = Some(error.detail().to_owned());
+    name.clone_into(&mut view.new_name);
+    Ok(error.with_page(Page(view)))
+}
+
+/// A name that somebody typed.
+fn plain_name(name: &str) -> Result<RawPath> {
+    let name = RawPath::from(name);
+    if crate::model::files::is_name(&name) {
+        Ok(name)
+    } else {
+        Err(Error::field("name", "bad_name", "A name of 1 to 255 bytes without `/`, and not `.` or `..`."))
+    }
+}

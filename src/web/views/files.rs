@@ -1,0 +1,114 @@
+//! `/files` and `/files/item`: a folder, and one thing in it. Names are any bytes; here they
+//! are text for people already, and addresses hold them percent-encoded.
+
+use askama::Template;
+
+use super::Moment;
+use crate::web::page::{Layout, filters};
+
+/// A folder.
+#[derive(Debug, Template)]
+#[template(path = "files/folder.html")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a word of its own on the page")]
+pub struct FilesPage {
+    pub layout: Layout,
+    pub notice: Option<String>,
+    pub error: Option<String>,
+    /// The home, and what the site shares; one alone is not shown.
+    pub roots: Vec<RootTab>,
+    /// The last one is this folder.
+    pub crumbs: Vec<Crumb>,
+    pub encoded_path: String,
+    pub shown_path: String,
+    pub rows: Vec<FileRow>,
+    pub columns: [Column; 3],
+    pub total: u64,
+    pub truncated: bool,
+    pub free_bytes: i64,
+    pub writable: bool,
+    pub find: String,
+    pub sort: &'static str,
+    pub descending: bool,
+    pub hidden: bool,
+    pub hidden_href: String,
+    /// The same without `find`.
+    pub all_href: String,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+    pub archive_href: String,
+    pub jupyter_href: Option<String>,
+    /// What was typed for a new folder, kept after an error.
+    pub new_folder: String,
+    pub max_upload_bytes: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct RootTab {
+    pub name: String,
+    pub href: String,
+    pub is_current: bool,
+}
+
+#[derive(Clone, Debug)]
+pub struct Crumb {
+    pub name: String,
+    pub href: String,
+}
+
+/// A column that can be sorted by.
+#[derive(Clone, Debug)]
+pub struct Column {
+    pub label: &'static str,
+    pub href: String,
+    /// For `aria-sort`.
+    pub sorted: Option<&'static str>,
+}
+
+#[derive(Clone, Debug)]
+pub struct FileRow {
+    pub name: String,
+    pub icon: &'static str,
+    /// A folder's list, or a file's download.
+    pub href: Option<String>,
+    pub is_folder: bool,
+    /// What it is, where the drawing does not tell.
+    pub what: Option<String>,
+    pub size: Option<i64>,
+    pub changed: Moment,
+    pub item_href: String,
+}
+
+/// One file or folder: download, rename, delete.
+#[derive(Debug, Template)]
+#[template(path = "files/item.html")]
+pub struct FileItem {
+    pub layout: Layout,
+    pub error: Option<String>,
+    /// The folders above.
+    pub crumbs: Vec<Crumb>,
+    pub name: String,
+    /// The home or a shared folder itself, which is neither renamed nor deleted.
+    pub is_root: bool,
+    pub encoded_path: String,
+    pub shown_path: String,
+    pub is_folder: bool,
+    /// How much goes with it when it is deleted.
+    pub holds: u64,
+    pub what: Option<String>,
+    pub size: Option<i64>,
+    pub changed: Moment,
+    pub open_href: Option<String>,
+    pub download_href: Option<String>,
+    pub jupyter_href: Option<String>,
+    pub new_name: String,
+}
+
+impl FilesPage {
+    fn name(&self) -> &str {
+        self.crumbs.last().map_or("", |crumb| crumb.name.as_str())
+    }
+
+    fn has_choice(&self) -> bool {
+        1 < self.roots.len()
+    }
+}

@@ -1,0 +1,190 @@
+// Somebody's files: an empty folder, uploading by button, going on after a reload, a new
+// folder, renaming, deleting, downloading, many entries, and choosing a working directory by
+// the keyboard alone.
+
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { addUser, ask, startPortal, until } from "./portal.mjs";
+
+let chromium, portal, person, home, drawer;
+
+before(async () => {
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: "none" });
+  const fay = addUser(portal, `fay${process.pid}`);
+  person = await browser.visit(chromium, portal);
+  await browser.signIn(person, fay);
+  await browser.isSignedIn(person);
+  home = (await ask(portal, fay.name, "/files/roots")).items[0].path;
+  drawer = mkdtempSync(join(tmpdir(), "ly-drawer-"));
+});
+
+after(async () => {
+  await chromium?.close();
+  await portal?.stop();
+  rmSync(drawer, { recursive: true, force: true });
+});
+
+const row = (name) => person.page.getByRole("row").filter({ has: person.page.getByText(name, { exact: true }) });
+
+function draft(name, size) {
+  const file = join(drawer, name);
+  writeFileSync(file, Buffer.alloc(size, name));
+  return file;
+}
+
+/** Makes something in the home, as its owner. */
+function script(code) {
+  const { uid, gid } = statSync(home);
+  execFileSync("/usr/bin/python3", ["-c", code], { cwd: home, uid, gid });
+}
+
+test("a new folder is made, and is empty", async () => {
+  const { page } = person;
+  await page.getByRole("link", { name: "Files", exact: true }).click();
+  await page.getByText("New folder").click();
+  await page.getByLabel("Name", { exact: true }).fill("experiments");
+  await page.getByRole("button", { name: "Make", exact: true }).click();
+  await page.getByText("The folder is made.").waitFor();
+  await page.getByRole("link", { name: "experiments", exact: true }).click();
+  await page.getByText("This folder is empty.").waitFor();
+  await check("files-empty");
+});
+
+test("files are uploaded by button, and one of that name is replaced only when asked", async () => {
+  const { page } = person;
+  await page.locator("#files").setInputFiles([draft("one.txt", 10), draft("two.bin", 20_000_000)]);
+  await row("two.bin").waitFor({ timeout: 60_000 });
+  assert.equal(readFileSync(join(home, "experiments/one.txt"), "utf8"), "one.txtone");
+  assert.equal(statSync(join(home, "experiments/two.bin")).size, 20_000_000);
+  writeFileSync(join(drawer, "one.txt"), "again");
+  await page.locator("#files").setInputFiles(join(drawer, "one.txt"));
+  await page.getByRole("button", { name: "Yes, replace it" }).click();
+  await until(() => readFileSync(join(home, "experiments/one.txt"), "utf8") === "again", 20, "the replacement");
+});
+
+test("an upload goes on after a lost connection, a pause and a reload", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/files?path=experiments`);
+  const large = draft("large.bin", 40_000_000);
+  // Every second piece is lost on the way.
+  let pieces = 0;
+  await page.route("**/api/v1/files/uploads/*", async (route) => {
+    if (route.request().method() === "PATCH" && ++pieces % 2 === 0) await route.abort("connectionreset");
+    else await route.continue();
+  });
+  await page.locator("#files").setInputFiles(large);
+  await until(() => pieces >= 3, 60, "three pieces");
+  await page.getByRole("button", { name: "Pause: large.bin" }).click();
+  await page.getByText(/paused at/).waitFor();
+  await page.unroute("**/api/v1/files/uploads/*");
+  await browser.photograph(page, "files-upload");
+  assert.throws(() => statSync(join(home, "experiments/large.bin")), "nothing under its name yet");
+  await page.reload();
+  await page.getByText(/was interrupted/).waitFor();
+  await page.locator("#files").setInputFiles(large);
+  await row("large.bin").waitFor({ timeout: 60_000 });
+  assert.ok(readFileSync(join(home, "experiments/large.bin")).equals(readFileSync(large)));
+});
+
+test("a file is dropped onto the page", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/files?path=experiments`);
+  const transfer = await page.evaluateHandle(() => {
+    const data = new DataTransfer();
+    data.items.add(new File(["dropped"], "dropped.txt"));
+    return data;
+  });
+  await page.dispatchEvent("#drop", "drop", { dataTransfer: transfer });
+  await row("dropped.txt").waitFor();
+  assert.equal(readFileSync(join(home, "experiments/dropped.txt"), "utf8"), "dropped");
+});
+
+test("a file is downloaded, renamed and deleted", async () => {
+  const { page } = person;
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "dropped.txt", exact: true }).click(),
+  ]);
+  assert.equal(download.suggestedFilename(), "dropped.txt");
+  assert.equal(readFileSync(await download.path(), "utf8"), "dropped");
+  await page.getByRole("link", { name: "More about dropped.txt" }).click();
+  await check("files-item");
+  await page.getByRole("textbox", { name: "Rename" }).fill("one.txt");
+  await page.getByRole("button", { name: "Rename", exact: true }).click();
+  assert.match(await page.getByRole("alert").innerText(), /there already/);
+  await page.getByRole("textbox", { name: "Rename" }).fill("kept.txt");
+  await page.getByRole("button", { name: "Rename", exact: true }).click();
+  await page.getByRole("link", { name: "More about kept.txt" }).click();
+  await page.getByRole("button", { name: "Delete", exact: true }).click();
+  await page.getByRole("button", { name: "Yes, delete" }).click();
+  await page.getByText("It is deleted.").waitFor();
+  assert.equal(await row("kept.txt").count(), 0);
+});
+
+test("ten thousand entries, long and hostile names", async () => {
+  const { page } = person;
+  script(`
+import os
+os.makedirs("many")
+for number in range(10000): open(f"many/entry-{number:05}", "w").close()
+os.makedirs("odd/" + "a-very-long-folder-name-" * 8)
+for name in ["W" * 200, "<img src=x onerror=alert(1)>", "a\\nb", "\\u202egnp.exe", "x" * 60 + ".ipynb"]: open("odd/" + name, "w").write(name)
+open(b"odd/\\xff\\xfe.bin", "w").close()
+os.symlink("/etc", "odd/out")
+`);
+  await page.goto(`${portal.url}/files?path=many`);
+  await page.getByText("10000 entries").waitFor();
+  await page.getByRole("link", { name: "Next page" }).click();
+  await row("entry-00100").waitFor();
+  await check("files-many");
+  await page.getByRole("searchbox").fill("09999");
+  await page.getByRole("button", { name: "Find" }).click();
+  await row("entry-09999").waitFor();
+  await page.goto(`${portal.url}/files?path=odd`);
+  await check("files-odd");
+});
+
+test("a working directory is chosen by the keyboard alone", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/sessions/new`);
+  await page.getByRole("button", { name: "Choose the working directory" }).focus();
+  await page.keyboard.press("Enter");
+  const dialog = page.getByRole("dialog", { name: "Choose a folder" });
+  await dialog.getByRole("button", { name: "experiments" }).waitFor();
+  await until(() => page.evaluate(() => document.activeElement?.textContent === "experiments"), 10, "the focus on the first folder");
+  await browser.photograph(page, "folder-chooser");
+  await browser.assertAccessible(page, "folder-chooser");
+  await page.keyboard.press("Enter");
+  await dialog.getByText("No folders in here.").waitFor();
+  await dialog.getByLabel("Name of a new folder").focus();
+  await page.keyboard.type("run 1");
+  await page.keyboard.press("Enter");
+  await dialog.getByRole("button", { name: "run 1" }).waitFor();
+  await dialog.getByRole("button", { name: "Choose this folder" }).focus();
+  await page.keyboard.press("Enter");
+  const field = page.getByLabel("Working directory", { exact: true });
+  assert.equal(await field.inputValue(), `${home}/experiments/run 1`);
+  assert.ok(await field.evaluate((input) => input === document.activeElement), "the focus comes back");
+  // A path that was typed is where the dialogue begins, or it says why not.
+  await field.fill("/etc");
+  await page.getByRole("button", { name: "Choose the working directory" }).click();
+  await dialog.getByText(/can be reached here/).waitFor();
+  await page.keyboard.press("Escape");
+  await dialog.waitFor({ state: "hidden" });
+});
+
+test("nothing went wrong on any of these pages", () => {
+  browser.assertNoFaults(person, [/status of (404|409|422)/, /ERR_CONNECTION_RESET/, /net::ERR_FAILED/]);
+});
+
+async function check(name) {
+  await browser.photograph(person.page, name);
+  await browser.assertAccessible(person.page, name);
+}

@@ -1,0 +1,104 @@
+//! The pages of files for the gallery: a folder with all there may be in it, an empty one that
+//! may only be read, and one entry that could not be deleted.
+
+use lyceum::{
+    model::{Timestamp, size::GIB},
+    web::{page::Nav, views::*},
+};
+
+use super::gallery::{NOW, Word, layout};
+
+fn crumb(name: String) -> Crumb {
+    Crumb { name, href: "/files?path=/home/alice".to_owned() }
+}
+
+fn row(name: String, icon: &'static str, what: Option<String>, size: Option<i64>, minutes: i64) -> FileRow {
+    FileRow {
+        name,
+        icon,
+        href: (icon != "link").then(|| "/files?path=/home/alice/data%0A".to_owned()),
+        is_folder: icon == "folder",
+        what,
+        size,
+        changed: Moment::clock(Timestamp(NOW.0 - minutes * 60_000), NOW),
+        item_href: "/files/item?path=/home/alice/data%0A".to_owned(),
+    }
+}
+
+pub fn folder(word: &Word) -> FilesPage {
+    let column = |label, sorted| Column { label, href: "/files?path=/home/alice&sort=size".to_owned(), sorted };
+    FilesPage {
+        layout: layout(word).at(Nav::Files),
+        notice: Some("The folder is made.".to_owned()),
+        error: None,
+        roots: vec![
+            RootTab { name: word("Home"), href: "/files".to_owned(), is_current: true },
+            RootTab { name: word("isilon"), href: "/files?path=/mnt/isilon".to_owned(), is_current: false },
+        ],
+        crumbs: vec![crumb("Home".to_owned()), crumb(word("experiments")), crumb(word("resnet-50"))],
+        encoded_path: "/home/alice/experiments/resnet-50".to_owned(),
+        shown_path: word("/home/alice/experiments/resnet-50"),
+        rows: vec![
+            row(word("checkpoints"), "folder", None, None, 12),
+            row(word("isilon"), "folder", Some("link".to_owned()), None, 90_000),
+            row(word("training-log-2026-11-21.jsonl"), "file", None, Some(48_213), 3),
+            row(word("model-epoch-0042.safetensors"), "file", None, Some(9 * GIB), 340),
+            row(word("old-data"), "link", Some(word("leads to /scratch, which is not reached here")), None, 99_000),
+        ],
+        columns: [column("Name", Some("ascending")), column("Size", None), column("Changed", None)],
+        total: 10_412,
+        truncated: true,
+        free_bytes: 38 * GIB,
+        writable: true,
+        find: word("log"),
+        sort: "name",
+        descending: false,
+        hidden: false,
+        hidden_href: "/files?hidden=true".to_owned(),
+        all_href: "/files".to_owned(),
+        first_href: Some("/files".to_owned()),
+        next_href: Some("/files?cursor=x".to_owned()),
+        archive_href: "/files/download?path=/home/alice&archive=tar".to_owned(),
+        jupyter_href: Some("/s/1/lab/tree/x".to_owned()),
+        new_folder: String::new(),
+        max_upload_bytes: 100 * GIB,
+    }
+}
+
+pub fn empty(word: &Word) -> FilesPage {
+    FilesPage {
+        notice: None,
+        error: Some(word("There is a folder of that name already.")),
+        roots: Vec::new(),
+        rows: Vec::new(),
+        total: 0,
+        truncated: false,
+        writable: false,
+        find: String::new(),
+        first_href: None,
+        next_href: None,
+        jupyter_href: None,
+        ..folder(word)
+    }
+}
+
+pub fn item(word: &Word) -> FileItem {
+    FileItem {
+        layout: layout(word).at(Nav::Files),
+        error: Some(word("The folder is not empty: say that it is to be deleted with everything in it.")),
+        crumbs: vec![crumb("Home".to_owned()), crumb(word("experiments"))],
+        name: word("resnet-50"),
+        is_root: false,
+        encoded_path: "/home/alice/experiments/resnet-50".to_owned(),
+        shown_path: word("/home/alice/experiments/resnet-50"),
+        is_folder: true,
+        holds: 12,
+        what: Some("link".to_owned()),
+        size: None,
+        changed: Moment::clock(Timestamp(NOW.0 - 600_000), NOW),
+        open_href: Some("/files?path=/home/alice".to_owned()),
+        download_href: Some("/files/download?path=/home/alice&archive=tar".to_owned()),
+        jupyter_href: None,
+        new_name: word("resnet-50"),
+    }
+}
