@@ -118,6 +118,7 @@ impl Rehearsal {
             session: SessionId::new(),
             unix_name: person.unix_name.clone(),
             limits: limits(),
+            devices: local.inventory().access(&[]),
             agent: serde_json::Value::Null,
         };
         let agent = AgentLaunch {

@@ -37,11 +37,6 @@ impl Person {
         format!("Bearer {}", self.token)
     }
 
-    /// What their token looks like in a head that is written by hand.
-    pub fn authorization(&self) -> String {
-        format!("Bearer {}", self.token)
-    }
-
     /// Status and body of an answer to a request below `/api/v1`.
     pub async fn ask(&self, house: &House, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let mut request = self.request(house, method, &format!("/api/v1{path}"));
