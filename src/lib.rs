@@ -23,6 +23,7 @@ pub mod helper;
 pub mod lifecycle;
 pub mod listen;
 pub mod model;
+pub mod overlay;
 pub mod protocol;
 pub mod proxy;
 pub mod scheduler;

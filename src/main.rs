@@ -69,9 +69,9 @@ enum Verb {
     /// The trampoline of the helper.
     #[command(hide = true)]
     Become,
-    /// Looks at a directory as a user, for the helper.
+    /// Looks after a user's files as the user, for the helper.
     #[command(hide = true)]
-    Probe,
+    Errand,
     /// An errand of `check`, as somebody else.
     #[command(hide = true)]
     Rehearse { word: Option<String> },
@@ -99,7 +99,7 @@ fn main() -> ExitCode {
         },
         Some("exec") => return lyceum::agent::exec(arguments),
         Some("become") => return lyceum::helper::trampoline::run(),
-        Some("probe") => return lyceum::helper::probe::run(),
+        Some("errand") => return lyceum::helper::errand::run(),
         Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
         Some("files") => return lyceum::helper::files::run(),
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
@@ -138,7 +138,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
         }
-        Verb::Helper { .. } | Verb::Become | Verb::Probe | Verb::Files | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
+        Verb::Helper { .. } | Verb::Become | Verb::Errand | Verb::Files | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
             Ok(ExitCode::FAILURE)
         }
     }

@@ -27,7 +27,10 @@ function request() {
     if (asked.resources.gpus && value("gpu_model")) asked.resources.gpu_model = value("gpu_model");
   } else if (size) asked.profile = size.value;
   if (value("name")) asked.name = value("name");
-  if (app?.dataset.environment === "yes" && value("environment")) asked.environment = value("environment");
+  if (app?.dataset.environment === "yes") {
+    const own = value("own_environment"), environment = own && !/[/~]/.test(own) ? `~/${own}` : own || value("environment");
+    if (environment) asked.environment = environment;
+  }
   if (value("working_directory")) asked.working_directory = value("working_directory");
   if (app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
   if (value("duration")) asked.duration_seconds = Number(value("duration"));

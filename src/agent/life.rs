@@ -20,7 +20,7 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    probe, record, server,
+    probe, record, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
@@ -54,7 +54,9 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
     };
     let status = Status::new();
     let terminals = match &launch.app.program {
-        Program::Terminal { shell } => Some(Terminals::new(launch.app.clone(), shell, &reaper, &status)),
+        Program::Terminal { shell, arguments } => {
+            Some(Terminals::new(launch.app.clone(), shell, arguments, &reaper, &status))
+        }
         Program::Exec { .. } => None,
     };
     if let Err(error) = server::start(launch, &status, terminals.clone()) {
@@ -106,6 +108,9 @@ async fn work(
         return End::LaunchFailed(sentence, None);
     }
     if let Err(sentence) = enterable(&launch.app.working_directory) {
+        return End::LaunchFailed(sentence, None);
+    }
+    if let Err(sentence) = software::prepare(launch, status, log, reaper).await {
         return End::LaunchFailed(sentence, None);
     }
     match &launch.app.program {

@@ -16,6 +16,7 @@ mod probe;
 mod record;
 mod replay;
 mod server;
+mod software;
 mod status;
 mod terminal;
 mod terminals;

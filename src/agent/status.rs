@@ -23,6 +23,7 @@ impl Status {
             sample: None,
             terminal_activity: None,
             terminals: 0,
+            notes: Vec::new(),
         })))
     }
 
@@ -35,6 +36,11 @@ impl Status {
 
     pub fn step(&self, step: &str) {
         self.0.send_modify(|status| step.clone_into(&mut status.step));
+    }
+
+    /// Something that its owner should know.
+    pub fn note(&self, note: String) {
+        self.0.send_modify(|status| status.notes.push(note));
     }
 
     pub fn sampled(&self, sample: Sample) {

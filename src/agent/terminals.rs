@@ -58,16 +58,19 @@ pub(super) struct Terminals(Arc<Shared>);
 struct Shared {
     app: AppLaunch,
     shell: String,
+    arguments: Vec<String>,
     reaper: Reaper,
     status: Status,
     open: Mutex<BTreeMap<u32, Terminal>>,
 }
 
 impl Terminals {
-    pub fn new(app: AppLaunch, shell: &str, reaper: &Reaper, status: &Status) -> Self {
+    /// Terminals of this shell; without arguments it is a login shell.
+    pub fn new(app: AppLaunch, shell: &str, arguments: &[String], reaper: &Reaper, status: &Status) -> Self {
         Self(Arc::new(Shared {
             app,
             shell: shell.to_owned(),
+            arguments: arguments.to_owned(),
             reaper: reaper.clone(),
             status: status.clone(),
             open: Mutex::default(),
@@ -109,11 +112,14 @@ impl Terminals {
     }
 
     fn open(&self, number: u32) -> io::Result<Terminal> {
-        let shell = if std::path::Path::new(&self.0.shell).exists() { self.0.shell.as_str() } else { "/bin/sh" };
+        let is_there = std::path::Path::new(&self.0.shell).exists();
+        let shell = if is_there { self.0.shell.as_str() } else { "/bin/sh" };
         let (pty, slave) = terminal::open()?;
-        let name = format!("-{}", shell.rsplit('/').next().unwrap_or("sh"));
-        let argv = [shell.to_owned()];
-        let child = self.0.reaper.spawn(&self.0.app, &argv, Some(&name), Streams::Terminal(slave))?;
+        let login = format!("-{}", shell.rsplit('/').next().unwrap_or("sh"));
+        let arguments: &[String] = if is_there { &self.0.arguments } else { &[] };
+        let name = Some(login.as_str()).filter(|_| arguments.is_empty());
+        let argv: Vec<String> = std::iter::once(shell.to_owned()).chain(arguments.iter().cloned()).collect();
+        let child = self.0.reaper.spawn(&self.0.app, &argv, name, Streams::Terminal(slave))?;
         let terminal = Terminal::new(&self.0.status);
         let (running, terminals) = (terminal.clone(), self.clone());
         tokio::spawn(async move {

@@ -29,7 +29,7 @@ pub struct Context<'a> {
     /// `TensorBoard`: the folder of logs; absent means the working directory.
     pub log_directory: Option<&'a Path>,
     /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
-    /// as `jupyter/labconfig/page_config.json`. Everybody may read them.
+    /// as `jupyter/labconfig/page_config.json`, and `bashrc`. Everybody may read them.
     pub tensorboard_wrapper: &'a Path,
     pub resources: &'a Resources,
     pub gpus: &'a [Gpu],
@@ -43,12 +43,35 @@ pub struct Context<'a> {
     pub extra: &'a BTreeMap<String, String>,
 }
 
-/// An environment's Python.
+/// An environment's Python, and what the person's own code runs in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Python {
+    /// Runs the app's own server: nothing that its user installs changes it.
     pub python: PathBuf,
-    /// First in the child's `PATH`; `jupyter-lab` lies in it.
+    /// The programs beside it, such as `jupyter-lab`.
     pub bin: PathBuf,
+    /// What kernels and terminals use, where that is not the same.
+    pub own: Option<OwnPython>,
+}
+
+/// The person's packages over the environment, or an environment of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OwnPython {
+    pub folder: PathBuf,
+    /// Whether its search goes on in the environment's programs.
+    pub is_overlay: bool,
+}
+
+impl Python {
+    /// The directories that come first in a child's `PATH`.
+    fn path(&self) -> String {
+        let bin = |own: &OwnPython| own.folder.join("bin");
+        match &self.own {
+            Some(own) if own.is_overlay => format!("{}:{}", bin(own).display(), self.bin.display()),
+            Some(own) => bin(own).display().to_string(),
+            None => self.bin.display().to_string(),
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -75,15 +98,20 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             // Searched before the user's own and the environment's, which stay.
             let config = context.tensorboard_wrapper.with_file_name("jupyter");
             environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&config));
+            environment.insert("JUPYTER_PATH".to_owned(), jupyter_path(context));
+            // A kernel of conda's, say, would else import what lies in `~/.local`.
+            environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
             (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
         }
         AppKind::TensorBoard => {
+            environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
             (tensorboard(python(app, context)?, context), Some(ready(context.base_url.to_owned(), 180)))
         }
         AppKind::Terminal => {
             environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
             environment.insert("COLORTERM".to_owned(), "truecolor".to_owned());
-            (Program::Terminal { shell: shell(context) }, None)
+            let arguments = shell_command(context).map(|mut command| command.split_off(1)).unwrap_or_default();
+            (Program::Terminal { shell: shell(context), arguments }, None)
         }
         AppKind::Site(site) => {
             let port = match site.listen {
@@ -108,11 +136,14 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
 fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
     let person = context.person;
     let cpus = context.resources.cpus.to_string();
-    let path = match context.python {
-        Some(python) => format!("{}:{SYSTEM_PATH}", python.bin.display()),
+    let first = context.python.map(Python::path);
+    let path = match &first {
+        Some(first) => format!("{first}:{SYSTEM_PATH}"),
         None => SYSTEM_PATH.to_owned(),
     };
     let mut environment = context.extra.clone();
+    // Profile files set `PATH` anew; see `bashrc`.
+    environment.extend(first.map(|first| ("LYCEUM_PATH".to_owned(), first)));
     let ours = [
         ("HOME", text(&person.home)),
         ("USER", person.unix_name.clone()),
@@ -157,6 +188,24 @@ fn shell(context: &Context<'_>) -> String {
     if shell.is_empty() { "/bin/sh".to_owned() } else { shell.clone() }
 }
 
+/// An interactive shell that, whatever the profile files do to `PATH`, finds the environment
+/// first; `None` for other shells than bash, and where there is no environment.
+fn shell_command(context: &Context<'_>) -> Option<Vec<String>> {
+    let shell = shell(context);
+    context.python.filter(|_| shell.rsplit('/').next() == Some("bash"))?;
+    Some(vec![shell, "--rcfile".to_owned(), text(&context.tensorboard_wrapper.with_file_name("bashrc"))])
+}
+
+/// Where the server finds kernels and extensions of the page before all others: the kernel
+/// that the agent names, and what came with the person's own packages.
+fn jupyter_path(context: &Context<'_>) -> String {
+    let kernels = text(&context.run_directory.join(files::JUPYTER));
+    match context.python.and_then(|python| python.own.as_ref()) {
+        Some(own) => format!("{kernels}:{}", own.folder.join("share/jupyter").display()),
+        None => kernels,
+    }
+}
+
 fn python<'a>(app: &App, context: &Context<'a>) -> Result<&'a Python, Error> {
     context.python.ok_or_else(|| Error::NoEnvironment(app.name.clone()))
 }
@@ -168,6 +217,9 @@ fn jupyter(python: &Python, context: &Context<'_>) -> Program {
     // The script by its path, not `-m`: that would put the working directory first among
     // the places where Python looks for modules.
     let mut argv = vec![text(&python.python), text(&python.bin.join("jupyter-lab"))];
+    if let Some(shell) = shell_command(context) {
+        argv.push(format!("--ServerApp.terminado_settings={}", serde_json::json!({ "shell_command": shell })));
+    }
     argv.extend(
         [
             "--no-browser",
@@ -260,7 +312,7 @@ mod tests {
                 home: "/home/ada".into(),
                 shell: "/bin/bash".to_owned(),
             },
-            python: Python { python: "/env/bin/python".into(), bin: "/env/bin".into() },
+            python: Python { python: "/env/bin/python".into(), bin: "/env/bin".into(), own: None },
             resources: Resources { cpus: 3, ..Resources::default() },
             gpus: vec![
                 Gpu { index: 2, uuid: "GPU-b".to_owned(), model: "A100".to_owned() },
@@ -352,16 +404,43 @@ mod tests {
             assert_eq!(started.environment[key], value, "{key}");
         }
         assert!(!started.environment.contains_key("JUPYTER_TOKEN"));
+        // The system's Python goes on finding what a person installed for it with `pip --user`.
         assert!(!started.environment.contains_key("PYTHONNOUSERSITE"));
+        assert!(
+            matches!(&started.program, Program::Terminal { arguments, .. } if *arguments == ["--rcfile", "/lib/bashrc"])
+        );
 
         let counted = Context { gpu_driver: false, python: None, ..context(&given) };
         let started = launch(terminal, &counted).expect("everything is there");
         assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "2,0");
         assert_eq!(started.environment["PATH"], "/usr/local/bin:/usr/bin:/bin");
 
+        assert!(matches!(&started.program, Program::Terminal { arguments, .. } if arguments.is_empty()));
+
         given.gpus.clear();
         let started = launch(terminal, &context(&given)).expect("everything is there");
         assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "");
+    }
+
+    #[test]
+    fn own_packages_come_first_and_the_server_stays() {
+        let mut given = given();
+        let catalogue = Catalogue::default();
+        let jupyter = catalogue.find("jupyter").expect("built in");
+        for (is_overlay, path) in [(true, "/home/ada/own/bin:/env/bin"), (false, "/home/ada/own/bin")] {
+            given.python.own = Some(OwnPython { folder: "/home/ada/own".into(), is_overlay });
+            let started = launch(jupyter, &context(&given)).expect("everything is there");
+            assert_eq!(argv(&started)[..2], ["/env/bin/python", "/env/bin/jupyter-lab"]);
+            assert_eq!(
+                argv(&started)[2],
+                r#"--ServerApp.terminado_settings={"shell_command":["/bin/bash","--rcfile","/lib/bashrc"]}"#
+            );
+            assert_eq!(started.environment["LYCEUM_PATH"], path);
+            assert_eq!(started.environment["PATH"], format!("{path}:{SYSTEM_PATH}"));
+            let kernels = "/run/lyceum/run/0123456789abcdef/jupyter:/home/ada/own/share/jupyter";
+            assert_eq!(started.environment["JUPYTER_PATH"], kernels);
+            assert_eq!(started.environment["PYTHONNOUSERSITE"], "1");
+        }
     }
 
     #[test]

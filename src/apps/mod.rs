@@ -5,7 +5,7 @@
 mod launch;
 mod site;
 
-pub use launch::{Context, Error, Python, base_url, launch};
+pub use launch::{Context, Error, OwnPython, Python, base_url, launch};
 pub use site::{Fault, Listen, SiteApp, validate};
 
 use crate::{
@@ -30,7 +30,7 @@ pub struct App {
     pub description: String,
     /// The id of a symbol of the icon sheet.
     pub icon: &'static str,
-    /// Whether it waits for an environment to be built.
+    /// Whether it waits for an environment to be built. A terminal takes one that is there.
     pub uses_environment: bool,
     pub idle: Idle,
     /// What the form proposes; `None` leaves the choice to the profiles.
@@ -98,6 +98,11 @@ impl App {
             }
             _ => true,
         }
+    }
+
+    /// Whether an environment can be chosen for it.
+    pub fn takes_environment(&self) -> bool {
+        self.uses_environment || self.kind == AppKind::Terminal
     }
 
     /// The socket in the run directory that answers for it; `None` for an app on a port.

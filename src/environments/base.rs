@@ -159,11 +159,35 @@ async fn ask(path: &Path) -> Result<Answer, String> {
         .map_err(|error| format!("its answer makes no sense: {error}"))
 }
 
-/// The version of a Python, as it tells it; for environments that the site brings.
-pub async fn version(path: &Path) -> Result<String, String> {
-    let code = "import sys; print('.'.join(map(str, sys.version_info[:3])))";
-    let output = run_briefly(path, ["-I".into(), "-c".into(), code.into()]).await?;
-    Ok(output.trim().chars().take(32).collect())
+/// What the Python of an environment says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Facts {
+    /// `3.11.2`
+    pub version: String,
+    /// The interpreter that it stands on; itself where it is no virtual environment.
+    pub base: PathBuf,
+    /// Where its packages lie, in the order of the search.
+    pub libraries: Vec<PathBuf>,
+}
+
+/// Asked of an environment's Python; the answer is one line of JSON. Without the person's
+/// own packages, what is left of the path besides the standard library are the libraries.
+const FACTS: &str = "
+import json, os, sys, sysconfig
+standard = {os.path.realpath(sysconfig.get_path(name)) for name in ('stdlib', 'platstdlib')}
+here = [place for place in sys.path if os.path.isdir(place) and os.path.realpath(place) not in standard]
+print(json.dumps({
+    'version': '.'.join(map(str, sys.version_info[:3])),
+    'base': getattr(sys, '_base_executable', None) or sys.executable,
+    'libraries': [place for place in here if not place.endswith('lib-dynload')],
+}))
+";
+
+/// Asks an environment's Python.
+pub async fn facts(python: &Path) -> Result<Facts, String> {
+    let output = run_briefly(python, ["-I".into(), "-c".into(), FACTS.into()]).await?;
+    serde_json::from_str(output.lines().last().unwrap_or_default())
+        .map_err(|error| format!("its answer makes no sense: {error}"))
 }
 
 /// A program that is asked something. Root asks as `nobody`: what it asks may lie in a

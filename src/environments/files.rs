@@ -18,6 +18,8 @@ use sha2::{Digest, Sha256};
 struct Templates;
 
 const TENSORBOARD: &str = include_str!("../apps/tensorboard.py");
+/// What a shell reads so that the session's environment comes first.
+const BASHRC: &str = include_str!("../apps/bashrc");
 /// JupyterLab's page configuration: no questions about news at the first start.
 const JUPYTERLAB: &str = include_str!("../apps/page_config.json");
 
@@ -43,6 +45,7 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
     }
     let apps = [
         ("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes())),
+        ("bashrc".to_owned(), Cow::Borrowed(BASHRC.as_bytes())),
         ("jupyter/labconfig/page_config.json".to_owned(), Cow::Borrowed(JUPYTERLAB.as_bytes())),
     ];
     Ok(Installed {

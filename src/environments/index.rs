@@ -48,6 +48,8 @@ pub async fn reach(config: &Config, place: &Place) -> io::Result<Index> {
         .arg(PROBE)
         .envs(place.tool_environment(Path::new("/tmp")))
         .env("HOME", "/nonexistent")
+        // Debian's pip would rather speak of the system's packages (PEP 668), where none are touched.
+        .env("PIP_BREAK_SYSTEM_PACKAGES", "1")
         .output();
     Ok(match tokio::time::timeout(PATIENCE, child).await {
         Err(_) => Index::Silent(format!("no answer within {} seconds", PATIENCE.as_secs())),

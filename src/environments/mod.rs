@@ -23,6 +23,7 @@ use std::{
 };
 
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 use tokio::sync::{Notify, watch};
 
 pub use base::{Base, Wanted, closed_to_others, find as find_python, on_search_path};
@@ -31,6 +32,8 @@ pub use failure::{Cause, Failure, System};
 pub use files::{Installed, install, open_folder};
 pub use index::{Index, reach as reach_index};
 pub use progress::{line, show};
+
+use base::Facts;
 
 use crate::model::{Clock, Timestamp};
 
@@ -62,6 +65,10 @@ pub enum State {
         python: PathBuf,
         /// The directory of its programs: first on a workload's `PATH`.
         bin: PathBuf,
+        /// The interpreter that it stands on, for environments that stand on this one.
+        base: PathBuf,
+        /// Where its packages lie, in the order of the search.
+        libraries: Vec<PathBuf>,
     },
     Failed {
         /// What happened and why, for people.
@@ -161,6 +168,27 @@ impl Environments {
         if name == DEFAULT && self.0.config.has_managed_default() { vec![("KERAS_BACKEND", "jax")] } else { Vec::new() }
     }
 
+    /// The name of what a person installs over a ready environment: it stays the same when
+    /// the environment is built anew for the same Python, and is another for another one,
+    /// whose packages would not run.
+    pub fn overlay_name(&self, name: &str) -> Option<String> {
+        let environment = self.find(name)?;
+        let State::Ready { python, .. } = environment.state else { return None };
+        let managed = name == DEFAULT && self.0.config.has_managed_default();
+        // Not the folder that was built: its name changes with the packages.
+        let place = if managed { self.0.place.environments().join(DEFAULT) } else { python };
+        let version = environment.python_version?;
+        let series: Vec<&str> = version.split('.').take(2).collect();
+        // One home may be mounted on machines of several kinds.
+        let machine = rustix::system::uname();
+        let mut hash = Sha256::new();
+        for part in [&*place.to_string_lossy(), &series.join("."), &machine.machine().to_string_lossy()] {
+            hash.update((part.len() as u64).to_le_bytes());
+            hash.update(part);
+        }
+        Some(format!("{name}-{}", files::short_hex(&hash.finalize())))
+    }
+
     /// Wakes at every change: progress, ready, failed.
     pub fn subscribe(&self) -> watch::Receiver<Vec<Environment>> {
         self.0.known.subscribe()
@@ -206,10 +234,10 @@ impl Environments {
     /// Asks each of the site's environments for its version.
     pub async fn look_at_sites(&self) {
         for site in &self.0.config.list {
-            let found = base::version(&site.python).await;
+            let found = base::facts(&site.python).await;
             self.change(&site.name, |environment| {
                 environment.state = match &found {
-                    Ok(_) => ready(site.python.clone()),
+                    Ok(facts) => ready(site.python.clone(), facts.clone()),
                     Err(why) => State::Failed {
                         what: format!("{} does not run: {why}", site.python.display()),
                         command: format!("ls -l {}", site.python.display()),
@@ -217,7 +245,7 @@ impl Environments {
                         retry_at: None,
                     },
                 };
-                environment.python_version = found.ok();
+                environment.python_version = found.ok().map(|facts| facts.version);
             });
         }
     }
@@ -235,11 +263,16 @@ impl Environments {
         };
         let job = build::Job { config: &self.0.config, place: &self.0.place, recipe: &self.0.recipe };
         let outcome = build::ensure(job, self.0.config.build == Build::Auto, &report).await;
+        let outcome = match outcome {
+            Ok(Some(built)) => look_into(built).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(failure) => Err(failure),
+        };
         let log = job.log();
         self.change(DEFAULT, |environment| match &outcome {
-            Ok(Some(built)) => {
-                environment.state = ready(built.folder.join("bin/python"));
-                environment.python_version = Some(built.python_version.clone());
+            Ok(Some((python, facts))) => {
+                environment.state = ready(python.clone(), facts.clone());
+                environment.python_version = Some(facts.version.clone());
             }
             Ok(None) => environment.state = State::Missing,
             Err(failure) => {
@@ -264,9 +297,20 @@ impl Environments {
     }
 }
 
-fn ready(python: PathBuf) -> State {
+fn ready(python: PathBuf, facts: Facts) -> State {
     let bin = python.parent().unwrap_or(Path::new("/")).to_owned();
-    State::Ready { python, bin }
+    State::Ready { python, bin, base: facts.base, libraries: facts.libraries }
+}
+
+/// What a built environment's Python says of itself.
+async fn look_into(built: build::Built) -> Result<(PathBuf, Facts), Failure> {
+    let python = built.folder.join("bin/python");
+    let facts = base::facts(&python).await.map_err(|why| Failure {
+        cause: Cause::Python,
+        what: format!("the environment is there, but its Python does not run: {why}"),
+        command: format!("rm -r {}", built.folder.display()),
+    })?;
+    Ok((python, facts))
 }
 
 impl Place {

@@ -8,11 +8,11 @@
 
 pub mod cgroup;
 pub mod client;
+pub mod errand;
 pub mod files;
 pub mod frame;
 pub mod identity;
 pub mod placement;
-pub mod probe;
 pub mod process;
 pub mod trampoline;
 pub mod verbs;

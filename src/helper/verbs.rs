@@ -1,23 +1,24 @@
 //! The verbs, one function each. What is true of the host is asked of the host every time;
 //! nothing is remembered between two requests but the children to reap.
 
-use std::{os::fd::OwnedFd, path::Path, process::Child, time::Duration};
+use std::{os::fd::OwnedFd, process::Child, time::Duration};
 
 use rustix::process::Signal;
 
 use super::{
-    Answered, Config, Error, Result, account, cgroup, doing, failed,
+    Answered, Config, Error, Result, account, cgroup, doing,
+    errand::Errands,
+    failed,
     files::FilesAgents,
     identity::{self, Identity},
     launch,
     placement::{self, Record},
-    probe::Probes,
     process::{self, Life},
     remove,
 };
 use crate::{
     model::{SessionId, session::Placement},
-    protocol::{HelperAnswer, HelperRequest, LaunchRequest},
+    protocol::{Errand, HelperAnswer, HelperRequest, LaunchRequest},
 };
 
 /// How long `kill` waits for what it killed. More is needed only where the kernel itself is
@@ -34,14 +35,14 @@ pub struct Verbs {
     /// Set where everything runs as one person, the one this process is.
     own: Option<Identity>,
     children: Vec<Child>,
-    probes: Probes,
+    errands: Errands,
     files: FilesAgents,
 }
 
 impl Verbs {
     /// As root: becomes whoever is asked for, within the rules of [`identity`].
     pub(super) fn root(config: Config) -> Self {
-        Self { config, own: None, children: Vec::new(), probes: Probes::default(), files: FilesAgents::default() }
+        Self { config, own: None, children: Vec::new(), errands: Errands::default(), files: FilesAgents::default() }
     }
 
     /// As the user this process runs as, who must not be root.
@@ -54,7 +55,7 @@ impl Verbs {
             config,
             own: Some(own),
             children: Vec::new(),
-            probes: Probes::default(),
+            errands: Errands::default(),
             files: FilesAgents::default(),
         })
     }
@@ -73,7 +74,7 @@ impl Verbs {
             HelperRequest::Kill { session } => self.kill(session).map(done),
             HelperRequest::Clean { session } => self.clean(session).map(done),
             HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
-            HelperRequest::Probe { unix_name, path } => self.probe(&unix_name, &path),
+            HelperRequest::Errand { unix_name, errand } => self.errand(&unix_name, &errand),
         };
         answer.unwrap_or_else(|err| failed(&err)).into()
     }
@@ -81,7 +82,7 @@ impl Verbs {
     /// Takes note of agents that have ended, so that none stays as a zombie.
     pub fn reap(&mut self) {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        self.probes.reap();
+        self.errands.reap();
         self.files.reap();
     }
 
@@ -131,10 +132,10 @@ impl Verbs {
         account::ensure(name, &self.config.account_uids)
     }
 
-    fn probe(&mut self, unix_name: &str, path: &Path) -> Result<HelperAnswer> {
+    fn errand(&mut self, unix_name: &str, errand: &Errand) -> Result<HelperAnswer> {
         let identity = self.identity(unix_name)?;
-        let found = self.probes.look(&self.config.own_binary, &identity, self.own.is_none(), path)?;
-        Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Directory { found }))
+        let found = self.errands.run(&self.config.own_binary, &identity, self.own.is_none(), errand)?;
+        Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Found { found }))
     }
 
     fn files(&mut self, unix_name: &str, launch: serde_json::Value) -> Result<OwnedFd> {

@@ -24,6 +24,8 @@ pub mod files {
     pub const APP_SOCKET: &str = "app.sock";
     /// What the app wrote to standard output and error; bounded, the oldest half is dropped.
     pub const LOG: &str = "log";
+    /// What Jupyter finds before all else: `kernels/python3/kernel.json`, by the agent.
+    pub const JUPYTER: &str = "jupyter";
     /// The [`super::ExitRecord`], written last, by fsync and rename.
     pub const EXIT: &str = "exit.json";
 }
@@ -44,13 +46,114 @@ pub enum HelperRequest {
     Clean { session: SessionId },
     /// Makes (or adopts) the Unix account `ly-NAME`; answers `Account`.
     Account { name: String },
-    /// Looks, as a user, at a directory. Answers `Directory`, or `Looking` while the file
-    /// system has not answered: ask the same again soon.
-    Probe { unix_name: String, path: PathBuf },
     /// Starts a files agent as a user. Answers `Done`, and with it comes one end of a socket
     /// pair: the agent lives no longer than that end. `launch` is a
     /// [`files_agent::FilesLaunch`], passed on without being looked into.
     Files { unix_name: String, launch: serde_json::Value },
+    /// Does something small with a user's files, as the user. Answers `Found`, or `Looking`
+    /// while the file system has not answered: ask the same again soon.
+    Errand { unix_name: String, errand: Errand },
+}
+
+/// What is done with somebody's files, as they, between sessions. It reads and removes files
+/// and never runs a program: what runs is in a session, where its limits hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "errand", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Errand {
+    /// What is at a path: answers `Found::Directory`.
+    Directory { path: PathBuf },
+    /// Whether the folder is a Python environment that holds these packages: answers
+    /// `Found::Environment`.
+    Environment { path: PathBuf, needs: Vec<String> },
+    /// The overlays below the home: answers `Found::Overlays`.
+    Overlays,
+    /// Empties an overlay: answers `Found::Done`, or `Found::Nothing` where there is none.
+    ResetOverlay { name: String },
+}
+
+/// The outcome of an [`Errand`]. It comes from a process of the user's.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "found", rename_all = "snake_case")]
+pub enum Found {
+    Directory {
+        directory: Directory,
+    },
+    Environment {
+        environment: OwnEnvironment,
+    },
+    Overlays {
+        overlays: Vec<Overlay>,
+    },
+    Done,
+    Nothing,
+    /// It did not succeed; a sentence for the user.
+    Failed {
+        message: String,
+    },
+    /// The file system did not answer in time.
+    Silent,
+}
+
+/// What there is to say of a folder that somebody calls an environment of theirs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum OwnEnvironment {
+    /// As far as its files tell.
+    Fine,
+    Missing,
+    NotADirectory,
+    Forbidden,
+    /// There is no `bin/python` in it.
+    NoPython,
+    /// `bin/python` leads to a program that is not there, or may not be run.
+    PythonGone {
+        leads_to: PathBuf,
+    },
+    TooOld {
+        version: String,
+    },
+    /// `installer` would bring the package.
+    Lacks {
+        package: String,
+        installer: Installer,
+    },
+    Silent,
+}
+
+/// What installs packages into an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Installer {
+    Pip,
+    Conda,
+    /// It has no pip: whatever made it.
+    Uv,
+}
+
+/// Somebody's own packages over a shared environment, as they lie at home.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overlay {
+    /// The name of its folder.
+    pub name: String,
+    /// The environment that it lies over.
+    pub environment: String,
+    pub python_version: String,
+    /// What it takes on the disk; more where `counted` is false and the time was over.
+    pub bytes: u64,
+    pub counted: bool,
+    /// How many packages there are in all.
+    pub count: usize,
+    /// In alphabetical order; the first hundred.
+    pub packages: Vec<Package>,
+}
+
+/// An installed package.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Package {
+    pub name: String,
+    pub version: String,
+    /// The version of the shared environment that it hides.
+    pub instead_of: Option<String>,
 }
 
 /// What somebody finds at a path.
@@ -81,8 +184,8 @@ pub enum HelperAnswer {
     Account {
         unix_name: String,
     },
-    Directory {
-        found: Directory,
+    Found {
+        found: Found,
     },
     Looking,
     /// `message` is a sentence for people and holds no secrets. `retry` is true where the
@@ -149,8 +252,13 @@ pub struct AppLaunch {
 pub enum Program {
     /// A program that listens on [`files::APP_SOCKET`] (or on a port of the loopback).
     Exec { argv: Vec<String> },
-    /// Terminals served by the agent itself: a login shell for each.
-    Terminal { shell: String },
+    /// Terminals served by the agent itself: a shell for each, with these arguments. Without
+    /// any it is a login shell.
+    Terminal {
+        shell: String,
+        #[serde(default)]
+        arguments: Vec<String>,
+    },
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -171,6 +279,33 @@ pub struct HomeSetup {
     pub templates: Option<PathBuf>,
     /// Storage mounts to link in the home: name of the link, target.
     pub links: Vec<(String, PathBuf)>,
+    /// What the person's own code runs in, where that is not the shared environment itself.
+    #[serde(default)]
+    pub software: Option<Software>,
+}
+
+/// Python that is the person's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Software {
+    /// Their packages over a shared environment: laid out on first need.
+    Overlay(OverlaySetup),
+    /// An environment of theirs, used as it is; these modules must import.
+    Own { folder: PathBuf, needs: Vec<String> },
+}
+
+/// Where an overlay lies, and over what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OverlaySetup {
+    pub folder: PathBuf,
+    /// The environment's name.
+    pub environment: String,
+    /// `3.11.2`
+    pub python_version: String,
+    /// The interpreter that the environment stands on.
+    pub base: PathBuf,
+    /// Where the environment's packages lie, in the order of the search.
+    pub libraries: Vec<PathBuf>,
 }
 
 /// Where an agent stands; shown, never trusted.
@@ -200,6 +335,9 @@ pub struct AgentStatus {
     /// How many terminals are open.
     #[serde(default)]
     pub terminals: u32,
+    /// What its owner should know: sentences.
+    #[serde(default)]
+    pub notes: Vec<String>,
 }
 
 /// What the workload uses.

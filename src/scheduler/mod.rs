@@ -9,7 +9,7 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, User, session::Placement},
-    protocol::{AgentStatus, AppLaunch, Directory, HomeSetup, Sample},
+    protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
 };
 
 pub use crate::model::user::Person;
@@ -31,8 +31,8 @@ pub trait Scheduler: Send + Sync {
     /// Who a user's workloads run as: name service facts, an account made on first need.
     async fn person(&self, user: &PortalUser) -> Result<Person>;
 
-    /// What a person finds at an absolute path, looked at as that person.
-    async fn probe_directory(&self, person: &Person, path: &std::path::Path) -> Result<Directory>;
+    /// Does something small with a person's files, as that person.
+    async fn errand(&self, person: &Person, errand: Errand) -> Result<Found>;
 
     /// Where this session's sockets and log will be: known before the launch.
     fn run_directory(&self, session: SessionId) -> std::path::PathBuf;

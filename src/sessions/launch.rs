@@ -12,10 +12,11 @@ use sha2::Sha256;
 
 use super::{Error, Result, Route, Sessions};
 use crate::{
-    apps::{self, AppKind, Context},
-    environments::State,
+    apps::{self, App, AppKind, Context, OwnPython},
+    environments::{DEFAULT, Environment, State},
     model::{Session, SessionId, User},
-    protocol::{HomeSetup, files},
+    overlay,
+    protocol::{HomeSetup, OverlaySetup, Software, files},
     scheduler::{Launch, Person, PortalUser},
 };
 
@@ -28,18 +29,11 @@ impl Sessions {
             .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
         let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
-        let python = session.spec.environment.as_ref().and_then(|name| self.environments.find(name)).and_then(
-            |found| match found.state {
-                State::Ready { python, bin } => Some(apps::Python { python, bin }),
-                _ => None,
-            },
-        );
-        let variables = session.spec.environment.as_ref().map(|name| self.environments.variables(name));
-        let extra: BTreeMap<String, String> = variables
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
+        let (python, software) = self.python(session, app, &person);
+        let name = session.spec.environment.as_deref().or(python.as_ref().map(|_| DEFAULT));
+        let variables = name.map(|name| self.environments.variables(name)).unwrap_or_default();
+        let extra: BTreeMap<String, String> =
+            variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
@@ -68,6 +62,7 @@ impl Sessions {
             home: person.home.clone(),
             templates: Some(self.config.installed.templates.clone()),
             links: self.config.storage.clone(),
+            software,
         };
         Ok(Launch {
             session: session.id,
@@ -79,10 +74,60 @@ impl Sessions {
         })
     }
 
+    /// What runs the app's server, and what the person's own code runs in. The server is the
+    /// shared environment's wherever there is one: what somebody installs cannot break it.
+    fn python(&self, session: &Session, app: &App, person: &Person) -> (Option<apps::Python>, Option<Software>) {
+        if !app.takes_environment() {
+            return (None, None);
+        }
+        let asked = session.spec.environment.as_deref();
+        if let Some(path) = asked.filter(|asked| is_path(asked)) {
+            let folder = below_home(person, Some(path));
+            let own = Some(OwnPython { folder: folder.clone(), is_overlay: false });
+            let python = match self.environments.find(DEFAULT).map(|found| found.state) {
+                Some(State::Ready { python, bin, .. }) => apps::Python { python, bin, own },
+                _ => apps::Python { python: folder.join("bin/python"), bin: folder.join("bin"), own },
+            };
+            return (Some(python), Some(Software::Own { folder, needs: self.needs(app) }));
+        }
+        let name = asked.unwrap_or(DEFAULT);
+        let Some(Environment {
+            state: State::Ready { python, bin, base, libraries },
+            python_version: Some(python_version),
+            ..
+        }) = self.environments.find(name)
+        else {
+            return (None, None);
+        };
+        let overlay = self.environments.overlay_name(name).filter(|_| app.kind != AppKind::TensorBoard);
+        let software = overlay.map(|overlay| OverlaySetup {
+            folder: overlay::folder(&person.home, &overlay),
+            environment: name.to_owned(),
+            python_version,
+            base,
+            libraries,
+        });
+        let own = software.as_ref().map(|setup| OwnPython { folder: setup.folder.clone(), is_overlay: true });
+        (Some(apps::Python { python, bin, own }), software.map(Software::Overlay))
+    }
+
+    /// What an environment of the person's own has to hold: the server too, where nobody else has it.
+    pub(super) fn needs(&self, app: &App) -> Vec<String> {
+        let state = self.environments.find(DEFAULT).map(|found| found.state);
+        let is_served = matches!(state, Some(State::Ready { .. } | State::Building { .. }));
+        let needs: &[&str] = match (&app.kind, is_served) {
+            (AppKind::Jupyter, true) => &["ipykernel"],
+            (AppKind::Jupyter, false) => &["ipykernel", "jupyterlab"],
+            (AppKind::TensorBoard, false) => &["tensorboard"],
+            _ => &[],
+        };
+        needs.iter().map(|name| (*name).to_owned()).collect()
+    }
+
     /// The route of a session as its row stands.
     pub(super) fn route(&self, session: &Session) -> Route {
         let app = self.apps.find(&session.app);
-        let socket = app.and_then(apps::App::socket).unwrap_or(files::APP_SOCKET);
+        let socket = app.and_then(App::socket).unwrap_or(files::APP_SOCKET);
         let placement = session.placement.as_ref();
         let jupyter = app.is_some_and(|app| app.kind == AppKind::Jupyter);
         Route {
@@ -94,7 +139,7 @@ impl Sessions {
             port: self.port(session),
             uid: placement.map_or(u32::MAX, |placement| placement.uid),
             authorization: jupyter.then(|| format!("token {}", self.upstream_secret(session.id))),
-            strip_prefix: app.is_some_and(apps::App::strips_prefix),
+            strip_prefix: app.is_some_and(App::strips_prefix),
         }
     }
 
@@ -106,7 +151,7 @@ impl Sessions {
     /// An id for a new session; that of an app on a port is one whose port is free.
     pub(super) fn new_id(&self, app: &str) -> SessionId {
         let new = SessionId::new();
-        if !self.apps.find(app).is_some_and(apps::App::is_on_port) {
+        if !self.apps.find(app).is_some_and(App::is_on_port) {
             return new;
         }
         let is_free = |port| !self.routes.uses_port(port) && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
@@ -128,6 +173,11 @@ impl Sessions {
 fn port_of(id: SessionId) -> u16 {
     let bits = id.uuid().as_u128() & 0x3fff;
     0x4000 | u16::try_from(bits).expect("14 bits")
+}
+
+/// Whether an environment is named by its path: it is one of the person's own.
+pub(super) fn is_path(environment: &str) -> bool {
+    environment.starts_with('~') || environment.contains('/')
 }
 
 /// An absolute path as it is; anything else below the home directory.

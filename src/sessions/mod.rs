@@ -5,6 +5,7 @@
 mod clock;
 mod idle;
 mod launch;
+mod packages;
 mod profiles;
 mod reconcile;
 mod request;
@@ -43,6 +44,7 @@ use crate::{
     scheduler::{self, Scheduler},
 };
 
+pub use packages::OwnPackages;
 pub use profiles::shipped_profiles;
 pub use request::{Options, Profile, StartRequest};
 pub use routes::{Route, Routes};
@@ -206,7 +208,7 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let checked = self.check(actor, request, &standing)?;
         self.check_person(actor.user).await?;
-        self.check_directories(actor.user, &checked.spec).await?;
+        self.check_places(actor.user, &checked).await?;
         let new = NewSession {
             id: self.new_id(&checked.app),
             owner: actor.user.id,
@@ -238,7 +240,7 @@ impl Sessions {
     pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Verdict> {
         let standing = self.admission.standing(actor.user.id).await?;
         let checked = self.check(actor, request, &standing)?;
-        self.check_directories(actor.user, &checked.spec).await?;
+        self.check_places(actor.user, &checked).await?;
         let request = crate::model::quota::Request {
             duration_seconds: checked.spec.duration_seconds,
             resources: checked.spec.resources,

@@ -8,10 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Change, Error, LastRun, Result, Sessions};
+use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
     db::{admit::Verdict, sessions::Ending},
-    environments::State,
+    environments::{DEFAULT, State},
     model::{EndReason, Session, SessionId, SessionState, Timestamp, time::human_duration},
     scheduler::{self, Exit, Observation},
 };
@@ -192,12 +192,17 @@ impl Sessions {
 
     /// The sentence for a session whose environment is not there yet.
     fn waits_for_environment(&self, session: &Session) -> Option<String> {
-        let name = session.spec.environment.as_ref()?;
+        self.apps.find(&session.app).filter(|app| app.uses_environment)?;
+        let asked = session.spec.environment.as_deref()?;
+        // One of their own needs nothing of ours but the server, and can do without that.
+        let is_own = is_path(asked);
+        let name = if is_own { DEFAULT } else { asked };
         match self.environments.find(name).map(|found| found.state) {
             Some(State::Ready { .. }) => None,
             Some(State::Building { percent, step, .. }) => {
                 Some(format!("Waits for the environment ‘{name}’: {percent} % built, {step}."))
             }
+            _ if is_own => None,
             Some(State::Failed { what, command, .. }) => Some(format!(
                 "Waits for the environment ‘{name}’, which could not be built: {what} To mend it: {command}"
             )),

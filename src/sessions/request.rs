@@ -4,12 +4,16 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::{Actor, Error, Sessions, launch::below_home};
+use super::{
+    Actor, Error, Sessions,
+    launch::{below_home, is_path},
+};
 use crate::{
     admission::Standing,
     apps::{App, AppKind},
+    environments::DEFAULT,
     model::{FieldError, Resources, Role, User, quota::Field, session::SessionSpec, size::GIB},
-    protocol::Directory,
+    protocol::{Directory, Errand, Found, Installer, OwnEnvironment},
     scheduler::PortalUser,
 };
 
@@ -27,6 +31,8 @@ pub struct StartRequest {
     pub profile: Option<String>,
     #[serde(default)]
     pub resources: Option<Resources>,
+    /// One of `GET /environments` by its name, or one of one's own by its path: absolute, or
+    /// below the home directory (`~/…`).
     #[serde(default)]
     pub environment: Option<String>,
     /// Absolute, or below the home directory. It must be there and open to the user.
@@ -137,13 +143,20 @@ impl Sessions {
             fault("duration_seconds", "too_large", "a session lasts at most ten years");
         }
         let uses_environment = app.is_some_and(|app| app.uses_environment);
-        let environment = match (uses_environment, request.environment.filter(|name| !name.is_empty())) {
-            (true, Some(name)) if self.environments.find(&name).is_none() => {
+        let takes_environment = app.is_some_and(App::takes_environment);
+        let asked = request.environment.as_deref().map(str::trim).filter(|name| !name.is_empty() && takes_environment);
+        let environment = match asked {
+            Some(path) if is_path(path) => {
+                check_path("environment", Some(path), &mut fault).map(|path| folder_of_environment(&path).to_owned())
+            }
+            Some(name) if self.environments.find(name).is_none() => {
                 fault("environment", "unknown_environment", "there is no environment of that name");
                 None
             }
-            (true, name) => Some(name.unwrap_or_else(|| crate::environments::DEFAULT.to_owned())),
-            (false, _) => None,
+            // A terminal takes the default environment where it is there, and waits for none.
+            Some(DEFAULT) if !uses_environment => None,
+            Some(name) => Some(name.to_owned()),
+            None => uses_environment.then(|| DEFAULT.to_owned()),
         };
         let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
         let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
@@ -173,15 +186,17 @@ impl Sessions {
 }
 
 impl Sessions {
-    /// Looks, as the person, whether the directories of a request are there for them. A
-    /// folder of logs need not be there yet where they can make it: TensorBoard shows an
-    /// empty board until a training has written something.
-    pub(super) async fn check_directories(&self, user: &User, spec: &SessionSpec) -> Result<(), Error> {
+    /// Looks, as the person, whether the directories of a request are there for them, and an
+    /// environment of their own. A folder of logs need not be there yet where they can make
+    /// it: TensorBoard shows an empty board until a training has written something.
+    pub(super) async fn check_places(&self, user: &User, checked: &Checked) -> Result<(), Error> {
+        let spec = &checked.spec;
         let asked = [
             ("working_directory", spec.working_directory.as_deref()),
             ("options.log_directory", spec.log_directory.as_deref()),
         ];
-        if asked.iter().all(|(_, path)| path.is_none()) {
+        let environment = spec.environment.as_deref().filter(|environment| is_path(environment));
+        if environment.is_none() && asked.iter().all(|(_, path)| path.is_none()) {
             return Ok(());
         }
         let portal_user = PortalUser::from(user);
@@ -192,13 +207,85 @@ impl Sessions {
                 continue;
             }
             let path = below_home(&person, path);
-            let found = self.scheduler.probe_directory(&person, &path).await?;
+            let found = match self.scheduler.errand(&person, Errand::Directory { path: path.clone() }).await? {
+                Found::Directory { directory } => directory,
+                _ => Directory::Silent,
+            };
             if let Some((code, message)) = objection(found, field == "options.log_directory") {
                 let message = message.replace("{user}", &person.unix_name);
                 faults.push(FieldError::new(field, code, format!("{} {message}", path.display())));
             }
         }
+        if let (Some(path), Some(app)) = (environment, self.apps.find(&checked.app)) {
+            let path = below_home(&person, Some(path));
+            let errand = Errand::Environment { path: path.clone(), needs: self.needs(app) };
+            let found = match self.scheduler.errand(&person, errand).await? {
+                Found::Environment { environment } => environment,
+                _ => OwnEnvironment::Silent,
+            };
+            if let Some((code, message)) = objection_to_environment(found, &path.display().to_string()) {
+                faults.push(FieldError::new("environment", code, message.replace("{user}", &person.unix_name)));
+            }
+        }
         if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
+    }
+}
+
+/// Why an environment of somebody's own will not do: a code, and a sentence that ends with
+/// what mends it.
+fn objection_to_environment(found: OwnEnvironment, path: &str) -> Option<(&'static str, String)> {
+    Some(match found {
+        OwnEnvironment::Fine => return None,
+        OwnEnvironment::Missing => {
+            ("not_found", format!("{path} does not exist: correct the path, or make it with `python3 -m venv {path}`"))
+        }
+        OwnEnvironment::NotADirectory => {
+            ("not_a_directory", format!("{path} is not a folder: give the one that holds `bin/python`"))
+        }
+        OwnEnvironment::Forbidden => (
+            "not_allowed",
+            format!("{path} is not open to your account `{{user}}`: its owner opens it with `chmod -R a+rX {path}`"),
+        ),
+        OwnEnvironment::NoPython => (
+            "no_python",
+            format!("{path} holds no `bin/python`, so it is no environment: `python3 -m venv {path}` makes one there"),
+        ),
+        OwnEnvironment::PythonGone { leads_to } => (
+            "no_python",
+            format!(
+                "the Python of {path} is gone or may not be run ({}), as after an upgrade of the system: \
+                 make the environment anew, for instance with `python3 -m venv --clear {path}`",
+                leads_to.display()
+            ),
+        ),
+        OwnEnvironment::TooOld { version } => (
+            "python_too_old",
+            format!(
+                "{path} is of Python {version}, and notebooks need 3.8 or later: make another, for instance with \
+                 `python3 -m venv {path}-new`"
+            ),
+        ),
+        OwnEnvironment::Lacks { package, installer } => {
+            let mend = match installer {
+                Installer::Pip => format!("{path}/bin/python -m pip install {package}"),
+                Installer::Conda => format!("conda install -p {path} {package}"),
+                Installer::Uv => format!("uv pip install -p {path} {package}"),
+            };
+            ("package_missing", format!("{path} lacks {package}: type `{mend}` in a terminal"))
+        }
+        OwnEnvironment::Silent => (
+            "no_answer",
+            format!("{path} does not answer: its file server may be down; try again later, or choose another"),
+        ),
+    })
+}
+
+/// The folder of an environment, also where its Python or the file to activate it was named.
+fn folder_of_environment(path: &str) -> &str {
+    let path = path.trim_end_matches('/');
+    match path.rsplit_once("/bin/") {
+        Some((folder, program)) if program.starts_with("python") || program.starts_with("activate") => folder,
+        _ => path.strip_suffix("/bin").unwrap_or(path),
     }
 }
 
@@ -269,6 +356,37 @@ fn check_path(field: &str, path: Option<&str>, fault: &mut impl FnMut(&str, &str
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn environments_by_path() {
+        for (typed, folder) in [
+            ("~/envs/torch/", "~/envs/torch"),
+            ("/opt/x/bin/python3.11", "/opt/x"),
+            ("/opt/x/bin/activate", "/opt/x"),
+            ("/opt/x/bin", "/opt/x"),
+            ("/opt/bin/x", "/opt/bin/x"),
+        ] {
+            assert_eq!(folder_of_environment(typed), folder);
+        }
+        assert!(is_path("~/x") && is_path("envs/x") && !is_path("default"));
+        let lacks = |installer| OwnEnvironment::Lacks { package: "ipykernel".to_owned(), installer };
+        for (found, code, words) in [
+            (OwnEnvironment::Missing, "not_found", "`python3 -m venv /e`"),
+            (OwnEnvironment::NotADirectory, "not_a_directory", "`bin/python`"),
+            (OwnEnvironment::Forbidden, "not_allowed", "`chmod -R a+rX /e`"),
+            (OwnEnvironment::NoPython, "no_python", "`python3 -m venv /e`"),
+            (OwnEnvironment::PythonGone { leads_to: "/usr/bin/python3.2".into() }, "no_python", "/usr/bin/python3.2"),
+            (OwnEnvironment::TooOld { version: "3.6".to_owned() }, "python_too_old", "3.8 or later"),
+            (lacks(Installer::Pip), "package_missing", "`/e/bin/python -m pip install ipykernel`"),
+            (lacks(Installer::Conda), "package_missing", "`conda install -p /e ipykernel`"),
+            (lacks(Installer::Uv), "package_missing", "`uv pip install -p /e ipykernel`"),
+            (OwnEnvironment::Silent, "no_answer", "try again"),
+        ] {
+            let (told, message) = objection_to_environment(found, "/e").unwrap();
+            assert!(told == code && message.contains("/e") && message.contains(words), "{message}");
+        }
+        assert_eq!(objection_to_environment(OwnEnvironment::Fine, "/e"), None);
+    }
 
     #[test]
     fn names_and_paths() {

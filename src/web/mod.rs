@@ -20,6 +20,7 @@ mod live;
 mod login;
 mod me;
 mod metrics;
+mod packages;
 pub mod page;
 mod paging;
 mod quotas;
@@ -220,6 +221,8 @@ fn api() -> Api {
         .routes(routes!(login::api_log_out))
         .routes(routes!(me::me))
         .routes(routes!(me::change_password))
+        .routes(routes!(packages::list))
+        .routes(routes!(packages::reset))
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
         .routes(routes!(catalogue::profiles))
@@ -267,6 +270,8 @@ fn pages() -> Pages {
         .post("/login", login::log_in)
         .post("/logout", login::log_out)
         .get("/settings", settings::page)
+        .get("/settings/packages", packages::page)
+        .post("/settings/packages/{name}/reset", packages::reset_by_form)
         .post("/settings/password", settings::change_password)
         .post("/settings/tokens", settings::make_token)
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)

@@ -34,7 +34,9 @@ pub async fn page(
     let now = portal.clock.now();
     let history = portal.sessions.events(actor, id, 0).await?;
     let log = portal.sessions.log_tail(actor, id, LOG_WINDOW).await?;
-    let doing = portal.sessions.live(id).status.map(|status| status.step);
+    let status = portal.sessions.live(id).status;
+    let notes = status.as_ref().map(|status| views::notes(&status.notes)).unwrap_or_default();
+    let doing = status.map(|status| status.step);
     let title = portal.sessions.apps.find(&session.app).map_or(session.app.as_str(), |app| app.title.as_str());
     let mut facts = ShowSession::facts(&session, title);
     if let Some(port) = portal.sessions.port(&session).filter(|_| session.state.is_live()) {
@@ -45,6 +47,7 @@ pub async fn page(
         notice: None,
         card: cards::card(&portal, &user, &headers, &session, &standing.limits),
         steps: ShowSession::steps(&session, doing.as_deref()),
+        notes,
         facts,
         moments: ShowSession::moments(&session, now),
         history: history

@@ -65,7 +65,7 @@ pub async fn page(
         "custom".clone_into(&mut form.profile);
         form.memory = memory;
     }
-    let mut view = view(&portal, &user, &headers, &standing, form, Vec::new());
+    let mut view = view(&portal, &user, &headers, &standing, form, Vec::new()).await?;
     view.copy_of = copy_of;
     if let Ok(request) = request(&view.form) {
         view.verdict = verdict(&portal, &user, request).await;
@@ -96,7 +96,7 @@ pub async fn start(
     let mut errors: Vec<FieldError> = error
         .field_errors()
         .iter()
-        .map(|error| FieldError { field: form_field(&error.field).to_owned(), message: error.message.clone() })
+        .map(|error| FieldError { field: form_field(&error.field, &form).to_owned(), message: error.message.clone() })
         .collect();
     errors.extend(error.reasons().iter().map(|reason| FieldError {
         field: field_of_reason(&reason.code, &form.profile).to_owned(),
@@ -107,7 +107,7 @@ pub async fn start(
     }
     let standing = portal.sessions.standing(user.id()).await?;
     let form = NewSessionForm { idempotency_key: new_key(), ..form };
-    Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors))).into_response())
+    Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors).await?)).into_response())
 }
 
 /// The request that would start this session again.
@@ -164,7 +164,10 @@ fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     form.working_directory = spec.working_directory.clone().unwrap_or_default();
     form.log_directory = spec.log_directory.clone().unwrap_or_default();
     if let Some(environment) = &spec.environment {
-        form.environment.clone_from(environment);
+        // One of their own is named by its path.
+        let is_own = environment.contains(['/', '~']);
+        let field = if is_own { &mut form.own_environment } else { &mut form.environment };
+        field.clone_from(environment);
     }
 }
 
@@ -181,6 +184,7 @@ fn read(fields: &Form) -> NewSessionForm {
         memory: text("memory"),
         name: fields.get("name").to_owned(),
         environment: text("environment"),
+        own_environment: text("own_environment"),
         duration: text("duration"),
         working_directory: text("working_directory"),
         log_directory: text("log_directory"),
@@ -228,13 +232,23 @@ fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::Fiel
         name: some(&form.name),
         profile: some(&form.profile).filter(|_| !custom),
         resources,
-        environment: some(&form.environment),
+        environment: own_environment(form).or_else(|| some(&form.environment)),
         working_directory: some(&form.working_directory),
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
         options: Options { log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard") },
         ..StartRequest::default()
     })
+}
+
+/// The path that was typed; a bare word means a folder at home.
+fn own_environment(form: &NewSessionForm) -> Option<String> {
+    let typed = form.own_environment.as_str();
+    match typed {
+        "" => None,
+        _ if typed.contains(['/', '~']) => Some(typed.to_owned()),
+        _ => Some(format!("~/{typed}")),
+    }
 }
 
 async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> Option<Verdict> {
@@ -249,14 +263,14 @@ async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> 
     })
 }
 
-fn view(
+async fn view(
     portal: &Portal,
     user: &CurrentUser,
     headers: &HeaderMap,
     standing: &Standing,
     form: NewSessionForm,
     errors: Vec<FieldError>,
-) -> NewSession {
+) -> Result<NewSession> {
     let layout = portal.layout_of(&user.0, Nav::NewSession);
     let csrf_token = layout.csrf_token.clone();
     let chosen = form.duration.parse().unwrap_or(0);
@@ -264,8 +278,10 @@ fn view(
         portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
     gpu_models.sort();
     gpu_models.dedup();
-    NewSession {
+    let own_environments = portal.sessions.own_environments(Actor { user: &user.user }).await?;
+    Ok(NewSession {
         layout,
+        own_environments,
         apps: apps(portal, user),
         sizes: sizes(portal, standing),
         custom: Some(sliders(standing)),
@@ -278,7 +294,7 @@ fn view(
         verdict: None,
         copy_of: None,
         base_url: portal.portal_origin(headers),
-    }
+    })
 }
 
 fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
@@ -286,7 +302,7 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
         name: app.name.clone(),
         title: app.title.clone(),
         description: app.description.clone(),
-        uses_environment: app.uses_environment,
+        uses_environment: app.takes_environment(),
         wants_log_directory: app.kind == AppKind::TensorBoard,
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
@@ -381,8 +397,9 @@ fn new_key() -> String {
 }
 
 /// The form's name of an API field.
-fn form_field(field: &str) -> &str {
+fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
     match field {
+        "environment" if !form.own_environment.is_empty() => "own_environment",
         "duration_seconds" => "duration",
         "options.log_directory" => "log_directory",
         "resources.memory_bytes" => "memory",

@@ -36,8 +36,8 @@ use crate::{
     },
     model::{Capacity, Clock, EndReason, Gpu, GpuInventory, SessionId, session::Placement},
     protocol::{
-        AgentLaunch, AgentStatus, Directory, ExitRecord, HelperAnswer, HelperRequest, LaunchRequest, Limits, PROTOCOL,
-        Sample, files,
+        AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
+        PROTOCOL, Sample, files,
     },
 };
 
@@ -65,11 +65,17 @@ pub const GRACE_SECONDS: u64 = 30;
 /// The longest run directory, in bytes: Jupyter's kernels add 50, and a socket's path has 107.
 pub const MAX_RUN_DIRECTORY: usize = 57;
 
-/// Longer than the helper's own patience with a file system.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(8);
+/// Longer than the helper's own patience with each errand.
+fn errand_timeout(errand: &Errand) -> Duration {
+    Duration::from_secs(match errand {
+        Errand::Directory { .. } | Errand::Environment { .. } => 8,
+        Errand::Overlays => 25,
+        Errand::ResetOverlay { .. } => 130,
+    })
+}
 
 /// Before the helper is asked again about a file system that has not answered.
-const PROBE_PAUSE: Duration = Duration::from_millis(50);
+const ERRAND_PAUSE: Duration = Duration::from_millis(50);
 
 /// What is read of an exit record at most, and of its sentence.
 const MAX_EXIT_RECORD: u64 = 16 * 1024;
@@ -285,14 +291,14 @@ impl Scheduler for Local {
         }
     }
 
-    async fn probe_directory(&self, person: &Person, path: &Path) -> Result<Directory> {
-        let end = tokio::time::Instant::now() + PROBE_TIMEOUT;
+    async fn errand(&self, person: &Person, errand: Errand) -> Result<Found> {
+        let end = tokio::time::Instant::now() + errand_timeout(&errand);
         loop {
-            let request = HelperRequest::Probe { unix_name: person.unix_name.clone(), path: path.to_owned() };
+            let request = HelperRequest::Errand { unix_name: person.unix_name.clone(), errand: errand.clone() };
             match self.helper(request).await? {
-                HelperAnswer::Directory { found } => return Ok(found),
-                HelperAnswer::Looking if tokio::time::Instant::now() < end => tokio::time::sleep(PROBE_PAUSE).await,
-                HelperAnswer::Looking => return Ok(Directory::Silent),
+                HelperAnswer::Found { found } => return Ok(found),
+                HelperAnswer::Looking if tokio::time::Instant::now() < end => tokio::time::sleep(ERRAND_PAUSE).await,
+                HelperAnswer::Looking => return Ok(Found::Silent),
                 other => return Err(unexpected(&other)),
             }
         }

@@ -10,6 +10,7 @@ mod home;
 mod meter;
 mod moment;
 mod new_session;
+mod packages;
 mod sentence;
 mod session;
 mod settings;
@@ -25,7 +26,8 @@ pub use moment::{Moment, Show};
 pub use new_session::{
     AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
 };
+pub use packages::{OverlayPanel, Packages};
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
-pub use session::{Happening, Progress, ShowSession, Step, plain_log};
+pub use session::{Happening, Progress, ShowSession, Step, notes, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, Waiting};

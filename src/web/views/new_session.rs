@@ -25,6 +25,8 @@ pub struct NewSession {
     /// GPU models to choose from, as the inventory spells them; one or none asks nothing.
     pub gpu_models: Vec<String>,
     pub environments: Vec<EnvironmentChoice>,
+    /// Paths of environments of their own that somebody used before, the latest first.
+    pub own_environments: Vec<String>,
     /// Offered durations in seconds: see [`NewSession::durations`].
     pub durations: Vec<i64>,
     pub meters: Vec<Meter>,
@@ -56,6 +58,8 @@ pub struct NewSessionForm {
     pub memory: String,
     pub name: String,
     pub environment: String,
+    /// The path of an environment of their own; it wins.
+    pub own_environment: String,
     /// Seconds.
     pub duration: String,
     pub working_directory: String,
@@ -221,6 +225,7 @@ impl NewSession {
             "memory" => "Memory",
             "name" => "Name",
             "environment" => "Environment",
+            "own_environment" => "Environment of your own",
             "duration" => "Ends after",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",

@@ -18,6 +18,8 @@ pub struct ShowSession {
     pub card: Card,
     /// The way to a running session; see [`ShowSession::steps`]. Empty once it runs.
     pub steps: Vec<Step>,
+    /// What its agent wants its owner to know; see [`notes`].
+    pub notes: Vec<String>,
     /// Label and value, in the order of the page; see [`ShowSession::facts`].
     pub facts: Vec<(&'static str, String)>,
     /// Label and moment: asked for, started, ended …; see [`ShowSession::moments`].
@@ -172,6 +174,13 @@ fn how_limits_are_held(limits: &str) -> String {
         "cgroup-v1-without-devices" => "enforced by the kernel (cgroup-v1)".to_owned(),
         other => other.to_owned(),
     }
+}
+
+/// Sentences of an agent's, which is its user's: bounded, and on one line each.
+#[must_use]
+pub fn notes(told: &[String]) -> Vec<String> {
+    let plain = |note: &String| note.chars().filter(|c| !c.is_control()).take(2000).collect();
+    told.iter().take(5).map(plain).collect()
 }
 
 /// A log as text to be read: without the escape sequences of terminals and other control

@@ -27,13 +27,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("environments", &["model"]),
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
+    ("overlay", &["protocol"]),
     ("scheduler", &["model", "protocol", "dial", "helper"]),
-    ("helper", &["model", "protocol"]),
-    ("agent", &["model", "apps", "protocol"]),
+    ("helper", &["model", "protocol", "overlay"]),
+    ("agent", &["model", "apps", "protocol", "overlay"]),
     ("admission", &["model", "db"]),
     // The agents that touch files are started by the helper and speak to this module alone.
     ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
-    ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol"]),
+    ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
     ("proxy", &["model", "dial"]),
     (
         "web",

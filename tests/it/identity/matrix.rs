@@ -36,6 +36,11 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/logout", "", [401, 204, 204, 204, 403, 401, 401]),
     row("GET", "/api/v1/me", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/me/password", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    // Nobody has had a session yet, so nothing is looked for.
+    row("GET", "/api/v1/me/environments", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("DELETE", "/api/v1/me/environments/{name}", "", [401, 404, 404, 404, 403, 401, 401]),
+    row("GET", "/settings/packages", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/settings/packages/{name}/reset", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/tokens", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/tokens", r#"{"name": "x"}"#, [401, 201, 201, 201, 403, 401, 401]),
     row("DELETE", "/api/v1/tokens/{id}", "", [401, 204, 404, 404, 403, 401, 401]),

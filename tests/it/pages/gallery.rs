@@ -4,7 +4,7 @@
 use askama::Template;
 use lyceum::{
     model::{EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp, size::GIB},
-    protocol::Sample,
+    protocol::{Package, Sample},
     web::{
         page::{Announcement, Layout, Level, Nav, Theme, Viewer},
         views::*,
@@ -35,6 +35,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("files-item", draw(&super::files::item(word))),
         ("settings", draw(&settings(word))),
         ("settings-token", draw(&settings_token(word))),
+        ("packages", draw(&packages(word))),
+        ("packages-away", draw(&packages_away(word))),
         ("error", draw(&error(word))),
         ("api", draw(&api(word))),
         ("terminal", draw(&terminal(word))),
@@ -217,6 +219,7 @@ fn new_session(word: &Word) -> NewSession {
             EnvironmentChoice { name: word("default"), title: word("Python 3.11 · Keras 3.15 · JAX"), ready: true },
             EnvironmentChoice { name: word("torch"), title: word("Python 3.12 · PyTorch 2.15"), ready: false },
         ],
+        own_environments: vec![word("~/envs/torch"), word("/scratch/alice/conda")],
         durations: NewSession::durations(28_800, 28_800),
         meters: meters(word),
         form: NewSessionForm {
@@ -244,6 +247,10 @@ fn new_session_wrong(word: &Word) -> NewSession {
     NewSession {
         errors: vec![
             error("working_directory", "There is no directory /scratch/alice/nope."),
+            error(
+                "own_environment",
+                "/home/alice/envs/x lacks ipykernel: type `/home/alice/envs/x/bin/python -m pip install ipykernel` in a terminal",
+            ),
             error("log_directory", "TensorBoard needs a folder of logs."),
             error("name", "A name is one line of at most 64 characters."),
             error("gpus", "You may have at most 4 GPUs at once (default); this asks for 9."),
@@ -258,6 +265,7 @@ fn new_session_wrong(word: &Word) -> NewSession {
             name: word("my session"),
             working_directory: word("/scratch/alice/nope"),
             log_directory: word("~/runs"),
+            own_environment: word("~/envs/x"),
             ..page.form
         },
         verdict: Some(Verdict { fit: Fit::Never, text: word("You may have at most 4 GPUs at once (default).") }),
@@ -323,6 +331,49 @@ fn settings_token(word: &Word) -> Settings {
     }
 }
 
+fn packages(word: &Word) -> Packages {
+    let package = |name: &str, version: &str, instead_of: Option<&str>| Package {
+        name: word(name),
+        version: word(version),
+        instead_of: instead_of.map(word),
+    };
+    let current = OverlayPanel {
+        name: "default-0123456789ab".to_owned(),
+        environment: word("default"),
+        python_version: "3.11.2".to_owned(),
+        is_current: true,
+        size: "1.2 GB".to_owned(),
+        count: 131,
+        packages: vec![
+            package("einops", "0.8.1", None),
+            package("numpy", "1.26.4", Some("2.3.1")),
+            package("pytorch_lightning_bolts_with_a_long_name", "2.5.0.post0", None),
+        ],
+        used_by: vec![("0199a0b2-0000-7000-8000-000000000001".to_owned(), word("resnet-nb"))],
+    };
+    let old = OverlayPanel {
+        name: "default-ba9876543210".to_owned(),
+        python_version: "3.9.2".to_owned(),
+        is_current: false,
+        size: "more than 3 GB".to_owned(),
+        count: 0,
+        packages: Vec::new(),
+        used_by: Vec::new(),
+        ..current.clone()
+    };
+    Packages {
+        layout: layout(word).at(Nav::Settings),
+        notice: Some("They are removed.".to_owned()),
+        trouble: None,
+        overlays: vec![current, old],
+    }
+}
+
+fn packages_away(word: &Word) -> Packages {
+    let trouble = Some(word("the home directory does not answer"));
+    Packages { notice: None, trouble, overlays: Vec::new(), ..packages(word) }
+}
+
 fn error(word: &Word) -> ErrorPage {
     ErrorPage {
         layout: layout(word),
@@ -364,6 +415,9 @@ fn show(word: &Word, session: &Session) -> ShowSession {
         notice: None,
         card: Card::new(session, &context),
         steps: ShowSession::steps(session, Some(&word("waiting for the first answer"))),
+        notes: notes(&[word(
+            "The environment ‘default’ was renewed. What you installed yourself lies over the new one now (six)",
+        )]),
         facts: ShowSession::facts(session, &context.app_title),
         moments: ShowSession::moments(session, NOW),
         history: vec![

@@ -1,7 +1,8 @@
-//! The verb `probe`: what a user finds at a path. A child becomes the user and looks; the
-//! helper never does itself, because as root it would see too much, and because a file
-//! server that is away would hold it up. It waits for a moment and can be asked again, so
-//! that one person's dead mount costs nobody else more than that moment.
+//! The verb `errand`: something small with a user's files, as the user. A child becomes the
+//! user and does it; the helper never does itself, because as root it would see too much,
+//! and because a file server that is away would hold it up. It waits for a moment and can be
+//! asked again, so that one person's dead mount costs nobody else more than that moment. The
+//! child reads and removes files; it runs no program, for no limits would bind that.
 
 use std::{
     fs::{self, File},
@@ -20,10 +21,17 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Result, doing, identity::Identity, process, trampoline::memory_file};
-use crate::protocol::Directory;
+use crate::{
+    overlay,
+    protocol::{Directory, Errand, Found, MAX_MESSAGE},
+};
 
 /// How long a file system may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much longer it may take where many files are looked at, and where they are removed.
+const LISTING: u32 = 4;
+const REMOVING: u32 = 24;
 
 /// How long the helper waits for it; others wait meanwhile.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -35,23 +43,23 @@ const MOST: usize = 64;
 
 const LONGEST_PATH: usize = 4096;
 
-/// The looks that are under way.
+/// The errands that are under way.
 #[derive(Debug)]
-pub(super) struct Probes {
-    under_way: Vec<Probe>,
+pub(super) struct Errands {
+    under_way: Vec<UnderWay>,
     patience: Duration,
 }
 
-impl Default for Probes {
+impl Default for Errands {
     fn default() -> Self {
         Self { under_way: Vec::new(), patience: PATIENCE }
     }
 }
 
 #[derive(Debug)]
-struct Probe {
+struct UnderWay {
     uid: u32,
-    path: PathBuf,
+    errand: Errand,
     child: Child,
     output: OwnedFd,
     deadline: Instant,
@@ -63,88 +71,111 @@ struct Probe {
 struct Spec {
     /// `None`: stay who we are.
     identity: Option<Identity>,
-    path: PathBuf,
+    home: PathBuf,
+    errand: Errand,
 }
 
-impl Probes {
-    /// What `identity` finds at `path`; `None` while nobody knows.
-    pub fn look(
+impl Errands {
+    /// What comes of it; `None` while nobody knows.
+    pub fn run(
         &mut self,
         own_binary: &Path,
         identity: &Identity,
         changes_user: bool,
-        path: &Path,
-    ) -> Result<Option<Directory>> {
-        let under_way = self.under_way.iter().position(|probe| probe.uid == identity.uid && probe.path == path);
+        errand: &Errand,
+    ) -> Result<Option<Found>> {
+        let under_way = self.under_way.iter().position(|known| known.uid == identity.uid && known.errand == *errand);
         if under_way.is_none() {
-            self.admit(identity, path)?;
-            let deadline = Instant::now() + self.patience;
-            self.under_way.push(start(own_binary, identity, changes_user, path, deadline)?);
+            self.admit(identity, errand)?;
+            let deadline = Instant::now() + self.patience_with(errand);
+            self.under_way.push(start(own_binary, identity, changes_user, errand, deadline)?);
         }
         let at = under_way.unwrap_or(self.under_way.len() - 1);
         if process::wait(&[&self.under_way[at].output], MOMENT) {
             return self.under_way.swap_remove(at).finish().map(Some);
         }
-        Ok((self.under_way[at].deadline <= Instant::now()).then_some(Directory::Silent))
+        Ok((self.under_way[at].deadline <= Instant::now()).then_some(Found::Silent))
     }
 
-    fn admit(&self, identity: &Identity, path: &Path) -> Result<()> {
-        if !path.is_absolute() || LONGEST_PATH < path.as_os_str().len() {
+    fn patience_with(&self, errand: &Errand) -> Duration {
+        match errand {
+            Errand::Directory { .. } | Errand::Environment { .. } => self.patience,
+            Errand::Overlays => self.patience * LISTING,
+            Errand::ResetOverlay { .. } => self.patience * REMOVING,
+        }
+    }
+
+    fn admit(&self, identity: &Identity, errand: &Errand) -> Result<()> {
+        if let Errand::Directory { path } | Errand::Environment { path, .. } = errand
+            && (!path.is_absolute() || LONGEST_PATH < path.as_os_str().len())
+        {
             return Err(Error::Refused("a directory to look at has an absolute path of at most 4096 bytes".to_owned()));
         }
-        let own = self.under_way.iter().filter(|probe| probe.uid == identity.uid).count();
+        let own = self.under_way.iter().filter(|known| known.uid == identity.uid).count();
         if MOST_OF_ONE <= own || MOST <= self.under_way.len() {
             return Err(Error::Busy("too many directories that do not answer are being looked at already".to_owned()));
         }
         Ok(())
     }
 
-    /// Ends looks whose time is over, and forgets those that have ended.
+    /// Ends errands whose time is over, and forgets those that have ended.
     pub fn reap(&mut self) {
         let now = Instant::now();
-        self.under_way.retain_mut(|probe| {
-            if now < probe.deadline {
+        self.under_way.retain_mut(|known| {
+            if now < known.deadline {
                 return true;
             }
             // In a system call that hangs it ends when the kernel lets it.
-            let _ = probe.child.kill();
-            matches!(probe.child.try_wait(), Ok(None))
+            let _ = known.child.kill();
+            matches!(known.child.try_wait(), Ok(None))
         });
     }
 }
 
-impl Probe {
+impl UnderWay {
     /// Reads the answer of a child that has written it, or has ended without.
-    fn finish(mut self) -> Result<Directory> {
+    fn finish(mut self) -> Result<Found> {
         let mut answer = String::new();
-        let read = File::from(self.output).take(4096).read_to_string(&mut answer);
+        // An answer of ours fits; the frame that it travels in holds a little more.
+        let read = File::from(self.output).take((MAX_MESSAGE - 1024) as u64).read_to_string(&mut answer);
         let _ = self.child.wait();
-        read.map_err(doing("hearing of a directory"))?;
-        serde_json::from_str(&answer).map_err(|_err| Error::Busy(format!("looking at a directory: {answer}")))
+        read.map_err(doing("hearing of a user's files"))?;
+        serde_json::from_str(&answer)
+            .map_err(|_err| Error::Busy(format!("looking at a user's files: {}", shortened(&answer))))
     }
 }
 
-fn start(own_binary: &Path, identity: &Identity, changes_user: bool, path: &Path, deadline: Instant) -> Result<Probe> {
-    let spec = Spec { identity: changes_user.then(|| identity.clone()), path: path.to_owned() };
-    let spec = serde_json::to_vec(&spec)
-        .map_err(|err| Error::Refused(format!("the path of a directory to look at: {err}")))?;
+fn shortened(answer: &str) -> String {
+    answer.chars().take(300).collect()
+}
+
+fn start(
+    own_binary: &Path,
+    identity: &Identity,
+    changes_user: bool,
+    errand: &Errand,
+    deadline: Instant,
+) -> Result<UnderWay> {
+    let spec =
+        Spec { identity: changes_user.then(|| identity.clone()), home: identity.home.clone(), errand: errand.clone() };
+    let spec = serde_json::to_vec(&spec).map_err(|err| Error::Refused(format!("an errand's path: {err}")))?;
     let mut child = Command::new(own_binary)
-        .arg("probe")
+        .arg("errand")
         .env_clear()
         .current_dir("/")
-        .stdin(memory_file("probe-input", &[&spec])?)
+        .stdin(memory_file("errand-input", &[&spec])?)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(doing("starting to look at a directory"))?;
+        .map_err(doing("starting to look at a user's files"))?;
     let output = child.stdout.take().expect("it was asked for").into();
-    Ok(Probe { uid: identity.uid, path: path.to_owned(), child, output, deadline })
+    Ok(UnderWay { uid: identity.uid, errand: errand.clone(), child, output, deadline })
 }
 
-/// The child: becomes the user, looks, and says on standard output what it saw.
+/// The child: becomes the user, does it, and says on standard output what came of it.
 pub fn run() -> ExitCode {
     process::close_from_third();
-    let answer = match become_and_look() {
+    let answer = match become_and_run() {
         Ok(found) => serde_json::to_string(&found).expect("plain data"),
         Err(err) => err.sentence(),
     };
@@ -154,15 +185,24 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn become_and_look() -> Result<Directory> {
+fn become_and_run() -> Result<Found> {
     let spec: Spec = serde_json::from_reader(io::stdin().lock())
-        .map_err(|err| Error::Refused(format!("what to look at is not understood: {err}")))?;
+        .map_err(|err| Error::Refused(format!("the errand is not understood: {err}")))?;
     if let Some(identity) = &spec.identity {
         identity.become_for_good()?;
     }
     // A change of user clears it, so it comes after.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|err| doing("watching the helper")(err.into()))?;
-    Ok(look(&spec.path))
+    Ok(match &spec.errand {
+        Errand::Directory { path } => Found::Directory { directory: look(path) },
+        Errand::Environment { path, needs } => Found::Environment { environment: overlay::own::examine(path, needs) },
+        Errand::Overlays => Found::Overlays { overlays: overlay::list(&spec.home, PATIENCE * (LISTING - 1)) },
+        Errand::ResetOverlay { name } => match overlay::reset(&spec.home, name) {
+            Ok(true) => Found::Done,
+            Ok(false) => Found::Nothing,
+            Err(error) => Found::Failed { message: error.to_string() },
+        },
+    })
 }
 
 /// What this process finds, as the user it is.
@@ -220,21 +260,21 @@ mod tests {
         fs::write(&hanging, "#!/bin/sh\nexec sleep 600\n").unwrap();
         fs::set_permissions(&hanging, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
         let me = super::super::identity::own().unwrap();
-        let mut probes = Probes { patience: Duration::from_millis(400), ..Probes::default() };
+        let mut errands = Errands { patience: Duration::from_millis(400), ..Errands::default() };
         let begin = Instant::now();
-        let mut look = |path: &str| probes.look(&hanging, &me, false, Path::new(path));
+        let mut look = |path: &str| errands.run(&hanging, &me, false, &Errand::Directory { path: path.into() });
         assert_eq!(look("/a").unwrap(), None);
         assert!(begin.elapsed() < Duration::from_millis(300), "{:?}", begin.elapsed());
         while look("/a").unwrap().is_none() {}
-        assert_eq!(look("/a").unwrap(), Some(Directory::Silent));
+        assert_eq!(look("/a").unwrap(), Some(Found::Silent));
         for other in 1..MOST_OF_ONE {
             look(&format!("/{other}")).unwrap();
         }
         assert!(matches!(look("/one-more"), Err(Error::Busy(_))));
         assert!(matches!(look("relative"), Err(Error::Refused(_))));
-        while !probes.under_way.is_empty() {
+        while !errands.under_way.is_empty() {
             process::pause(Duration::from_millis(20));
-            probes.reap();
+            errands.reap();
         }
     }
 }

@@ -1,0 +1,156 @@
+//! `/me/environments`: what one installed oneself over the shared environments, and its
+//! removal by a click. The page stands below the settings, because looking at a home may take
+//! its time.
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    extract::{Path, State},
+    response::{IntoResponse, NoContent, Redirect, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Portal,
+    error::{Kind, Problem, Result},
+    extract::{CurrentUser, Listed, Query},
+    page::{Nav, Page},
+    views::{OverlayPanel, Packages},
+};
+use crate::sessions::{Actor, OwnPackages};
+
+/// What one installed oneself over one environment.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OwnEnvironment)]
+pub(super) struct OwnEnvironmentView {
+    /// Of its folder below `~/.local/share/lyceum/environments`.
+    name: String,
+    /// The environment that it lies over.
+    environment: String,
+    python_version: String,
+    /// False for what an earlier Python was installed for: no session sees it.
+    current: bool,
+    size_bytes: u64,
+    /// False where counting took too long: then it is larger.
+    size_complete: bool,
+    package_count: usize,
+    /// The first hundred, by name.
+    packages: Vec<PackageView>,
+    /// Live sessions that run in it.
+    used_by: Vec<UserOfPackages>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = OwnPackage)]
+struct PackageView {
+    name: String,
+    version: String,
+    /// The version of the shared environment that it hides.
+    instead_of: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = SessionName)]
+struct UserOfPackages {
+    #[schema(format = "uuid")]
+    id: String,
+    name: String,
+}
+
+impl From<OwnPackages> for OwnEnvironmentView {
+    fn from(own: OwnPackages) -> Self {
+        let package = |package: crate::protocol::Package| PackageView {
+            name: package.name,
+            version: package.version,
+            instead_of: package.instead_of,
+        };
+        Self {
+            name: own.overlay.name,
+            environment: own.overlay.environment,
+            python_version: own.overlay.python_version,
+            current: own.is_current,
+            size_bytes: own.overlay.bytes,
+            size_complete: own.overlay.counted,
+            package_count: own.overlay.count,
+            packages: own.overlay.packages.into_iter().map(package).collect(),
+            used_by: own.used_by.into_iter().map(|(id, name)| UserOfPackages { id: id.to_string(), name }).collect(),
+        }
+    }
+}
+
+/// What one installed oneself, by environment.
+#[utoipa::path(
+    get, path = "/me/environments", tag = "me",
+    responses(
+        (status = 200, body = Listed<OwnEnvironmentView>),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 503, description = "The home directory does not answer", body = Problem),
+    )
+)]
+pub(super) async fn list(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+) -> Result<Answer<Listed<OwnEnvironmentView>>> {
+    let own = portal.sessions.packages(Actor { user: &user.user }).await?;
+    Ok(Answer(Listed { items: own.into_iter().map(OwnEnvironmentView::from).collect(), next_cursor: None }))
+}
+
+/// Remove all that one installed into one; sessions that use it go on running.
+#[utoipa::path(
+    delete, path = "/me/environments/{name}", tag = "me", params(("name" = String, Path)),
+    responses(
+        (status = 204, description = "Removed"),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 403, description = "No proof of origin, or a token with scopes", body = Problem),
+        (status = 404, description = "There is none of that name", body = Problem),
+        (status = 409, description = "It could not be removed; the detail says why", body = Problem),
+        (status = 503, description = "The home directory does not answer", body = Problem),
+    )
+)]
+pub(super) async fn reset(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    portal.sessions.reset_packages(Actor { user: &user.user }, &name).await?;
+    Ok(NoContent.into_response())
+}
+
+#[derive(Deserialize)]
+pub(super) struct Visit {
+    done: Option<String>,
+}
+
+/// `/settings/packages`
+pub(super) async fn page(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let notice = (visit.done.as_deref() == Some("reset")).then(|| {
+        "They are removed. Restart the kernels of running notebooks: they still hold what they imported.".to_owned()
+    });
+    draw(&portal, &user, notice).await.map(IntoResponse::into_response)
+}
+
+pub(super) async fn reset_by_form(
+    State(portal): State<Arc<Portal>>,
+    user: CurrentUser,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    portal.sessions.reset_packages(Actor { user: &user.user }, &name).await?;
+    Ok(Redirect::to("/settings/packages?done=reset").into_response())
+}
+
+async fn draw(portal: &Portal, user: &CurrentUser, notice: Option<String>) -> Result<Page<Packages>> {
+    let looked = portal.sessions.packages(Actor { user: &user.user }).await.map_err(super::Error::from);
+    let (overlays, trouble) = match looked {
+        Ok(own) => (own.into_iter().map(OverlayPanel::from).collect(), None),
+        // The rest of the page is of use all the same.
+        Err(error) if error.kind() == Kind::Unavailable => (Vec::new(), Some(error.detail().to_owned())),
+        Err(error) => return Err(error),
+    };
+    Ok(Page(Packages { layout: portal.layout_of(&user.0, Nav::Settings), notice, trouble, overlays }))
+}
