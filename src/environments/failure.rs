@@ -68,6 +68,14 @@ pub fn explain(output: &[String], status: ExitStatus, about: &Circumstances) -> 
                 .to_owned(),
         };
     }
+    if let Some(line) = has(&UNTRUSTED) {
+        let host = line.split("located at ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or("HOST");
+        return Failure {
+            cause: Cause::Certificate,
+            what: format!("{doing}: {host} speaks plain HTTP, which pip does not trust unless it is told to"),
+            command: format!("PIP_TRUSTED_HOST={host} lyceum serve"),
+        };
+    }
     if let Some(line) = has(&NETWORK) {
         let (index, command) = match &about.index {
             Some(index) => (index.as_str(), "PIP_INDEX_URL=https://pypi.org/simple lyceum serve"),
@@ -184,6 +192,7 @@ const SPACE: [&str; 9] = [
 ];
 const CERTIFICATE: [&str; 4] =
     ["CERTIFICATE_VERIFY_FAILED", "invalid peer certificate", "UnknownIssuer", "confirming the ssl certificate"];
+const UNTRUSTED: [&str; 1] = ["is not a trusted or secure host"];
 const NETWORK: [&str; 15] = [
     "error sending request",
     "Failed to fetch",
@@ -388,6 +397,15 @@ mod tests {
             Cause::MissingPackage,
             "for six)",
             "PIP_INDEX_URL=https://pypi.org/simple lyceum serve",
+        );
+        let plain = "WARNING: The repository located at mirror.example is not a trusted or secure host and is being ignored. If\nERROR: No matching distribution found for six";
+        check(
+            plain,
+            256,
+            false,
+            Cause::Certificate,
+            "mirror.example speaks plain HTTP",
+            "PIP_TRUSTED_HOST=mirror.example lyceum serve",
         );
         let full =
             "error: Failed to install: numpy\n  cause: failed to copy file: No space left on device (os error 28)";

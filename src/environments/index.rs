@@ -25,9 +25,10 @@ pub enum Index {
 /// Small, old, and in every mirror that serves Jupyter.
 const PROBE: &str = "six";
 
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A pip from a file server takes seconds to begin.
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Asks with the tool that a build would use; takes at most five seconds.
+/// Asks with the tool that a build would use; takes at most twenty seconds.
 pub async fn reach(config: &Config, place: &Place) -> io::Result<Index> {
     if let Some(wheels) = &config.wheels {
         let files = std::fs::read_dir(wheels)?.flatten();

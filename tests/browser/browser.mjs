@@ -140,6 +140,35 @@ export function terminalShows(tab, wanted) {
   );
 }
 
+/** Opens the JupyterLab of the card `name`, and in it a new notebook with an idle kernel. */
+export async function openNotebook(person, name) {
+  const lab = await openTab(person, card(person.page, name).getByRole("link", { name: /^Open/ }));
+  await lab.waitForURL(/\/lab/, { timeout: 60_000 });
+  // Not with what an earlier session left open.
+  await lab.goto(lab.url().replace(/\/lab.*/, "/lab?reset"));
+  const launcher = lab.locator('.jp-LauncherCard[data-category="Notebook"]', { hasText: "Python 3" });
+  await appears(lab, launcher, 90, "the launcher of JupyterLab");
+  await launcher.first().click();
+  // A cell that is run before its kernel is there is not run at all.
+  await appears(lab, lab.getByText(/\| Idle/), 90, "an idle kernel");
+  return lab;
+}
+
+/** Runs code in a cell of the open notebook. */
+export async function runCell(lab, index, code) {
+  const editor = lab.locator(".jp-Notebook .jp-CodeCell .cm-content").nth(index);
+  await editor.click({ timeout: 60_000 });
+  // Typing by key would add the editor's own indentation and closing quotes.
+  await lab.keyboard.insertText(code);
+  await lab.keyboard.press("Shift+Enter");
+}
+
+/** Waits until a cell of the open notebook has this output. */
+export async function cellShows(lab, index, text) {
+  const cell = lab.locator(".jp-Notebook .jp-CodeCell").nth(index);
+  await appears(lab, cell.locator(".jp-OutputArea-output", { hasText: text }), 120, `the output ${text}`);
+}
+
 /** Waits for what `locator` finds; when it does not come, a picture of the page tells why. */
 export async function appears(page, locator, seconds, what) {
   try {

@@ -58,17 +58,11 @@ test("JupyterLab waits for its environment, then runs", async () => {
 });
 
 test("a cell computes 1+1, and another logs a curve", async () => {
-  const lab = await browser.openTab(ada, browser.card(ada.page, "notebook").getByRole("link", { name: /^Open/ }));
-  await lab.waitForURL(/\/lab/, { timeout: 60_000 });
-  const launcher = lab.locator('.jp-LauncherCard[data-category="Notebook"]', { hasText: "Python 3" });
-  await browser.appears(lab, launcher, 90, "the launcher of JupyterLab");
-  await launcher.first().click();
-  // A cell that is run before its kernel is there is not run at all.
-  await browser.appears(lab, lab.getByText(/\| Idle/), 90, "an idle kernel");
-  await runCell(lab, 0, "1+1");
-  await output(lab, 0, "2");
-  await runCell(lab, 1, LOG_A_CURVE);
-  await output(lab, 1, "logged 42");
+  const lab = await browser.openNotebook(ada, "notebook");
+  await browser.runCell(lab, 0, "1+1");
+  await browser.cellShows(lab, 0, "2");
+  await browser.runCell(lab, 1, LOG_A_CURVE);
+  await browser.cellShows(lab, 1, "logged 42");
   await lab.close();
 });
 
@@ -101,16 +95,3 @@ test("stop ends a session, and start again brings it back", async () => {
   await until(async () => (await browser.card(ada.page, "shell").first().innerText()).includes("Running"), 60, "the new one");
   browser.assertNoFaults(ada);
 });
-
-async function runCell(lab, index, code) {
-  const editor = lab.locator(".jp-Notebook .jp-CodeCell .cm-content").nth(index);
-  await editor.click({ timeout: 60_000 });
-  // Typing by key would add the editor's own indentation and closing quotes.
-  await lab.keyboard.insertText(code);
-  await lab.keyboard.press("Shift+Enter");
-}
-
-async function output(lab, index, text) {
-  const cell = lab.locator(".jp-Notebook .jp-CodeCell").nth(index);
-  await browser.appears(lab, cell.locator(".jp-OutputArea-output", { hasText: text }), 90, `the output ${text}`);
-}

@@ -225,7 +225,7 @@ impl NewSession {
             "memory" => "Memory",
             "name" => "Name",
             "environment" => "Environment",
-            "own_environment" => "Environment of your own",
+            "own_environment" => "A folder of your own",
             "duration" => "Ends after",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",

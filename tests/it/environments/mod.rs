@@ -2,6 +2,7 @@
 //! folder of wheels and once from the index that this machine uses; and everything that can
 //! go wrong meanwhile. `world` holds the folder, the builder's process and the index.
 
+mod overlay;
 mod world;
 
 use std::{
@@ -11,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lyceum::environments::System;
+use lyceum::environments::{self, Config, Place, System};
 use serde_json::Value;
 use world::{Index, Order, World};
 
@@ -70,6 +71,20 @@ fn from_a_folder_of_wheels_with_pip() {
     order.wheels = world.wheels(&["ly_one", "ly_two"], 0);
     let (what, _) = failed(&world.build(&order).states());
     assert!(what.contains("lacks a package (No matching distribution found for ly-three"), "{what}");
+}
+
+/// As in a room without a way out: there is not even a loopback to be refused on.
+#[test]
+fn from_a_folder_of_wheels_where_nothing_can_be_reached() {
+    let world = World::new();
+    let mut order = world.order(&["ly-one", "ly-two==1.0"], &["ly_one", "ly_two"]);
+    order.without_network = true;
+    order.variables.push(("PIP_INDEX_URL".to_owned(), "https://192.0.2.1/simple".to_owned()));
+    let (what, _) = failed(&world.build(&order).states());
+    assert!(what.contains("https://192.0.2.1/simple cannot be reached"), "without the wheels: {what}");
+    order.wheels = world.wheels(&["ly_one", "ly_two"], 0);
+    let python = ready(&world.build(&order).states());
+    assert_eq!(world::output_as(65_533, &python, &["-I", "-c", "import ly_two; print(ly_two.NAME)"]), "ly_two\n");
 }
 
 #[test]
@@ -212,6 +227,28 @@ fn with_a_package_that_does_not_import() {
     assert!(what.starts_with("importing ly_nothing: ModuleNotFoundError: No module named 'ly_nothing'"), "{what}");
     assert_eq!(command, format!("less {}", world.environments().join("default.log").display()));
     assert_eq!(world.built(), Vec::<PathBuf>::new());
+}
+
+/// Debian's pip refuses to touch the system's packages (PEP 668), which says nothing of the index.
+#[tokio::test]
+async fn the_index_is_asked_though_the_systems_packages_are_locked() {
+    let world = World::new();
+    let index = Index::start(&world.wheels(&["six"], 0));
+    let place = Place {
+        shared: world.path("shared"),
+        cache: world.path("cache"),
+        everybody: true,
+        variables: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned()), index.variable()],
+    };
+    let found = environments::reach_index(&Config::default(), &place).await.unwrap();
+    if Path::new("/usr/bin/pip3").exists() {
+        assert_eq!(found, environments::Index::Answers("pip"));
+        index.hang_up(true);
+        let found = environments::reach_index(&Config::default(), &place).await.unwrap();
+        assert!(matches!(&found, environments::Index::Silent(why) if !why.contains("668")), "{found:?}");
+    } else {
+        assert_eq!(found, environments::Index::NoTool);
+    }
 }
 
 /// The process that the other tests start as an ordinary user; alone it does nothing.

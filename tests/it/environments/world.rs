@@ -50,6 +50,8 @@ pub struct Order {
     pub maintain: bool,
     /// Bytes; a limit on the size of files, where no small disk can be mounted.
     pub largest_file: Option<u64>,
+    /// The builder has no network at all, not even a loopback.
+    pub without_network: bool,
 }
 
 impl Order {
@@ -149,6 +151,7 @@ impl World {
             variables: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
             maintain: false,
             largest_file: None,
+            without_network: false,
         }
     }
 
@@ -167,6 +170,14 @@ impl World {
             let mut limited = Command::new("prlimit");
             limited.arg(format!("--fsize={bytes}")).arg(command.get_program()).args(command.get_args());
             command = limited;
+        }
+        if order.without_network {
+            let mut apart = Command::new("unshare");
+            if !is_root() {
+                apart.args(["--user", "--map-current-user"]);
+            }
+            apart.args(["--net", "--"]).arg(command.get_program()).args(command.get_args());
+            command = apart;
         }
         let mut child = command
             .args(["--exact", "environments::builder", "--nocapture"])
@@ -218,15 +229,17 @@ impl World {
 import sys, zipfile
 folder, size, *names = sys.argv[1:]
 for name in names:
-    info = f'{name}-1.0.dist-info/'
+    name, _, version = name.partition('==')
+    version = version or '1.0'
+    info = f'{name}-{version}.dist-info/'
     files = {
-        f'{name}/__init__.py': f'NAME = {name!r}\\n',
+        f'{name}/__init__.py': f'NAME, VERSION = {name!r}, {version!r}\\n',
         f'{name}/data': b'x' * int(size),
-        info + 'METADATA': f'Metadata-Version: 2.1\\nName: {name}\\nVersion: 1.0\\n',
+        info + 'METADATA': f'Metadata-Version: 2.1\\nName: {name}\\nVersion: {version}\\n',
         info + 'WHEEL': 'Wheel-Version: 1.0\\nGenerator: test\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n',
     }
     files[info + 'RECORD'] = ''.join(f'{path},,\\n' for path in files) + info + 'RECORD,,\\n'
-    with zipfile.ZipFile(f'{folder}/{name}-1.0-py3-none-any.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:
+    with zipfile.ZipFile(f'{folder}/{name}-{version}-py3-none-any.whl', 'w', zipfile.ZIP_DEFLATED) as wheel:
         for path, contents in files.items():
             wheel.writestr(path, contents)
 ";
@@ -340,9 +353,14 @@ impl Index {
         Self { address, shared }
     }
 
+    /// What makes pip ask here alone.
+    pub fn variable(&self) -> (String, String) {
+        ("PIP_INDEX_URL".to_owned(), format!("http://{}/simple", self.address))
+    }
+
     /// The order with this index as the only one.
     pub fn used_by(&self, mut order: Order) -> Order {
-        order.variables.push(("PIP_INDEX_URL".to_owned(), format!("http://{}/simple", self.address)));
+        order.variables.push(self.variable());
         order
     }
 

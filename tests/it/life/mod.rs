@@ -10,6 +10,7 @@ mod faults;
 mod hostile;
 mod idle;
 mod limits;
+mod packages;
 pub mod person;
 mod restored;
 mod systemd;

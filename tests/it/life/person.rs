@@ -21,6 +21,11 @@ impl Person {
         Self { name: name.to_owned(), token: token.to_owned(), client }
     }
 
+    /// What proves to the portal who this is.
+    pub fn authorization(&self) -> String {
+        format!("Bearer {}", self.token)
+    }
+
     /// A request to a path of the portal.
     pub fn request(&self, house: &House, method: &str, path: &str) -> RequestBuilder {
         self.request_at(&house.url, method, path)
