@@ -147,7 +147,7 @@ test("after that it is gone, and broken packages break no server", async () => {
 
   const fourth = await start("fourth");
   const opened = await browser.openTab(ada, browser.card(ada.page, "fourth").getByRole("link", { name: /^Open/ }));
-  await browser.appears(opened, opened.locator(".jp-LauncherCard"), 90, "JupyterLab with broken packages");
+  await browser.appears(opened, opened.locator(".jp-DirListing"), 90, "JupyterLab with broken packages");
   await opened.close();
   await stop(fourth);
   const board = await start("board", /TensorBoard/);
