@@ -54,7 +54,7 @@ pub(super) async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log, re
                 }
                 Err(why) => {
                     let note = format!(
-                        "Your own packages cannot be used in this session, and nothing can be installed: {} {why}",
+                        "Your own packages cannot be used in this session, and nothing can be installed: {} {why}.",
                         setup.folder.display()
                     );
                     log.note(&note);

@@ -197,7 +197,7 @@ fn renewed(folder: &Path, record: &Record) -> Option<String> {
     (!packages.is_empty()).then(|| {
         format!(
             "The environment ‘{}’ was renewed. What you installed yourself lies over the new one now ({}): \
-             should something not import any more, install it again or reset your packages",
+             should something not import any more, install it again or reset your packages.",
             record.environment,
             enumerate(&packages)
         )

@@ -139,13 +139,12 @@ mod tests {
     fn environment(folder: &Path, settings: Option<&str>, series: &str, packages: &[&str]) {
         fs::create_dir_all(folder.join("bin")).unwrap();
         symlink("/bin/sh", folder.join("bin/python")).unwrap();
-        match settings {
-            Some(settings) => fs::write(folder.join("pyvenv.cfg"), settings).unwrap(),
-            None => {
-                fs::create_dir(folder.join("conda-meta")).unwrap();
-                fs::write(folder.join("conda-meta/history"), "").unwrap();
-                fs::write(folder.join(format!("conda-meta/python-{series}.4-h1_0_cpython.json")), "{}").unwrap();
-            }
+        if let Some(settings) = settings {
+            fs::write(folder.join("pyvenv.cfg"), settings).unwrap();
+        } else {
+            fs::create_dir(folder.join("conda-meta")).unwrap();
+            fs::write(folder.join("conda-meta/history"), "").unwrap();
+            fs::write(folder.join(format!("conda-meta/python-{series}.4-h1_0_cpython.json")), "{}").unwrap();
         }
         for package in packages {
             fs::create_dir_all(folder.join(format!("lib/python{series}/site-packages")).join(package)).unwrap();

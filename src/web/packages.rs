@@ -15,11 +15,12 @@ use utoipa::ToSchema;
 use super::{
     Portal,
     error::{Kind, Problem, Result},
-    extract::{CurrentUser, Listed, Query},
+    extract::{CurrentUser, Query},
     page::{Nav, Page},
+    paging::Listed,
     views::{OverlayPanel, Packages},
 };
-use crate::sessions::{Actor, OwnPackages};
+use crate::sessions::OwnPackages;
 
 /// What one installed oneself over one environment.
 #[derive(Debug, Serialize, ToSchema)]
@@ -93,7 +94,7 @@ pub(super) async fn list(
     State(portal): State<Arc<Portal>>,
     user: CurrentUser,
 ) -> Result<Answer<Listed<OwnEnvironmentView>>> {
-    let own = portal.sessions.packages(Actor { user: &user.user }).await?;
+    let own = portal.sessions.packages(user.actor()).await?;
     Ok(Answer(Listed { items: own.into_iter().map(OwnEnvironmentView::from).collect(), next_cursor: None }))
 }
 
@@ -114,7 +115,7 @@ pub(super) async fn reset(
     user: CurrentUser,
     Path(name): Path<String>,
 ) -> Result<Response> {
-    portal.sessions.reset_packages(Actor { user: &user.user }, &name).await?;
+    portal.sessions.reset_packages(user.actor(), &name).await?;
     Ok(NoContent.into_response())
 }
 
@@ -140,12 +141,12 @@ pub(super) async fn reset_by_form(
     user: CurrentUser,
     Path(name): Path<String>,
 ) -> Result<Response> {
-    portal.sessions.reset_packages(Actor { user: &user.user }, &name).await?;
+    portal.sessions.reset_packages(user.actor(), &name).await?;
     Ok(Redirect::to("/settings/packages?done=reset").into_response())
 }
 
 async fn draw(portal: &Portal, user: &CurrentUser, notice: Option<String>) -> Result<Page<Packages>> {
-    let looked = portal.sessions.packages(Actor { user: &user.user }).await.map_err(super::Error::from);
+    let looked = portal.sessions.packages(user.actor()).await.map_err(super::Error::from);
     let (overlays, trouble) = match looked {
         Ok(own) => (own.into_iter().map(OverlayPanel::from).collect(), None),
         // The rest of the page is of use all the same.

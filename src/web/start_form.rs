@@ -278,7 +278,7 @@ async fn view(
         portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
     gpu_models.sort();
     gpu_models.dedup();
-    let own_environments = portal.sessions.own_environments(Actor { user: &user.user }).await?;
+    let own_environments = portal.sessions.own_environments(user.actor()).await?;
     Ok(NewSession {
         layout,
         own_environments,

@@ -57,15 +57,15 @@ impl OverlayPanel {
     /// What is asked before everything is removed.
     pub fn question(&self) -> String {
         let packages = if self.count == 1 { "package" } else { "packages" };
-        let mut question = format!(
+        let question = format!(
             "Remove all that you installed over ‘{}’ ({} {packages}, {})? The shared environment stays as it is.",
             self.environment, self.count, self.size
         );
-        if !self.used_by.is_empty() {
-            let names: Vec<&str> = self.used_by.iter().map(|(_, name)| name.as_str()).collect();
-            question += &format!(" Running in it: {}. Their kernels need a restart then.", names.join(", "));
+        if self.used_by.is_empty() {
+            return question;
         }
-        question
+        let names: Vec<&str> = self.used_by.iter().map(|(_, name)| name.as_str()).collect();
+        format!("{question} Running in it: {}. Their kernels need a restart then.", names.join(", "))
     }
 
     /// How many are not listed.

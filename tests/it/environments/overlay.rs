@@ -54,13 +54,9 @@ impl Scene {
 
 /// As a portal finds it out that has this environment in its configuration.
 async fn setup(world: &World, python: &Path, home: &Path) -> OverlaySetup {
-    let config: Config = toml::from_str(&format!("[[list]]\nname = 'torch'\npython = {python:?}")).unwrap();
-    let place = Place {
-        shared: world.path("shared"),
-        cache: world.path("cache"),
-        everybody: true,
-        variables: Vec::new(),
-    };
+    let config: Config = toml::from_str(&format!("[[list]]\nname = 'torch'\npython = '{}'", python.display())).unwrap();
+    let place =
+        Place { shared: world.path("shared"), cache: world.path("cache"), everybody: true, variables: Vec::new() };
     let environments = Environments::new(config, place, Recipe::default(), Clock::System);
     environments.look_at_sites().await;
     let found = environments.find("torch").unwrap();

@@ -172,11 +172,8 @@ impl World {
             command = limited;
         }
         if order.without_network {
-            let mut apart = Command::new("unshare");
-            if !is_root() {
-                apart.args(["--user", "--map-current-user"]);
-            }
-            apart.args(["--net", "--"]).arg(command.get_program()).args(command.get_args());
+            let mut apart = without_network();
+            apart.arg(command.get_program()).args(command.get_args());
             command = apart;
         }
         let mut child = command
@@ -431,6 +428,20 @@ fn serve(mut connection: TcpStream, folder: &Path, shared: &(Mutex<Traffic>, Con
         body.len()
     )?;
     connection.write_all(&body)
+}
+
+/// The beginning of a command that runs where no network is.
+fn without_network() -> Command {
+    let mut command = Command::new("unshare");
+    if !is_root() {
+        command.args(["--user", "--map-current-user"]);
+    }
+    command.args(["--net", "--"]);
+    command
+}
+
+pub fn can_part_from_the_network() -> bool {
+    without_network().arg("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
 /// What this machine needs to reach its package index.

@@ -14,8 +14,8 @@ use lyceum::{helper::identity::Identity, model::SessionId};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{Message, client::IntoClientRequest};
 
-use super::{DEADLINE, House, Person, person};
-use crate::helper::house::{is_root, system};
+use super::{House, Person, person};
+use crate::{helper::house::system, needs, wait::PATIENCE};
 
 /// A wheel of one module.
 const WHEEL: &str = "
@@ -34,14 +34,15 @@ with zipfile.ZipFile(sys.argv[1] + '/ly_demo-1.0-py3-none-any.whl', 'w') as whee
 
 /// A portal whose default environment is a small one, and a folder with a wheel.
 async fn house() -> Option<(House, PathBuf)> {
-    if !is_root() {
+    if !needs::root() {
         return None;
     }
     let mut house = House::new(&[]);
     let (environment, wheels) = (house.base.path().join("env"), house.base.path().join("wheels"));
     system(&["/usr/bin/python3", "-m", "venv", environment.to_str().unwrap()]);
-    let python = environment.join("bin/python");
-    house.config += &format!("[[environments.list]]\nname = 'default'\ntitle = 'Small'\npython = {python:?}\n");
+    let python = environment.join("bin/python").display().to_string();
+    let words = ["[[environments.list]]\nname = 'default'\ntitle = 'Small'\npython = '", &python, "'\n"];
+    house.config.extend(words);
     fs::create_dir(&wheels).unwrap();
     system(&["/usr/bin/python3", "-c", WHEEL, wheels.to_str().unwrap()]);
     house.start().await;
@@ -61,7 +62,7 @@ async fn types(house: &House, person: &Person, id: SessionId, line: &str) -> Str
     socket.send(Message::binary(typed.into_bytes())).await.unwrap();
     let mut seen = String::new();
     while !seen.contains(&format!("{mark}-42-")) {
-        let message = tokio::time::timeout(4 * DEADLINE, socket.next()).await;
+        let message = tokio::time::timeout(2 * PATIENCE, socket.next()).await;
         match message.unwrap_or_else(|_| panic!("{line}: nothing more after {seen:?}")) {
             Some(Ok(Message::Binary(bytes))) => seen += &String::from_utf8_lossy(&bytes),
             Some(Ok(_)) => {}
