@@ -138,9 +138,13 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
         }
-        Verb::Helper { .. } | Verb::Become | Verb::Errand | Verb::Files | Verb::Rehearse { .. } | Verb::Agent | Verb::Exec { .. } => {
-            Ok(ExitCode::FAILURE)
-        }
+        Verb::Helper { .. }
+        | Verb::Become
+        | Verb::Errand
+        | Verb::Files
+        | Verb::Rehearse { .. }
+        | Verb::Agent
+        | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
     }
 }
 

@@ -212,7 +212,7 @@ impl Rehearsal {
         let app = catalogue.find(app).expect("it is built in");
         let python = self.python.clone().map(|python| {
             let bin = python.parent().unwrap_or(&python).to_owned();
-            Python { python, bin }
+            Python { python, bin, own: None }
         });
         let resources = Resources { memory_bytes: 2 * GIB, ..Resources::default() };
         let context = Context {

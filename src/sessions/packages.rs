@@ -78,8 +78,7 @@ impl Sessions {
         if self.db.list_sessions(one).await?.is_empty() {
             return Ok(None);
         }
-        let user = PortalUser { name: actor.user.name.to_string(), unix_name: actor.user.unix_name.clone() };
-        Ok(Some(self.scheduler.person(&user).await?))
+        Ok(Some(self.scheduler.person(&PortalUser::from(actor.user)).await?))
     }
 
     fn runs_in(&self, session: &Session, environment: &str) -> bool {

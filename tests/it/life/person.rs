@@ -37,11 +37,6 @@ impl Person {
         self.client.request(method, format!("{url}{path}")).bearer_auth(&self.token)
     }
 
-    /// The header that lets a program in.
-    pub fn authorization(&self) -> String {
-        format!("Bearer {}", self.token)
-    }
-
     /// Status and body of an answer to a request below `/api/v1`.
     pub async fn ask(&self, house: &House, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let mut request = self.request(house, method, &format!("/api/v1{path}"));
