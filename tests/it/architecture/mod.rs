@@ -28,7 +28,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
     ("overlay", &["protocol"]),
-    ("scheduler", &["model", "protocol", "dial", "helper"]),
+    ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
     ("helper", &["model", "protocol", "overlay"]),
     ("agent", &["model", "apps", "protocol", "overlay"]),
     ("admission", &["model", "db"]),

@@ -2,8 +2,16 @@
 //! of it read back; and a copy of it.
 
 use lyceum::{
-    db::{Config, Db, Error, idempotency::Earlier, logins::Login, quotas::ChangeNote, sessions::Filter, tokens::Token},
-    model::{LoginId, TokenId, UserId, quota::Field},
+    db::{
+        Config, Db, Error,
+        directory::{Group, Person},
+        idempotency::Earlier,
+        logins::Login,
+        quotas::ChangeNote,
+        sessions::Filter,
+        tokens::Token,
+    },
+    model::{LoginId, Role, TokenId, UserId, Username, quota::Field},
 };
 
 use super::{START, add_user, mode, number, on_both, running, tables, whole::assert_whole};
@@ -33,6 +41,19 @@ async fn fill(db: &Db) -> UserId {
     db.add_token(&token, "token", Some(("key", &earlier))).await.unwrap();
     let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
     db.set_limits(Some(user), &[(Field::Gpus, Some(2))], &about).await.unwrap();
+    let name = Username::parse("of_a_directory").unwrap();
+    let groups = [Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }];
+    let person = Person {
+        source: "ldap",
+        subject: "entryUUID=1",
+        name: &name,
+        display_name: "",
+        mail: None,
+        uid_number: None,
+        role: Role::User,
+        groups: &groups,
+    };
+    db.arrive(&person, START).await.unwrap();
     db.set_setting("name", "value").await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
