@@ -2,9 +2,10 @@
 //! it runs on the blocking threads, and callers hold one of `Authenticator::slots`.
 
 use argon2::{
-    Argon2,
-    password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash},
+    Algorithm, Argon2, Block, Params, Version,
+    password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
+use subtle::ConstantTimeEq;
 
 use super::{Error, Result};
 
@@ -28,11 +29,7 @@ pub fn check(password: &str) -> Result<()> {
 pub async fn hash(password: &str) -> Result<String> {
     check(password)?;
     let password = password.to_owned();
-    blocking(move || {
-        let hash: PasswordHash = Argon2::default().hash_password(password.as_bytes()).map_err(Error::Hash)?;
-        Ok(hash.to_string())
-    })
-    .await
+    blocking(move || Ok(made(password.as_bytes()).map_err(Error::Hash)?.to_string())).await
 }
 
 /// Whether `password` is the one that `hash` was made of; a hash that cannot be read fits none.
@@ -40,9 +37,48 @@ pub(super) async fn verify(password: &str, hash: &str) -> Result<bool> {
     let (password, hash) = (password.to_owned(), hash.to_owned());
     blocking(move || {
         let Ok(hash) = PasswordHash::new(&hash) else { return Ok(false) };
-        Ok(Argon2::default().verify_password(password.as_bytes(), &hash).is_ok())
+        Ok(fits(password.as_bytes(), &hash).unwrap_or(false))
     })
     .await
+}
+
+/// The hash of a password with a fresh salt.
+fn made(password: &[u8]) -> Result<PasswordHash, argon2::password_hash::Error> {
+    let argon2 = Argon2::default();
+    let salt = Salt::new(&rand::random::<[u8; 16]>())?;
+    let mut output = [0; Params::DEFAULT_OUTPUT_LEN];
+    fill(&argon2, password, &salt, &mut output)?;
+    Ok(PasswordHash {
+        algorithm: Algorithm::default().ident(),
+        version: Some(Version::default().into()),
+        params: ParamsString::try_from(argon2.params())?,
+        salt: Some(salt),
+        hash: Some(Output::new(&output)?),
+    })
+}
+
+/// Whether a password is the one of a hash, which says with what it was made; `None` where
+/// it is not one of Argon2's.
+fn fits(password: &[u8], hash: &PasswordHash) -> Option<bool> {
+    let algorithm = Algorithm::try_from(hash.algorithm.as_str()).ok()?;
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
+    let argon2 = Argon2::new(algorithm, version, Params::try_from(hash).ok()?);
+    let expected = hash.hash.as_ref()?;
+    let mut output = vec![0; expected.len()];
+    fill(&argon2, password, hash.salt.as_ref()?, &mut output).ok()?;
+    Some(output.ct_eq(expected.as_ref()).into())
+}
+
+/// The C library keeps what is freed of allocations up to 32 MiB for later ones, and one such
+/// memory for each thread that ever hashed. What is larger goes back to the kernel at once,
+/// and the part of it that is not used costs nothing.
+const GIVEN_BACK: usize = 33 * 1024 * 1024;
+
+fn fill(argon2: &Argon2<'_>, password: &[u8], salt: &[u8], output: &mut [u8]) -> argon2::Result<()> {
+    let count = argon2.params().block_count();
+    let mut memory = Vec::with_capacity(count.max(GIVEN_BACK / Block::SIZE));
+    memory.resize(count, Block::default());
+    argon2.hash_password_into_with_memory(password, salt, output, &mut memory)
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
@@ -51,7 +87,25 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 
 #[cfg(test)]
 mod tests {
+    use argon2::{PasswordHasher, PasswordVerifier};
+
     use super::*;
+
+    #[tokio::test]
+    async fn hashes_are_those_of_the_library() {
+        let (password, other) = ("correct horse battery", "correct horse batterz");
+        let library = Argon2::default();
+        let theirs: PasswordHash = library.hash_password(password.as_bytes()).unwrap();
+        let ours = hash(password).await.unwrap();
+        assert!(library.verify_password(password.as_bytes(), &PasswordHash::new(&ours).unwrap()).is_ok());
+        for hash in [theirs.to_string(), ours] {
+            assert!(verify(password, &hash).await.unwrap(), "{hash}");
+            assert!(!verify(other, &hash).await.unwrap(), "{hash}");
+        }
+        for no_hash in ["", "x", "$2b$12$abcdefghijklmnopqrstuv", "$argon2id$v=19$m=19456,t=2,p=1"] {
+            assert!(!verify(password, no_hash).await.unwrap(), "{no_hash:?}");
+        }
+    }
 
     #[test]
     fn ten_characters_and_no_other_rule() {
