@@ -1,6 +1,6 @@
 //! Readiness: asks the app over its socket, or on its port, until it answers.
 
-use std::{path::Path, pin::pin, time::Duration};
+use std::{io, path::Path, pin::pin, time::Duration};
 
 use http_body_util::Empty;
 use hyper::{Request, body::Bytes, header};
@@ -16,30 +16,38 @@ use crate::protocol::ReadyProbe;
 /// A program that accepts and then says nothing is asked again after this long.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
+/// Between two looks whether somebody listens: that costs next to nothing.
+const KNOCK: Duration = Duration::from_millis(20);
+
 /// Returns `true` as soon as the app answers with a status below 500, `false` when the time
 /// is up.
 pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> bool {
     let deadline = Instant::now() + Duration::from_secs(probe.timeout_seconds);
-    let mut pause = Duration::from_millis(50);
+    let mut patience = Duration::from_millis(50);
     loop {
-        if let Ok(Some(status)) = timeout(ATTEMPT, ask(probe, socket)).await
-            && status < 500
-        {
-            return true;
-        }
+        let pause = match timeout(ATTEMPT, ask(probe, socket)).await {
+            Ok(Ok(Some(status))) if status < 500 => return true,
+            Ok(Err(_)) => KNOCK,
+            // It listens and is not ready: each question costs it time.
+            Ok(Ok(_)) | Err(_) => {
+                let pause = patience;
+                patience = (patience * 3 / 2).min(Duration::from_millis(500));
+                pause
+            }
+        };
         if deadline < Instant::now() + pause {
             return false;
         }
         sleep(pause).await;
-        pause = (pause * 3 / 2).min(Duration::from_millis(500));
     }
 }
 
-async fn ask(probe: &ReadyProbe, socket: &Path) -> Option<u16> {
-    match probe.port {
-        Some(port) => status(probe, TcpStream::connect(("127.0.0.1", port)).await.ok()?).await,
-        None => status(probe, UnixStream::connect(socket).await.ok()?).await,
-    }
+/// The status of the app's answer, if it gives one; an error where nobody listens yet.
+async fn ask(probe: &ReadyProbe, socket: &Path) -> io::Result<Option<u16>> {
+    Ok(match probe.port {
+        Some(port) => status(probe, TcpStream::connect(("127.0.0.1", port)).await?).await,
+        None => status(probe, UnixStream::connect(socket).await?).await,
+    })
 }
 
 async fn status<S>(probe: &ReadyProbe, stream: S) -> Option<u16>

@@ -15,7 +15,8 @@ use crate::{
 /// How often somebody looks whether a running session is used.
 const LOOK: Duration = Duration::from_secs(15);
 
-/// Before an agent that hung up is called again.
+/// Before an agent that does not answer is called again: at first it is only just starting.
+const FIRST_RETRY: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(500);
 
 impl Sessions {
@@ -46,16 +47,19 @@ impl Sessions {
 
     /// Listens to the agent, for as long as it takes.
     async fn follow(self: &Arc<Self>, session: &Session, placement: &Placement) {
+        let mut retry = FIRST_RETRY;
         loop {
             match self.scheduler.events(session.id, placement).await {
                 Ok(mut events) => {
+                    retry = RETRY;
                     while let Some(status) = events.next().await {
                         self.note(session, placement, status).await;
                     }
                 }
                 Err(error) => tracing::debug!(session.id = %session.id, %error, "the agent does not answer yet"),
             }
-            tokio::time::sleep(RETRY).await;
+            tokio::time::sleep(retry).await;
+            retry = (retry * 2).min(RETRY);
         }
     }
 
