@@ -154,7 +154,9 @@ impl App {
             "" => None,
             certificate => Some(listen::tls(Path::new(certificate), Path::new(&config.server.tls_key))?),
         };
-        let options = listen::Options { tls, ..listen::Options::default() };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
+        let options = listen::Options { tls, workers: Some(workers), ..listen::Options::default() };
         Ok(Self { portal, life, directory, listener, apps_listener, options, helper: started.helper, _lock: lock })
     }
 
@@ -175,10 +177,10 @@ impl App {
         if let Some(directory) = directory {
             look_at_directory(&life, directory);
         }
-        let service = web::router(portal.clone());
+        let service = web::Front::portal(portal.clone());
         life.tracker.spawn(listen::serve(listener, service, options.clone(), life.stopping.clone()));
         if let Some(listener) = apps_listener {
-            let service = web::apps_router(portal.clone());
+            let service = web::Front::apps(portal.clone());
             life.tracker.spawn(listen::serve(listener, service, options, life.stopping.clone()));
         }
         announce(&portal, address);

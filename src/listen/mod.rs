@@ -7,6 +7,7 @@ mod caps;
 mod check;
 mod guard;
 mod watch;
+mod workers;
 
 use std::{
     convert::Infallible,
@@ -37,6 +38,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt};
 
+pub use self::workers::Workers;
 use self::{
     caps::{Caps, Place},
     guard::Guarded,
@@ -72,6 +74,8 @@ pub struct Options {
     pub exempt: fn(IpAddr) -> bool,
     /// How long requests under way may go on after the shutdown began.
     pub grace: Duration,
+    /// Where connections live; `None`: on the runtime that accepts them.
+    pub workers: Option<Workers>,
 }
 
 impl Default for Options {
@@ -85,6 +89,7 @@ impl Default for Options {
             connections_per_address: 1024,
             exempt: |address| address.to_canonical().is_loopback(),
             grace: Duration::from_secs(10),
+            workers: None,
         }
     }
 }
@@ -128,7 +133,7 @@ where
             grace: options.grace,
         };
         let (acceptor, handshake, shutdown) = (acceptor.clone(), options.handshake_timeout, shutdown.clone());
-        let connection = async move {
+        let connection = async move |stream: TcpStream| {
             prepare(&stream);
             match acceptor {
                 None => serving.connection(stream, place, shutdown).await,
@@ -139,7 +144,14 @@ where
                 },
             }
         };
-        connections.spawn(connection);
+        match &options.workers {
+            None => drop(connections.spawn(connection(stream))),
+            Some(workers) => {
+                if let Err(error) = workers.deal(&connections, stream, connection) {
+                    tracing::warn!(%error, "a connection could not be handed on");
+                }
+            }
+        }
     }
     drop(listener);
     connections.close();

@@ -4,12 +4,12 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use axum::body::Body;
 use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
 use super::{Error, activity::Activity, pool::Lease, tunnel::Registration};
@@ -17,7 +17,6 @@ use crate::model::Clock;
 
 /// The body of an app's answer.
 pub(super) struct Answer {
-    incoming: Incoming,
     /// `None` once the body is over and the connection given back.
     lease: Option<Lease>,
     activity: Arc<Activity>,
@@ -32,17 +31,12 @@ struct Cut {
 
 impl Answer {
     /// `registration` where the answer may be long: it is then cut like a tunnel.
-    pub(super) fn new(
-        incoming: Incoming,
-        lease: Lease,
-        activity: Arc<Activity>,
-        registration: Option<Registration>,
-    ) -> Self {
+    pub(super) fn new(lease: Lease, activity: Arc<Activity>, registration: Option<Registration>) -> Self {
         let cut = registration.map(|registration| Cut {
             token: Box::pin(registration.token.clone().cancelled_owned()),
             _registration: registration,
         });
-        Self { incoming, lease: Some(lease), activity, cut, broken: None }
+        Self { lease: Some(lease), activity, cut, broken: None }
     }
 
     fn close(&mut self) {
@@ -67,42 +61,37 @@ impl hyper::body::Body for Answer {
         if let Some(error) = this.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }
-        let incoming = &mut this.incoming;
-        let polled = match &mut this.lease {
-            Some(lease) => lease.poll_with(cx, |cx| Pin::new(&mut *incoming).poll_frame(cx)),
-            None => Pin::new(incoming).poll_frame(cx),
-        };
-        let frame = match polled {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(Some(Err(error))) => {
+        let Some(lease) = &mut this.lease else { return Poll::Ready(None) };
+        let data = match ready!(lease.poll_body(cx)) {
+            Some(Err(error)) => {
                 // An error ends the browser's connection on the spot. One round of patience
                 // lets the frames before it leave first.
                 this.close();
-                this.broken = Some(Error::Exchange(error));
+                this.broken = Some(error);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Poll::Ready(Some(Ok(frame))) => Some(Ok(frame)),
-            Poll::Ready(None) => None,
+            Some(Ok(data)) => Some(data),
+            None => None,
         };
-        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+        if lease.is_over() {
+            (this.lease, this.cut) = (None, None);
+        }
+        Poll::Ready(data.map(|data| {
             this.activity.sent_down(data.len());
-        }
-        if frame.is_none() || this.incoming.is_end_stream() {
-            if let Some(mut lease) = this.lease.take() {
-                lease.settle(cx);
-            }
-            this.cut = None;
-        }
-        Poll::Ready(frame)
+            Ok(Frame::data(data))
+        }))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.lease.is_none() && self.broken.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        match &self.lease {
+            None => SizeHint::with_exact(0),
+            Some(lease) => lease.left().map_or_else(SizeHint::default, SizeHint::with_exact),
+        }
     }
 }
 

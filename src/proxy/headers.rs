@@ -59,7 +59,11 @@ pub(super) fn to_upstream<B>(
     remove_nominated(headers);
     remove_where(headers, |name| is_hop_by_hop(name) || is_ours_to_say(name));
     strip_cookies(headers);
-    if chunked {
+    if chunked || upgrade.is_some() {
+        // An upgrade has no body, and chunks have no length.
+        headers.remove(CONTENT_LENGTH);
+    }
+    if chunked && upgrade.is_none() {
         headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
     }
     if let Some(protocol) = upgrade {

@@ -5,21 +5,22 @@
 
 mod activity;
 mod body;
+mod chunks;
 mod cookies;
+mod exchange;
 mod headers;
 mod paths;
 mod pool;
-mod quiet;
 mod tunnel;
 
-use std::{net::IpAddr, sync::Arc};
+use std::{io, net::IpAddr, sync::Arc};
 
 use axum::body::Body;
 use hyper::{
     Request, Response, StatusCode,
-    body::{Body as _, Incoming},
+    body::Body as _,
     header::{HOST, HeaderValue},
-    http::uri,
+    http::{response, uri},
     upgrade::OnUpgrade,
 };
 use hyper_util::rt::TokioIo;
@@ -109,13 +110,13 @@ impl Proxy {
             // Boxed, so that the future of every plain request stays small.
             return Box::pin(self.upgrade(request, client, upstream, rules, host.as_ref())).await;
         }
-        if !request.body().is_end_stream() {
+        let (head, mut body) = request.into_parts();
+        if !body.is_end_stream() {
             let clock = rules.active.then(|| self.clock.clone());
-            let upload = |body| Body::new(Upload { body, activity: upstream.activity.clone(), clock });
-            request = request.map(upload);
+            body = Body::new(Upload { body, activity: upstream.activity.clone(), clock });
         }
-        let (response, lease) = self.pool.send(request, upstream).await?;
-        self.answer(response, lease, upstream, rules, host.as_ref())
+        let (answer, lease) = self.pool.send(&head, body, upstream).await?;
+        self.answer(answer, lease, upstream, rules, host.as_ref())
     }
 
     /// Everything live that goes through here.
@@ -142,24 +143,27 @@ impl Proxy {
 
     fn answer(
         &self,
-        response: Response<Incoming>,
-        lease: Lease,
+        mut head: response::Parts,
+        mut lease: Lease,
         upstream: &Upstream,
         rules: &Rules,
         host: Option<&HeaderValue>,
     ) -> Result<Response<Body>> {
-        let (mut head, incoming) = response.into_parts();
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
+            lease.close();
             return Err(Error::UnaskedUpgrade);
         }
         headers::from_upstream(&mut head, upstream.session, rules, host)?;
-        if incoming.is_end_stream() {
-            drop(lease);
+        if lease.is_over() {
             return Ok(Response::from_parts(head, Body::empty()));
         }
-        let long = incoming.size_hint().exact().is_none_or(|length| SHORT_ANSWER < length);
+        if let Some(body) = lease.whole_body() {
+            upstream.activity.sent_down(body.len());
+            return Ok(Response::from_parts(head, Body::from(body)));
+        }
+        let long = lease.left().is_none_or(|length| SHORT_ANSWER < length);
         let registration = long.then(|| self.tunnels.register(tunnel(upstream, rules)));
-        let body = Answer::new(incoming, lease, upstream.activity.clone(), registration);
+        let body = Answer::new(lease, upstream.activity.clone(), registration);
         Ok(Response::from_parts(head, Body::new(body)))
     }
 
@@ -174,22 +178,21 @@ impl Proxy {
         // Registered before the first wait: access that ends meanwhile ends this too.
         let registration = self.tunnels.register(tunnel(upstream, rules));
         let asked = async {
+            let (asked, mut none) = request.into_parts();
             let mut lease = self.pool.connect(upstream).await?;
-            let response = lease.exchange(request).await?;
-            Ok::<_, Error>((response, lease))
+            let answer = lease.exchange(&asked, &mut none).await.map_err(|failed| failed.error)?;
+            Ok::<_, Error>((answer, lease))
         };
         let asked = registration.token.run_until_cancelled(asked).await;
-        let (response, lease) = asked.ok_or(Error::Cut)??;
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return self.answer(response, lease, upstream, rules, host);
+        let (mut head, lease) = asked.ok_or(Error::Cut)??;
+        if head.status != StatusCode::SWITCHING_PROTOCOLS {
+            return self.answer(head, lease, upstream, rules, host);
         }
-        let mut head = response.into_parts().0;
         headers::from_upstream(&mut head, upstream.session, rules, host)?;
-        head.extensions.clear();
         let (activity, clock) = (upstream.activity.clone(), self.clock.clone());
         self.tunnels.spawn(async move {
             let tunnel = async {
-                let Some((stream, already_read, _lease)) = lease.into_tunnel().await else { return };
+                let Some((stream, already_read, _lease)) = lease.into_tunnel() else { return };
                 let Ok(client) = client.await else { return };
                 let mut client = TokioIo::new(client);
                 activity.sent_down(already_read.len());
@@ -235,31 +238,13 @@ pub enum Error {
     Closed,
     /// What the app said is not HTTP, or it broke off.
     #[error("the app's answer broke")]
-    Exchange(#[source] hyper::Error),
+    Exchange(#[source] io::Error),
     /// The browser broke its own request off, or framed it wrongly.
     #[error("the request's body broke off")]
-    RequestBody(#[source] hyper::Error),
+    RequestBody(#[source] axum::Error),
     #[error("the app switched protocols without being asked")]
     UnaskedUpgrade,
     /// Access ended while the answer was on its way.
     #[error("access to the app has ended")]
     Cut,
-}
-
-impl Error {
-    fn from_exchange(error: hyper::Error) -> Self {
-        if error.is_user() {
-            Self::RequestBody(error)
-        } else if error.is_incomplete_message() || error.is_closed() || error.is_canceled() {
-            Self::Closed
-        } else {
-            Self::Exchange(error)
-        }
-    }
-}
-
-impl From<pool::Failed> for Error {
-    fn from(failed: pool::Failed) -> Self {
-        failed.error
-    }
 }

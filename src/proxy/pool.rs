@@ -4,21 +4,23 @@
 
 use std::{
     collections::HashMap,
-    future::{Future, poll_fn},
-    pin::{Pin, pin},
+    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
+    thread::{self, ThreadId},
     time::Duration,
 };
 
 use axum::body::Body;
 use bytes::Bytes;
-use hyper::{Method, Request, Response, body::Incoming, client::conn::http1};
-use hyper_util::rt::TokioIo;
+use hyper::http::{request, response};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{Error, Upstream, quiet::Quiet};
+use super::{
+    Error, Upstream,
+    exchange::{Connection, Failed},
+};
 use crate::{
     dial::{Endpoint, Stream, dial},
     model::SessionId,
@@ -27,13 +29,11 @@ use crate::{
 /// How many connections one session may have, tunnels included.
 pub const MAX_OPEN: usize = 512;
 /// How many of them may wait for the next request.
-const MAX_IDLE: usize = 64;
+const MAX_IDLE: usize = 256;
 /// The same over all sessions.
 const MAX_IDLE_IN_ALL: usize = 2048;
 /// How long one may wait for the next request.
 const IDLE: Duration = Duration::from_mins(1);
-/// What hyper may hold of an answer at once.
-const READ_BUFFER: usize = 64 * 1024;
 
 #[derive(Default)]
 pub(super) struct Pool(Mutex<Slots>);
@@ -56,45 +56,39 @@ struct Idle {
     endpoint: Endpoint,
     since: Instant,
     connection: Box<Connection>,
+    /// Where it was opened: its wakes come from that thread, and reach it fastest.
+    home: ThreadId,
 }
 
 impl Pool {
     /// Sends a request over an idle connection or a new one and awaits the answer's head.
     pub(super) async fn send(
         self: &Arc<Self>,
-        mut request: Request<Body>,
+        head: &request::Parts,
+        mut body: Body,
         upstream: &Upstream,
-    ) -> Result<(Response<Incoming>, Lease), Error> {
+    ) -> Result<(response::Parts, Lease), Error> {
         while let Some(mut lease) = self.take_idle(upstream) {
             if !lease.is_usable().await {
                 continue;
             }
-            // An app may close an idle connection at the very moment we choose it.
-            let spare = copy_of(&request);
-            match (lease.exchange(request).await, spare) {
-                (Ok(response), _) => return Ok((response, lease)),
-                // It died while it waited, and nobody has seen the request.
-                (Err(Failed { unsent: Some(unsent), .. }), _) => request = *unsent,
-                (Err(_), Some(spare)) => request = spare,
-                (Err(Failed { error, .. }), None) => return Err(error),
+            match lease.exchange(head, &mut body).await {
+                Ok(answer) => return Ok((answer, lease)),
+                // The app closed it at the very moment when we chose it.
+                Err(Failed { again: true, .. }) => {}
+                Err(failed) => return Err(failed.error),
             }
         }
         let mut lease = Box::pin(self.connect(upstream)).await?;
-        let response = lease.exchange(request).await.map_err(|failed| failed.error)?;
-        Ok((response, lease))
+        let answer = lease.exchange(head, &mut body).await.map_err(|failed| failed.error)?;
+        Ok((answer, lease))
     }
 
     /// A new connection, counted as open until its lease is dropped.
     pub(super) async fn connect(self: &Arc<Self>, upstream: &Upstream) -> Result<Lease, Error> {
         let mut lease = self.reserve(upstream)?;
         let stream = dial(&upstream.endpoint, upstream.uid).await?;
-        let (sender, http) = http1::Builder::new()
-            .max_buf_size(READ_BUFFER)
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(Error::Exchange)?;
-        lease.connection =
-            Some(Box::new(Connection { sender, driver: Driver { http, done: false }, quiet: Quiet::new() }));
+        lease.connection = Some(Box::new(Connection::new(stream)));
         Ok(lease)
     }
 
@@ -126,14 +120,19 @@ impl Pool {
         self.0.lock().sessions.get(&session).map_or(0, |slot| slot.open)
     }
 
+    /// One that was opened on this thread; another thread's only where there are many already.
     fn take_idle(self: &Arc<Self>, upstream: &Upstream) -> Option<Lease> {
+        let here = thread::current().id();
         let mut slots = self.0.lock();
         let slot = slots.sessions.get_mut(&upstream.session)?;
-        let at = slot.idle.iter().rposition(|idle| idle.endpoint == upstream.endpoint)?;
-        let Idle { endpoint, connection, .. } = slot.idle.remove(at);
+        let any = MAX_IDLE <= slot.open;
+        let fits = |idle: &Idle| (any || idle.home == here) && idle.endpoint == upstream.endpoint;
+        let at = slot.idle.iter().rposition(fits)?;
+        let Idle { endpoint, connection, home, .. } = slot.idle.remove(at);
         let epoch = slot.epoch;
         slots.idle -= 1;
-        Some(Lease { pool: self.clone(), session: upstream.session, epoch, endpoint, connection: Some(connection) })
+        let connection = Some(connection);
+        Some(Lease { pool: self.clone(), session: upstream.session, epoch, endpoint, connection, home })
     }
 
     fn reserve(self: &Arc<Self>, upstream: &Upstream) -> Result<Lease, Error> {
@@ -152,6 +151,7 @@ impl Pool {
             epoch,
             endpoint: upstream.endpoint.clone(),
             connection: None,
+            home: thread::current().id(),
         })
     }
 
@@ -165,7 +165,8 @@ impl Pool {
         };
         match connection {
             Some(connection) if connection.is_ready() && room && slot.idle.len() < MAX_IDLE => {
-                slot.idle.push(Idle { endpoint: lease.endpoint.clone(), since: Instant::now(), connection });
+                let (endpoint, since) = (lease.endpoint.clone(), Instant::now());
+                slot.idle.push(Idle { endpoint, since, connection, home: lease.home });
                 slots.idle += 1;
             }
             _ => {
@@ -185,69 +186,40 @@ pub(super) struct Lease {
     epoch: u64,
     endpoint: Endpoint,
     connection: Option<Box<Connection>>,
-}
-
-/// An exchange without an answer, with the request where it surely was not sent.
-pub(super) struct Failed {
-    pub(super) error: Error,
-    unsent: Option<Box<Request<Body>>>,
+    home: ThreadId,
 }
 
 impl Lease {
-    /// Sends a request and drives the connection until the answer's head is there.
-    pub(super) async fn exchange(&mut self, request: Request<Body>) -> Result<Response<Incoming>, Failed> {
-        let Some(connection) = &mut self.connection else { return Err(Failed { error: Error::Closed, unsent: None }) };
-        let Connection { sender, driver, quiet } = &mut **connection;
-        let mut answer = pin!(quiet.hush(|| sender.try_send_request(request)));
-        let answer = poll_fn(|cx| {
-            quiet.poll(cx, |cx| {
-                driver.drive(cx);
-                match answer.as_mut().poll(cx) {
-                    Poll::Pending if driver.done => Poll::Ready(None),
-                    answer => answer.map(Some),
-                }
-            })
-        });
-        let failed = match answer.await {
-            Some(Ok(response)) => return Ok(response),
-            Some(Err(mut failed)) => {
-                let unsent = failed.take_message().map(Box::new);
-                Failed { error: Error::from_exchange(failed.into_error()), unsent }
-            }
-            None => Failed { error: Error::Closed, unsent: None },
-        };
-        self.close();
-        Err(failed)
-    }
-
-    /// Polls something that depends on this connection, such as an answer's body, and lets
-    /// the connection read and write for it.
-    pub(super) fn poll_with<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut poll: impl FnMut(&mut Context<'_>) -> Poll<T>,
-    ) -> Poll<T> {
-        let Some(connection) = &mut self.connection else { return poll(cx) };
-        let Connection { driver, quiet, .. } = &mut **connection;
-        quiet.poll(cx, |cx| {
-            let polled = poll(cx);
-            if polled.is_ready() {
-                return polled;
-            }
-            driver.drive(cx);
-            poll(cx)
-        })
-    }
-
-    /// Lets the connection notice that its answer is over, which makes it ready for another.
-    pub(super) fn settle(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection {
-            let Connection { driver, quiet, .. } = &mut **connection;
-            let _ = quiet.poll(cx, |cx| {
-                driver.drive(cx);
-                Poll::<()>::Pending
-            });
+    /// Sends a request and awaits the answer's head; see [`Connection::exchange`].
+    pub(super) async fn exchange(&mut self, head: &request::Parts, body: &mut Body) -> Result<response::Parts, Failed> {
+        let Some(connection) = &mut self.connection else { return Err(Error::Closed.into()) };
+        let answer = connection.exchange(head, body).await;
+        if answer.is_err() {
+            self.close();
         }
+        answer
+    }
+
+    /// The next piece of the answer's body.
+    pub(super) fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Error>>> {
+        match &mut self.connection {
+            Some(connection) => connection.poll_body(cx),
+            None => Poll::Ready(None),
+        }
+    }
+
+    pub(super) fn whole_body(&mut self) -> Option<Bytes> {
+        self.connection.as_mut().and_then(|connection| connection.whole_body())
+    }
+
+    /// Bytes still to come of the answer's body, where that is known.
+    pub(super) fn left(&self) -> Option<u64> {
+        self.connection.as_ref().map_or(Some(0), |connection| connection.left())
+    }
+
+    /// Whether the answer's body is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.connection.as_ref().is_none_or(|connection| connection.is_over())
     }
 
     /// Makes sure that the connection is closed rather than used again.
@@ -256,24 +228,20 @@ impl Lease {
     }
 
     /// After a 101: the bare connection, and what was read of it already.
-    pub(super) async fn into_tunnel(mut self) -> Option<(Stream, Bytes, Self)> {
-        let mut connection = self.connection.take()?;
-        poll_fn(|cx| {
-            connection.driver.drive(cx);
-            if connection.driver.done { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        let parts = connection.driver.http.into_parts();
-        Some((parts.io.into_inner(), parts.read_buf, self))
+    pub(super) fn into_tunnel(mut self) -> Option<(Stream, Bytes, Self)> {
+        let (stream, read) = self.connection.take()?.into_parts();
+        Some((stream, read, self))
     }
 
     /// Looks whether the app has closed the connection, or spoken out of turn, meanwhile.
     async fn is_usable(&mut self) -> bool {
-        poll_fn(|cx| {
-            self.settle(cx);
-            Poll::Ready(self.connection.as_ref().is_some_and(|connection| connection.is_ready()))
-        })
-        .await
+        let usable =
+            poll_fn(|cx| Poll::Ready(self.connection.as_mut().is_some_and(|connection| connection.is_quiet(cx))));
+        let usable = usable.await;
+        if !usable {
+            self.close();
+        }
+        usable
     }
 }
 
@@ -282,42 +250,4 @@ impl Drop for Lease {
         let pool = self.pool.clone();
         pool.give_back(self);
     }
-}
-
-struct Connection {
-    sender: http1::SendRequest<Body>,
-    driver: Driver,
-    quiet: Quiet,
-}
-
-impl Connection {
-    fn is_ready(&self) -> bool {
-        !self.driver.done && self.sender.is_ready()
-    }
-}
-
-struct Driver {
-    http: http1::Connection<TokioIo<Stream>, Body>,
-    done: bool,
-}
-
-impl Driver {
-    fn drive(&mut self, cx: &mut Context<'_>) {
-        if !self.done && Pin::new(&mut self.http).poll(cx).is_ready() {
-            self.done = true;
-        }
-    }
-}
-
-/// A copy of a request that may be sent twice: it changes nothing and has no body.
-fn copy_of(request: &Request<Body>) -> Option<Request<Body>> {
-    let repeatable = matches!(*request.method(), Method::GET | Method::HEAD | Method::OPTIONS);
-    let empty = hyper::body::Body::is_end_stream(request.body());
-    (repeatable && empty).then(|| {
-        let mut copy = Request::new(Body::empty());
-        *copy.method_mut() = request.method().clone();
-        *copy.uri_mut() = request.uri().clone();
-        *copy.headers_mut() = request.headers().clone();
-        copy
-    })
 }

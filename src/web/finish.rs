@@ -49,7 +49,7 @@ pub(super) async fn finish(
     // The router's template: bounded, and without what a user typed.
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());
-    portal.metrics.answered(asked.method.as_str(), route, status, elapsed);
+    portal.metrics.answered(asked.method.as_str(), route.to_owned(), status, elapsed);
     let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
     tracing::info!(
         request_id = id,
@@ -82,18 +82,13 @@ pub(super) struct Asked {
     wants_html: bool,
     accepts_pages: bool,
     by_token: bool,
-    /// `Host` alone.
-    host: HeaderMap,
+    host: Option<HeaderValue>,
 }
 
 impl Asked {
     pub(super) fn of(side: Side, method: &Method, uri: &Uri, headers: &HeaderMap) -> Self {
         let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let wants_html = wants_html(headers);
-        let mut host = HeaderMap::new();
-        if let Some(value) = headers.get(header::HOST) {
-            host.insert(header::HOST, value.clone());
-        }
         Self {
             side,
             method: method.clone(),
@@ -101,8 +96,13 @@ impl Asked {
             wants_html,
             accepts_pages: accept.is_none_or(|accept| accept.contains("*/*")) || wants_html,
             by_token: identity::bearer(headers) != Bearer::None,
-            host,
+            host: headers.get(header::HOST).cloned(),
         }
+    }
+
+    /// `Host` alone.
+    fn host(&self) -> HeaderMap {
+        self.host.iter().map(|host| (header::HOST, host.clone())).collect()
     }
 
     fn is_api(&self) -> bool {
@@ -139,7 +139,7 @@ fn with_error(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, res
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         // For `next=`: the path with its query.
         query.append_pair("next", asked.uri.path_and_query().map_or("/", |target| target.as_str()));
-        Redirect::to(&format!("{}/login?{}", portal.portal_seen_from(asked.side, &asked.host), query.finish()))
+        Redirect::to(&format!("{}/login?{}", portal.portal_seen_from(asked.side, &asked.host()), query.finish()))
             .into_response()
     } else if asked.wants_html && !asked.is_api() {
         page(portal, asked, identity, id, &error)
@@ -159,7 +159,7 @@ fn page(portal: &Portal, asked: &Asked, identity: &Identity, id: &str, error: &E
     let kind = error.kind();
     let layout = match asked.side {
         Side::Portal => portal.layout(identity, Nav::None),
-        Side::Apps => portal.bare_layout(&asked.host),
+        Side::Apps => portal.bare_layout(&asked.host()),
     };
     let ways = match kind {
         Kind::NotSignedIn => vec![Way { href: format!("{}/login", layout.portal), label: "Sign in".to_owned() }],
@@ -181,7 +181,7 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What every answer of ours says to a browser; a handler that has said otherwise is heard.
 fn headers(portal: &Portal, asked: &Asked, id: &str, response: &mut Response) {
-    let form_targets = portal.config.apps_origin(&asked.host).unwrap_or_default();
+    let form_targets = portal.config.apps_origin(&asked.host()).unwrap_or_default();
     let policy = format!(
         "default-src 'self'; img-src 'self' data:; worker-src 'self'; object-src 'none'; base-uri 'none'; \
          frame-ancestors 'none'; form-action 'self' {form_targets}"

@@ -1,7 +1,7 @@
 //! Numbers about the portal itself, without anybody's name in a label. Others register
 //! theirs in [`Metrics::registry`].
 
-use std::{sync::Arc, time::Duration};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use parking_lot::Mutex;
 use prometheus_client::{
@@ -23,13 +23,13 @@ pub struct Metrics {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
     method: &'static str,
-    route: String,
+    route: Cow<'static, str>,
     status: u16,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RouteLabels {
-    route: String,
+    route: Cow<'static, str>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,12 +57,13 @@ fn histogram() -> Histogram {
 }
 
 impl Metrics {
-    pub(super) fn answered(&self, method: &str, route: &str, status: u16, elapsed: Duration) {
+    pub(super) fn answered(&self, method: &str, route: impl Into<Cow<'static, str>>, status: u16, elapsed: Duration) {
         // A client may invent methods, and each label's value is kept for ever.
         let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
         let method = known.into_iter().find(|known| *known == method).unwrap_or("other");
-        self.requests.get_or_create(&RequestLabels { method, route: route.to_owned(), status }).inc();
-        self.durations.get_or_create(&RouteLabels { route: route.to_owned() }).observe(elapsed.as_secs_f64());
+        let route = route.into();
+        self.requests.get_or_create(&RequestLabels { method, route: route.clone(), status }).inc();
+        self.durations.get_or_create(&RouteLabels { route }).observe(elapsed.as_secs_f64());
     }
 
     pub(super) fn signed_in(&self, outcome: &'static str) {

@@ -10,6 +10,7 @@ pub mod error;
 pub mod extract;
 mod files;
 mod finish;
+mod front;
 pub mod gateway;
 pub mod guard;
 mod health;
@@ -56,6 +57,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use error::{Error, Result};
 pub use finish::Side;
+pub use front::Front;
 pub use identity::Identity;
 pub use metrics::Metrics;
 pub use routes::{Pages, Route};

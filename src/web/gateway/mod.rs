@@ -111,7 +111,8 @@ impl From<Response> for Answer {
     }
 }
 
-async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -> Response {
+/// Lets a request in, or says why not.
+pub(super) async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -> Response {
     let started = Instant::now();
     let asked = Asked::of(side, request.method(), request.uri(), request.headers());
     let mut who = Identity::Nobody;

@@ -82,6 +82,22 @@ async fn a_shutdown_waits_for_the_requests_under_way() {
 }
 
 #[tokio::test]
+async fn connections_live_on_threads_of_their_own() {
+    let app = App::start();
+    let mut setup = Setup::of(&app);
+    setup.options.workers = Some(listen::Workers::start(2).unwrap());
+    let mut front = setup.start().await;
+    for _ in 0..3 {
+        assert!(front.get("/down?100000", "").await.starts_with("HTTP/1.1 200 "));
+        let up = "POST {s}/up HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc";
+        assert!(front.say(up).await.ends_with('3'));
+    }
+    assert_eq!((app.requests(), app.connections()), (6, 2), "each thread keeps its own connection");
+    front.shutdown.cancel();
+    timeout(DEADLINE, front.serving.take().unwrap()).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn https() {
     let app = App::start();
     let directory = tempfile::tempdir().unwrap();

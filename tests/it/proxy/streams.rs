@@ -147,6 +147,43 @@ async fn an_app_that_breaks_off_before_its_answer() {
     }
 }
 
+/// What the app says is said to the browser in one way only, or not at all.
+#[tokio::test]
+async fn answers_that_could_be_read_in_two_ways() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("app.sock");
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let app = App::start();
+    let mut setup = Setup::of(&app);
+    setup.endpoint = lyceum::proxy::Endpoint::Socket(path.as_path().into());
+    let front = setup.start().await;
+    let talk = async |said: &str| {
+        let answers = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let _ = stream.read(&mut [0; 4096]).await.unwrap();
+            stream.write_all(said.as_bytes()).await.unwrap();
+            // Held open until the proxy hangs up, so that no answer is judged by its end.
+            let _ = timeout(DEADLINE, stream.read(&mut [0; 16])).await.expect("the proxy hangs up");
+        };
+        tokio::join!(front.get("/a", ""), answers).0
+    };
+    for head in
+        ["Content-Length: 2\r\nContent-Length: 3", "Content-Length: 2, 2", "Content-Length: -1", "Content-Length: "]
+    {
+        let answer = talk(&format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\nabc")).await;
+        assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("Exchange"), "{head}: {answer}");
+    }
+    let answer = talk("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabcd\r\n0\r\n\r\n").await;
+    assert!(answer.contains("abc") && !answer.ends_with("0\r\n\r\n"), "{answer}");
+    let answer = talk("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n").await;
+    let head = answer.split("\r\n\r\n").next().unwrap().to_lowercase();
+    assert!(
+        head.starts_with("http/1.1 200 ") && !head.contains("content-length") && !head.contains("link"),
+        "{answer}"
+    );
+    assert!(answer.ends_with("3\r\nabc\r\n0\r\n\r\n"), "{answer}");
+}
+
 /// An app that never says so, but closes after each answer: nobody sees an error of it.
 #[tokio::test]
 async fn an_app_that_closes_its_idle_connections() {
