@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Measures Lyceum beside what it is compared with, in one run, and prints a table.
+
+    benches/run.py                 every row
+    benches/run.py http websocket  some of them
+    benches/run.py --list
+
+benches/README.md says what it needs and how to read the figures."""
+
+import argparse
+import json
+import pathlib
+import statistics
+import sys
+import traceback
+
+import life  # noqa: F401 (it enters its rows)
+import rows
+from stand import Stand
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def newest_load():
+    found = sorted((ROOT / "target/release/deps").glob("load-*[!.d]"), key=lambda path: path.stat().st_mtime)
+    return found[-1] if found else ROOT / "target/release/load"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", metavar="ROW")
+    parser.add_argument("--list", action="store_true", help="the names of the rows")
+    parser.add_argument("--binary", default=ROOT / "target/release/lyceum")
+    parser.add_argument("--load", default=None, help="the program of benches/load.rs")
+    parser.add_argument("--tools", default="/var/tmp/lyceum-bench-tools", help="where JupyterHub and CHP are installed")
+    parser.add_argument("--work", default="/var/tmp/lyceum-bench", help="a directory to make, and to remove again")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=3, help="of load, each time")
+    parser.add_argument("--out", help="append the rows to this file as JSON lines")
+    options = parser.parse_args()
+    options.load = options.load or newest_load()
+    if options.list:
+        print("\n".join(rows.ROWS))
+        return 0
+    print("| what | figure | against | ratio |\n|---|---|---|---|", flush=True)
+    failed = 0
+    for name in options.rows or rows.ROWS:
+        stand = Stand(options)
+        try:
+            for row in rows.ROWS[name](stand, options):
+                print(f"| {row['what']} | {row['figure']} | {row['against']} | {row['ratio']} |", flush=True)
+                if options.out:
+                    with open(options.out, "a", encoding="utf-8") as out:
+                        out.write(json.dumps(row) + "\n")
+        except Exception:
+            failed += 1
+            print(f"row {name} failed:", file=sys.stderr)
+            traceback.print_exc()
+        finally:
+            stand.remove()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
