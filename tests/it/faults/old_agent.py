@@ -1,7 +1,7 @@
-"""An agent of the protocol before this one, as it spoke: `old_agent.py RUN_DIRECTORY`.
+"""An agent that speaks the protocol before this one: `old_agent.py RUN_DIRECTORY`.
 
 Its events know nothing of steps, samples and terminals, its exit record has no sentence.
-What it says was recorded; only when it says it is its own.
+No such program was ever released: this is what protocol 0 would have said, with less in it.
 """
 import json, os, signal, socketserver, sys, threading, time
 

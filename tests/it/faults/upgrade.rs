@@ -53,11 +53,16 @@ async fn agents_of_a_program_that_is_gone_are_taken_over() {
     house.nothing_left(&record).await;
 }
 
-/// What the agent of protocol N−1 says was recorded (`old_agent.py`). One such agent starts
+/// An agent of protocol N−1, as far as there could have been one (`old_agent.py`): one starts
 /// while the portal is exchanged, the other one runs.
 #[tokio::test]
 async fn agents_of_the_protocol_before_are_taken_over() {
-    assert_eq!(PROTOCOL, 1, "record what an agent of protocol {} says, for old_agent.py", PROTOCOL - 1);
+    assert_eq!(
+        PROTOCOL,
+        1,
+        "old_agent.py speaks for agents of protocol {}: let it say what those of the last release say",
+        PROTOCOL - 1
+    );
     let Some(mut house) = House::open(&[]).await else { return };
     let person = house.person();
     let running = person.run(&house, "web").await;
