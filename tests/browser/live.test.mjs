@@ -14,7 +14,8 @@ let chromium, portal, dora;
 
 before(async () => {
   chromium = await browser.openBrowser();
-  portal = await startPortal({ configuration: '[server]\napps = "path"\n[scheduler.local]\ncpus = 16\nmemory = "16GiB"' });
+  const configuration = '[server]\napps = "path"\n[scheduler.local]\ncpus = 16\nmemory = "16GiB"';
+  portal = await startPortal({ configuration, environment: process.env.LYCEUM_TEST_PYTHON ? "kept" : "built" });
   dora = addUser(portal, `dora${process.pid}`);
 });
 
@@ -69,6 +70,20 @@ for (const [how, prepare] of [
     await streams(0);
   });
 }
+
+test("a notebook beside them runs its cells, and its connections are free", async () => {
+  const { person, homes, id, name } = await eightTabs(() => {});
+  const notebook = await started(`${name}-notebook`, "jupyter");
+  await card(person.page, `${name}-notebook`).waitFor();
+  const lab = await browser.openNotebook(person, `${name}-notebook`);
+  await browser.runCell(lab, 0, "1+1");
+  await browser.cellShows(lab, 0, "2");
+  await streams(1);
+  await change(`/sessions/${notebook}`, { method: "DELETE" });
+  for (const home of homes) await card(home, `${name}-notebook`).getByText("Stopped", { exact: false }).waitFor();
+  await change(`/sessions/${id}`, { method: "DELETE" });
+  await person.context.close();
+});
 
 test("pages say when the portal is gone, and catch up when it is back", async () => {
   const { person, homes, show, terminal, id, name } = await eightTabs(() => {});
@@ -184,11 +199,11 @@ function change(path, options) {
   return ask(portal, dora.name, path, options);
 }
 
-/** A running terminal, asked for by a program. */
-async function started(name) {
-  const body = { app: "terminal", name, resources: { cpus: 1, memory_bytes: 256 * 2 ** 20 } };
-  const { id } = await change("/sessions", { method: "POST", body });
-  await until(async () => (await change(`/sessions/${id}`)).state === "running", 60, `${name} to run`);
+/** A running session, asked for by a program. */
+async function started(name, app = "terminal") {
+  const memory_bytes = (app === "terminal" ? 1 / 4 : 2) * 2 ** 30;
+  const { id } = await change("/sessions", { method: "POST", body: { app, name, resources: { cpus: 1, memory_bytes } } });
+  await until(async () => (await change(`/sessions/${id}`)).state === "running", 400, `${name} to run`);
   return id;
 }
 

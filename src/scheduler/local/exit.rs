@@ -22,7 +22,7 @@ pub(super) fn judge(oom_killed: bool, record: Option<ExitRecord>, now: Timestamp
     };
     let Some(record) = record else {
         return if oom_killed {
-            exit(Some(EndReason::OutOfMemory), None, None, String::new())
+            exit(Some(EndReason::OutOfMemory), None, None, "out of memory: it used all that it asked for".to_owned())
         } else {
             let detail = "the session's own supervisor was killed before it could say why";
             exit(Some(EndReason::Signal), None, Some(9), detail.to_owned())
