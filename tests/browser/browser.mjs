@@ -74,7 +74,7 @@ export async function startSession(person, { app, size, name, environment, logs 
   await page.getByRole("radio", { name: app }).check({ force: true });
   if (size) await page.getByRole("radio", { name: size }).check({ force: true });
   if (environment) await page.getByLabel("Environment").selectOption(environment);
-  if (logs) await page.getByLabel("Log folder").fill(logs);
+  if (logs) await page.getByLabel("Log folder", { exact: true }).fill(logs);
   await page.getByLabel("Name", { exact: true }).fill(name);
   await page.getByRole("button", { name: "Start", exact: true }).click();
   await page.waitForURL((url) => !url.pathname.startsWith("/sessions/new") && url.pathname !== "/login");
