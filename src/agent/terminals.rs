@@ -148,6 +148,7 @@ enum Command {
 
 /// Carries bytes between a WebSocket and a terminal until either is over.
 pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
+    // The first at once: from then on the page notices when nothing comes.
     let mut heartbeat = interval(HEARTBEAT);
     heartbeat.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut unanswered = 0;

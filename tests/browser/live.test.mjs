@@ -96,6 +96,10 @@ test("pages say when the portal is gone, and catch up when it is back", async ()
   await change(`/sessions/${id}`, { method: "PATCH", body: { name: `${name}-after` } });
   for (const home of homes) await card(home, `${name}-after`).waitFor();
 
+  await terminal.getByText("Connecting…").waitFor({ state: "detached" });
+  await browser.typeInTerminal(terminal, "echo back-$((40+2))");
+  await browser.terminalShows(terminal, "back-42");
+
   // A portal that says nothing, on connections that stay open, is as good as gone.
   portal.child.kill("SIGSTOP");
   try {

@@ -14,7 +14,7 @@ use std::{any::Any, collections::HashMap, panic::AssertUnwindSafe, path::Path, s
 use axum::{
     body::Body,
     extract::{Request, State},
-    http::{HeaderValue, Method, Uri, request::Parts},
+    http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts},
     response::{IntoResponse, Redirect, Response},
 };
 use futures_util::FutureExt;
@@ -168,7 +168,7 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -
 
 /// Settles who is asking, by the rules of the listener that was asked.
 async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Identity) -> Result<Answer> {
-    let (asked, body) = request.into_parts();
+    let (mut asked, body) = request.into_parts();
     let id = session_path(asked.uri.path()).map(|(id, _)| id).map_err(|fault| match fault {
         PathFault::NoSession => Error::not_found(),
         PathFault::DotSegment => Error::malformed("The address has a dot segment."),
@@ -176,6 +176,9 @@ async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Id
     let asking = Asking { portal, side, id, generation: portal.access.generation() };
     match side {
         Side::Portal => {
+            if portal.config.apps == AppsOrigin::Path {
+                forget_the_apps_own(portal, id, &mut asked.headers);
+            }
             *who = Identity::of(portal, &asked.headers).await;
             let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
             asking.on_portal(&principal, asked, body).await
@@ -188,6 +191,17 @@ async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Id
             }
             handover::Met::Lead(response) => Ok(response.into()),
         },
+    }
+}
+
+/// An app's pages may send us what the app takes for proof of itself (JupyterLab's token, which
+/// it puts into its pages). On an origin of their own nobody looks at it; here it would be taken
+/// for a token of ours that is no good. Whoever sends it is judged by their cookie.
+fn forget_the_apps_own(portal: &Portal, id: SessionId, headers: &mut HeaderMap) {
+    let route = portal.sessions.routes.find(id);
+    let own = route.as_ref().and_then(|route| route.authorization.as_deref());
+    if own.is_some() && headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) == own {
+        headers.remove(header::AUTHORIZATION);
     }
 }
 
