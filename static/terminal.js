@@ -73,9 +73,15 @@ class Tab {
       if (typeof event.data !== "string") return this.terminal.write(new Uint8Array(event.data));
       // An agent of an earlier version says nothing of the kind, and is not waited for.
       clearTimeout(silence);
-      silence = setTimeout(() => socket.close(), SILENCE);
+      silence = setTimeout(lost, SILENCE);
     };
-    socket.onclose = async (event) => {
+    // A browser waits a minute for the farewell of somebody who says nothing; we do not.
+    const lost = () => {
+      socket.onclose = null;
+      socket.close();
+      over({});
+    };
+    const over = async (event) => {
       clearTimeout(silence);
       report();
       if (this.closed) return;
@@ -84,6 +90,7 @@ class Tab {
       await seen();
       if (!this.closed && (await alive())) this.connect();
     };
+    socket.onclose = over;
   }
 
   send(bytes) {
