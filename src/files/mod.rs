@@ -21,7 +21,7 @@ use crate::{
     helper::client::Launcher,
     model::{
         FieldError, User, UserId,
-        files::{Entry, Mark, Order, RawPath, Root, place},
+        files::{Entry, RawPath, Root, Wanted, place},
     },
     protocol::files_agent::{Fault, FilesAnswer, FilesRequest, Page, Place},
     scheduler::{self, PortalUser, Scheduler},
@@ -110,17 +110,6 @@ pub struct Folder {
     pub page: Page,
 }
 
-/// What of a folder is wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    pub order: Order,
-    pub find: String,
-    pub only_folders: bool,
-    pub hidden: bool,
-    pub after: Option<Mark>,
-    pub limit: usize,
-}
-
 impl Files {
     #[must_use]
     pub fn new(db: Db, scheduler: Arc<dyn Scheduler>, launcher: Arc<Launcher>, config: Config) -> Arc<Self> {
@@ -134,8 +123,7 @@ impl Files {
 
     pub async fn list(&self, user: &User, path: &RawPath, wanted: Wanted) -> Result<Folder> {
         let (desk, spot) = self.find(user, path).await?;
-        let Wanted { order, find, only_folders, hidden, after, limit } = wanted;
-        let request = FilesRequest::List { place: spot.place.clone(), order, find, only_folders, hidden, after, limit };
+        let request = FilesRequest::List { place: spot.place.clone(), wanted };
         match self.once(&desk, &spot, &request).await? {
             FilesAnswer::Folder(page) => Ok(Folder { spot, page }),
             other => Err(unexpected(&other)),

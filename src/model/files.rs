@@ -122,6 +122,20 @@ pub enum Kind {
     Other,
 }
 
+/// What of a folder is wanted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wanted {
+    pub order: Order,
+    /// Part of the name, in any case; empty: all.
+    pub find: String,
+    pub only_folders: bool,
+    /// Also those that begin with a dot.
+    pub hidden: bool,
+    pub after: Option<Mark>,
+    pub limit: usize,
+}
+
 /// What a list is sorted by; folders always come first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

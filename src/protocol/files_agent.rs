@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::files::{Entry, Mark, Order, RawPath};
+use crate::model::files::{Entry, Mark, RawPath, Wanted};
 
 /// The most a question or an answer may measure (bytes).
 pub const MAX_FRAME: usize = 1024 * 1024;
@@ -56,15 +56,7 @@ pub struct Upload {
 #[serde(tag = "ask", rename_all = "snake_case", deny_unknown_fields)]
 pub enum FilesRequest {
     /// Answers `Folder`.
-    List {
-        place: Place,
-        order: Order,
-        find: String,
-        only_folders: bool,
-        hidden: bool,
-        after: Option<Mark>,
-        limit: usize,
-    },
+    List { place: Place, wanted: Wanted },
     /// Answers `Entry`.
     Look { place: Place },
     /// Answers `Entry`.

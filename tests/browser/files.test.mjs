@@ -171,7 +171,7 @@ test("a working directory is chosen by the keyboard alone", async () => {
   await page.keyboard.press("Enter");
   const field = page.getByLabel("Working directory", { exact: true });
   assert.equal(await field.inputValue(), `${home}/experiments/run 1`);
-  assert.ok(await field.evaluate((input) => input === document.activeElement), "the focus comes back");
+  await until(() => field.evaluate((input) => input === document.activeElement), 10, "the focus in the field again");
   // A path that was typed is where the dialogue begins, or it says why not.
   await field.fill("/etc");
   await page.getByRole("button", { name: "Choose the working directory" }).click();

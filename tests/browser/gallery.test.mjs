@@ -71,6 +71,11 @@ function answer(request, response) {
     response.writeHead(200, { "content-type": "text/event-stream" }).flushHeaders();
     return;
   }
+  if (path.endsWith("/ptys")) {
+    // A session that answers: the page of a terminal whose session is gone goes elsewhere.
+    response.writeHead(200, { "content-type": "application/json" }).end('{"items":[]}');
+    return;
+  }
   const file = path.startsWith("/static/") ? join(repository, path) : join(gallery, path);
   if (![gallery, join(repository, "static")].some((root) => file.startsWith(root)) || !extname(file) || !existsSync(file)) {
     response.writeHead(404).end();

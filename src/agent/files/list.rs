@@ -8,7 +8,7 @@ use rustix::{
 
 use super::{Result, Talk, beneath, fault};
 use crate::{
-    model::files::{By, Entry, Kind, Mark, Order, RawPath},
+    model::files::{By, Entry, Kind, Mark, RawPath, Wanted},
     protocol::files_agent::{Fault, Page},
 };
 
@@ -20,18 +20,6 @@ const MOST_COUNTED: usize = 10_000;
 
 /// The most on one page.
 const MOST_ON_PAGE: usize = 500;
-
-/// What of a folder is wanted.
-pub struct Wanted {
-    pub order: Order,
-    /// Part of the name, in any case; empty: all.
-    pub find: String,
-    pub only_folders: bool,
-    /// Also those that begin with a dot.
-    pub hidden: bool,
-    pub after: Option<Mark>,
-    pub limit: usize,
-}
 
 /// A part of the folder at `path`.
 pub fn page(talk: &mut Talk, root: &OwnedFd, path: &RawPath, wanted: &Wanted) -> Result<Page> {

@@ -69,8 +69,7 @@ fn answer(talk: &mut Talk, launch: &FilesLaunch, request: FilesRequest) -> Resul
         Ok(beneath::open_root(root)?)
     };
     match request {
-        FilesRequest::List { place, order, find, only_folders, hidden, after, limit } => {
-            let wanted = list::Wanted { order, find, only_folders, hidden, after, limit };
+        FilesRequest::List { place, wanted } => {
             list::page(talk, &open(&place)?, &place.path, &wanted).map(FilesAnswer::Folder)
         }
         FilesRequest::Look { place } => {

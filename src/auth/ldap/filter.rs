@@ -95,7 +95,7 @@ fn either(conditions: Vec<String>, further: &str) -> String {
 }
 
 fn bytes(value: &[u8]) -> String {
-    value.iter().flat_map(|byte| ['\\'].into_iter().chain(hex::encode([*byte]).chars().collect::<Vec<_>>())).collect()
+    value.iter().map(|byte| format!("\\{byte:02x}")).collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]
@@ -118,17 +118,6 @@ mod tests {
         for (typed, escaped) in evil {
             assert_eq!(person(&settings, typed), format!("(|(uid={escaped})(mail={escaped}))"));
             assert!(ldap3::parse_filter(person(&settings, typed)).is_ok());
-        }
-        let settings = Settings { user_dn: "uid={username},ou=people".to_owned(), ..Settings::default() };
-        for (typed, dn) in [("a,ou=admins", "uid=a\\,ou=admins,ou=people"), ("#a+b=c", "uid=\\#a\\+b=c,ou=people")] {
-            assert_eq!(
-                person_dn(&settings, typed)
-                    .replace("\\2c", "\\,")
-                    .replace("\\2b", "\\+")
-                    .replace("\\23", "\\#")
-                    .replace("\\3d", "="),
-                dn
-            );
         }
     }
 

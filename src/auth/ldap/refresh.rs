@@ -51,8 +51,7 @@ impl Ldap {
             return Ok(Err(format!("{:?} is no id of a directory", person.subject)));
         };
         let filter = filter::person_of_id(&self.settings, attribute, &value);
-        let base = if self.settings.user_base.is_empty() { "" } else { &self.settings.user_base };
-        let entry = match self.read(connection, base, Scope::Subtree, &filter).await? {
+        let entry = match self.read(connection, &self.settings.user_base, Scope::Subtree, &filter).await? {
             Ok(entry) => entry,
             Err(because) => return Ok(Err(because)),
         };

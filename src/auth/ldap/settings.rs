@@ -164,7 +164,8 @@ impl Settings {
         if self.allow_groups.is_empty() {
             fault("allow_groups", "says who may sign in: names of groups, or [\"*\"] for everybody in the directory");
         }
-        if self.user_dn.is_empty() && self.user_base.is_empty() {
+        // Whoever searches needs a place to search, also for people who bind by a template.
+        if self.user_base.is_empty() && (self.user_dn.is_empty() || self.can_search()) {
             fault("user_base", "says below which entry people are searched, as in ou=people,dc=example,dc=org");
         }
         if self.user_dn.is_empty() && self.bind_dn.is_empty() {
@@ -243,6 +244,8 @@ mod tests {
         assert!(fault(|s| s.user_filter = "(a".to_owned()).contains("auth.ldap.user_filter"));
         assert!(fault(|s| s.username_attribute = "uid)(x".to_owned()).contains("auth.ldap.username_attribute"));
         assert!(fault(|s| s.user_dn = "uid=x".to_owned()).contains("{username}"));
+        let template = |s: &mut Settings| (s.user_dn, s.user_base) = ("uid={username}".to_owned(), String::new());
+        assert!(fault(template).contains("auth.ldap.user_base"), "a refresh would find nobody");
         assert!(fault(|s| s.lockout_failures = 1).contains("auth.ldap.lockout_failures"));
     }
 

@@ -25,10 +25,10 @@ use super::{
     paging::Listed,
 };
 use crate::{
-    files::{self, Spot, Wanted},
+    files::{self, Spot},
     model::{
         Timestamp,
-        files::{By, Entry, Kind, Mark, Order, RawPath},
+        files::{By, Entry, Kind, Mark, Order, RawPath, Root, Wanted},
         size::human_size,
     },
     protocol::files_agent::Fault,
@@ -210,7 +210,7 @@ pub async fn list(
 /// The folders that you reach here: your home first, then what the site shares.
 #[utoipa::path(get, path = "/files/roots", tag = "files", responses((status = 200, body = Listed<RootView>)))]
 pub async fn roots(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<RootView>>> {
-    let view = |root: crate::model::files::Root| {
+    let view = |root: Root| {
         let path = RawPath::from(root.path.as_path());
         RootView { name: root.name, path: path.shown(), encoded_path: path.encoded() }
     };

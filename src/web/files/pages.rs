@@ -16,7 +16,7 @@ use crate::{
     files::{Folder, Spot},
     model::{
         SessionState, Timestamp,
-        files::{By, Entry, RawPath, Root},
+        files::{By, Entry, Kind, RawPath, Root, is_name},
     },
     web::{
         Portal,
@@ -190,7 +190,6 @@ fn crumbs(spot: &Spot, visit: &Visit) -> Vec<Crumb> {
 }
 
 fn row(entry: &Entry, spot: &Spot, visit: &Visit, now: Timestamp) -> FileRow {
-    use crate::model::files::Kind;
     let path = spot.child(&entry.name);
     let folder = Visit { find: String::new(), ..visit.clone() };
     FileRow {
@@ -215,7 +214,6 @@ fn row(entry: &Entry, spot: &Spot, visit: &Visit, now: Timestamp) -> FileRow {
 
 /// What an entry is, where its name and drawing do not tell.
 fn what(entry: &Entry) -> Option<String> {
-    use crate::model::files::Kind;
     match (entry.kind, &entry.target) {
         (Kind::Link, Some(target)) => Some(format!("leads to {}, which is not reached here", target.shown())),
         (Kind::Link, None) => Some("leads nowhere".to_owned()),
@@ -259,7 +257,6 @@ pub async fn item(
 }
 
 async fn item_view(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, path: &RawPath) -> Result<FileItem> {
-    use crate::model::files::Kind;
     let (spot, entry) = portal.files.look(&user.user, path).await?;
     let now = portal.clock.now();
     let mut crumbs = crumbs(&spot, &Visit::default());
@@ -367,7 +364,7 @@ async fn item_again(
 /// A name that somebody typed.
 fn plain_name(name: &str) -> Result<RawPath> {
     let name = RawPath::from(name);
-    if crate::model::files::is_name(&name) {
+    if is_name(&name) {
         Ok(name)
     } else {
         Err(Error::field("name", "bad_name", "A name of 1 to 255 bytes without `/`, and not `.` or `..`."))

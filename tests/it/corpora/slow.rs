@@ -7,7 +7,7 @@ use lyceum::model::Role;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
-    time::{sleep, timeout},
+    time::{interval, timeout},
 };
 
 use super::{belongings, secret, statuses};
@@ -24,9 +24,10 @@ async fn drip(url: &str, beginning: &str, byte: u8) -> (String, Duration) {
     stream.write_all(beginning.as_bytes()).await.unwrap();
     let (mut read, mut write) = stream.split();
     let mut answer = Vec::new();
+    let mut pace = interval(Duration::from_millis(250));
     let dripping = async {
         while write.write_all(&[byte]).await.is_ok() {
-            sleep(Duration::from_millis(250)).await;
+            pace.tick().await;
         }
     };
     let reading = async {
@@ -74,11 +75,12 @@ async fn slow_loris() {
     };
     // Others are served meanwhile as if nothing were.
     let others = async {
+        let mut pace = interval(Duration::from_millis(100));
         for _ in 0..50 {
+            pace.tick().await;
             let begin = Instant::now();
             assert_eq!(alice.get("/api/v1/me").await.status(), 200);
             assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
-            sleep(Duration::from_millis(100)).await;
         }
     };
     tokio::join!(slow, others);
