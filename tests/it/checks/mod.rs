@@ -1,10 +1,12 @@
 //! `lyceum check --as USER` and what it looks at: real accounts, homes that are missing, full
-//! or read-only, a reverse proxy that passes too little on, and the same broken homes through
-//! a whole portal. Mounts are made in a namespace of their own, so that the machine keeps its.
+//! or read-only, a reverse proxy that passes too little on, those of `contrib/` that pass all on,
+//! and the same broken homes through a whole portal. Mounts are made in a namespace of their own, so that the machine keeps its.
 
+mod front;
 mod homes;
 mod person;
 mod proxies;
+mod servers;
 
 use std::{
     path::{Path, PathBuf},

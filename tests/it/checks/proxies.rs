@@ -134,7 +134,7 @@ impl Drop for Nginx {
 }
 
 /// Ports that nobody listened on a moment ago, below those of outgoing connections.
-fn free_ports() -> [u16; 4] {
+pub fn free_ports() -> [u16; 4] {
     let mut held: Vec<TcpListener> = Vec::new();
     while held.len() < 4 {
         let port = 26_000 + rand::random::<u16>() % 6000;

@@ -6,5 +6,5 @@ mod entry;
 mod handover;
 mod heartbeats;
 mod jupyter_origin;
-mod terminal;
+pub mod terminal;
 pub mod world;

@@ -25,10 +25,13 @@ use nix::{
 use reqwest::Client;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::Message;
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    time::timeout,
+};
+use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
-use super::world::{Browser, DEADLINE, Socket, socket};
+use super::world::{Browser, DEADLINE, socket};
 use crate::{
     helper::house::{House, People},
     portal,
@@ -113,7 +116,7 @@ fn lyceum(person: &Identity, data: &Path) -> Command {
 }
 
 /// Types a line and waits for what the shell makes of it.
-pub async fn types(socket: &mut Socket, line: &str, expected: &str) {
+pub async fn types<S: AsyncRead + AsyncWrite + Unpin>(socket: &mut WebSocketStream<S>, line: &str, expected: &str) {
     socket.send(Message::binary(format!("{line}\r").into_bytes())).await.unwrap();
     let mut seen = Vec::new();
     let reading = async {

@@ -177,6 +177,11 @@ pub struct Journey {
 }
 
 impl Browser {
+    /// One that trusts an authority of the test's own, say.
+    pub fn with(client: Client) -> Self {
+        Self { client, ..Self::default() }
+    }
+
     /// Types an address, or follows a link.
     pub async fn visit(&mut self, url: &str) -> Journey {
         let (mut url, mut hops) = (url.to_owned(), Vec::new());
