@@ -6,6 +6,7 @@
 mod agent;
 mod architecture;
 mod checks;
+mod contrib;
 mod corpora;
 mod db;
 mod directory;

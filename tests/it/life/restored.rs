@@ -1,10 +1,13 @@
-//! An older backup put back while sessions run: what was started since has no row any more. It
-//! is left alone, the administrator is told, and its end is cleaned up after as any other.
+//! An older backup put back while sessions run: what was started before it goes on as if
+//! nothing had been; what was started since has no row any more. It is left alone, the
+//! administrator is told, and its end is cleaned up after as any other.
 
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
+
+use serde_json::Value;
 
 use super::{House, eventually, processes};
 
@@ -12,6 +15,7 @@ use super::{House, eventually, processes};
 async fn what_an_older_backup_does_not_know_goes_on() {
     let Some(mut house) = House::open(&[]).await else { return };
     let person = house.person();
+    let known = person.run(&house, "web").await;
     let copy = house.data().join("private/earlier.db");
     let copy = copy.to_str().unwrap();
     let (done, said) = house.run(&["admin", "backup", copy]);
@@ -33,6 +37,15 @@ async fn what_an_older_backup_does_not_know_goes_on() {
     assert!(house.log().contains(&format!("\"pid\":{pid}")), "{}", house.log());
     assert!(processes(&record).contains(&pid), "it goes on");
 
+    // What the copy knows is as it was, and its owner goes on with it.
+    assert_eq!(person.session(&house, known).await["state"], "running");
+    assert_eq!(person.visit(&house, known, "/").await.0, 200);
+    let (status, _) = person.ask(&house, "GET", &format!("/sessions/{id}"), &Value::Null).await;
+    assert_eq!(status, 404);
+
     kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
+    house.nothing_left(&record).await;
+    let record = house.record(known).unwrap();
+    person.end(&house, known).await;
     house.nothing_left(&record).await;
 }
