@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # Lyceum in a container, as an account without rights: for one person, or for a few who trust
 # each other, because all of them then work as that one account. A machine room installs the
 # binary on the machine itself. Both, and how to run this image as root: docs/install.md.

@@ -156,7 +156,8 @@ pub fn accounts(facts: &Facts) -> Finding {
             ),
         }
     } else {
-        Finding::new(name, Level::Note, "not root: all workloads run as you, so the portal serves one person")
+        let what = "not root: all workloads run as you, so this is for one person, or for several who may read each other's files (accounts.shared_uid)";
+        Finding::new(name, Level::Note, what)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The configurations in `contrib/` as they are handed out, each read by the real server with
-//! ports and certificates of this test put in: nginx, Apache, HAProxy and Caddy
+//! ports and certificates of this test put in: nginx, Apache, `HAProxy` and Caddy
 //! with TLS before a real portal. Sign-in, terminals, events and uploads have to get through.
 
 use std::{fs, io::Write, path::Path, process::Stdio};
