@@ -1,9 +1,10 @@
-//! `contrib/lyceum.service` as an administrator installs it, where systemd rules. That is the
+//! The units of `contrib/` as docs/install.md says to install them, where systemd rules. That is the
 //! machine of `tests/guest`, which has put the unit and the program in their places and is
 //! thrown away afterwards; nothing here touches the systemd of a machine that somebody uses.
 
 use std::{fs, process::Command};
 
+use lyceum::helper::identity::Identity;
 use serde_json::{Value, json};
 
 use super::{House, Person, eventually, person::id as id_of};
@@ -112,4 +113,69 @@ async fn a_restart_through_systemd_ends_no_session() {
     .await;
     assert!(!said(&["systemctl", "--failed", "--no-legend", "--plain"]).contains("lyceum"), "{}", journal());
     system(&["systemctl", "stop", "lyceum"]);
+}
+
+/// `contrib/lyceum-user.service`: somebody's own portal, in the systemd of their own.
+#[tokio::test]
+async fn a_restart_of_ones_own_portal_ends_no_session() {
+    if !is_the_guest() {
+        eprintln!("left to the guest: it makes a user with a systemd of their own");
+        return;
+    }
+    let mut house = House::new(&[]);
+    house.url = "http://127.0.0.1:8100".to_owned();
+    system(&["useradd", "--create-home", "--shell", "/bin/bash", "owner"]);
+    let owner = Identity::facts("owner").unwrap();
+    let uid = owner.uid.to_string();
+    // The guest has no logind, which does this elsewhere.
+    let runtime = format!("/run/user/{uid}");
+    drop_in("user-runtime-dir@.service", "ExecStart=\nExecStart=install -d -m 700 -o %i /run/user/%i\nExecStop=");
+    drop_in("user@.service", "PAMName=\nEnvironment=XDG_RUNTIME_DIR=/run/user/%i HOME=/home/owner");
+    system(&["systemctl", "daemon-reload"]);
+    system(&["systemctl", "start", &format!("user@{uid}.service")]);
+    let as_owner = |script: &str| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid", &uid, "--regid", &uid, "--clear-groups", "bash", "-ec", script]).env_clear();
+        command.envs([("HOME", "/home/owner"), ("PATH", "/usr/bin:/bin"), ("XDG_RUNTIME_DIR", runtime.as_str())]);
+        let output = command.current_dir("/home/owner").output().unwrap();
+        let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(output.status.success(), "{script}: {said}");
+        said
+    };
+    // As docs/install.md says; the port is another one's here.
+    as_owner(
+        "mkdir -p ~/.local/bin ~/.config/systemd/user/lyceum.service.d
+         install -m 755 /data/lyceum ~/.local/bin/
+         install -m 644 /data/lyceum-user.service ~/.config/systemd/user/lyceum.service
+         printf '[Service]\nEnvironment=LYCEUM_SERVER__LISTEN=127.0.0.1:8100\n' >~/.config/systemd/user/lyceum.service.d/port.conf
+         systemctl --user daemon-reload && systemctl --user enable --now lyceum",
+    );
+    let is_up = async |house: &House| {
+        eventually("it answers", async || {
+            let answer = reqwest::get(format!("{}/readyz", house.url)).await.ok()?;
+            answer.status().is_success().then_some(())
+        })
+        .await;
+    };
+    is_up(&house).await;
+    let admin = Person::new("admin", as_owner("~/.local/bin/lyceum admin token create --user admin").trim());
+    let id = admin.start(&house, json!({ "app": "terminal", "resources": { "memory_bytes": 128 << 20 } })).await;
+    admin.state(&house, id, "running").await;
+    let placement = || {
+        let file = format!("/home/owner/.local/share/lyceum/placements/{}.json", id.short());
+        serde_json::from_str::<Value>(&fs::read_to_string(file).unwrap()).unwrap()["placement"]["pid"].clone()
+    };
+    let (before, agent) = (as_owner("systemctl --user show --property=MainPID --value lyceum"), placement());
+    as_owner("systemctl --user restart lyceum");
+    is_up(&house).await;
+    assert_ne!(as_owner("systemctl --user show --property=MainPID --value lyceum"), before);
+    assert_eq!((admin.session(&house, id).await["state"].as_str(), placement()), (Some("running"), agent));
+    admin.end(&house, id).await;
+    as_owner("systemctl --user stop lyceum");
+}
+
+fn drop_in(unit: &str, lines: &str) {
+    let folder = format!("/etc/systemd/system/{unit}.d");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(format!("{folder}/guest.conf"), format!("[Service]\n{lines}\n")).unwrap();
 }
