@@ -17,8 +17,8 @@ use crate::{
     files::{self, Files},
     gpu, helper,
     lifecycle::Lifecycle,
-    listen,
-    model::Clock,
+    listen::{self, Certificate, News, TlsError},
+    model::{Clock, Timestamp},
     proxy::Proxy,
     scheduler::{
         Scheduler,
@@ -37,6 +37,7 @@ pub struct App {
     pub portal: Arc<Portal>,
     pub life: Lifecycle,
     directory: Option<Arc<Ldap>>,
+    certificate: Option<Arc<Certificate>>,
     listener: TcpListener,
     apps_listener: Option<TcpListener>,
     options: listen::Options,
@@ -49,6 +50,9 @@ pub struct App {
 /// How often traffic is told to those who judge idleness: who comes back at the last moment
 /// is seen before the session is stopped.
 const TELL_ACTIVITY: Duration = Duration::from_secs(1);
+
+/// How often the files of the certificate are looked at; what is new is taken up at the second look.
+const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
 
 /// How often files agents that nobody asks are let go.
 const SWEEP_FILES: Duration = Duration::from_secs(10);
@@ -150,14 +154,17 @@ impl App {
             single_user,
             stopping: life.stopping.clone(),
         }));
-        let tls = match config.server.tls_cert.as_str() {
-            "" => None,
-            certificate => Some(listen::tls(Path::new(certificate), Path::new(&config.server.tls_key))?),
-        };
+        let certificate = certificate(config)?;
+        let tls = certificate.as_ref().map(Certificate::server).transpose()?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
-        let options = listen::Options { tls, workers: Some(workers), ..listen::Options::default() };
-        Ok(Self { portal, life, directory, listener, apps_listener, options, helper: started.helper, _lock: lock })
+        // A proxy stands for many people, as the loopback does behind `ssh -L`.
+        let proxies = portal.clone();
+        let exempt: listen::Exempt =
+            Arc::new(move |address| address.to_canonical().is_loopback() || proxies.config.trusts(address));
+        let options = listen::Options { tls, exempt, workers: Some(workers), ..listen::Options::default() };
+        let helper = started.helper;
+        Ok(Self { portal, life, directory, certificate, listener, apps_listener, options, helper, _lock: lock })
     }
 
     /// The address that the main listener really has.
@@ -168,7 +175,7 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self { portal, life, directory, listener, apps_listener, options, helper, _lock } = self;
+        let Self { portal, life, directory, certificate, listener, apps_listener, options, helper, _lock } = self;
         if let Some(helper) = helper {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
@@ -176,6 +183,12 @@ impl App {
         start_loops(&life, &portal);
         if let Some(directory) = directory {
             look_at_directory(&life, directory);
+        }
+        if let Some(certificate) = certificate {
+            life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
+                look_at_certificate(&certificate);
+                std::future::ready(())
+            });
         }
         let service = web::Front::portal(portal.clone());
         life.tracker.spawn(listen::serve(listener, service, options.clone(), life.stopping.clone()));
@@ -283,6 +296,35 @@ async fn authenticator(config: &Config, db: &Db, clock: &Clock) -> Result<(Arc<d
     })
 }
 
+/// What HTTPS is spoken with, where the portal speaks it itself.
+fn certificate(config: &Config) -> Result<Option<Arc<Certificate>>> {
+    let server = &config.server;
+    if server.tls_cert.is_empty() {
+        return Ok(None);
+    }
+    let read = Certificate::open(Path::new(&server.tls_cert), Path::new(&server.tls_key), server.name_of_some_app());
+    let told = match &read {
+        Err(TlsError::Name(_)) => format!("server.tls_cert: apps need a certificate for *.{}", server.apps_domain()),
+        _ => "server.tls_cert and server.tls_key".to_owned(),
+    };
+    Ok(Some(read.context(told)?))
+}
+
+/// A renewed certificate is taken up; one that is no good is told of once.
+fn look_at_certificate(certificate: &Certificate) {
+    match certificate.look() {
+        News::None => {}
+        News::Renewed(ends) => {
+            let ends = Timestamp(ends.saturating_mul(1000));
+            tracing::info!(%ends, "the certificate was renewed, and new connections are met with it");
+        }
+        News::Kept(error) => tracing::error!(
+            error = &error as &dyn std::error::Error,
+            "the new certificate or key is no good; the one before stays in use until it is mended"
+        ),
+    }
+}
+
 /// Sessions that wait for an environment look again when it gets further.
 async fn wake_on_progress(portal: Arc<Portal>) {
     let mut progress = portal.sessions.environments.subscribe();
@@ -316,7 +358,7 @@ async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)> {
     };
     let address = config.server.listen;
     let listener = TcpListener::bind(address).await.with_context(|| taken(address, "--listen or server.listen"))?;
-    if config.server.apps == AppsMode::Path {
+    if config.server.apps != AppsMode::Port {
         return Ok((listener, None));
     }
     let address = config.server.apps_address();
@@ -333,22 +375,22 @@ fn web_config(
     apps: Option<&TcpListener>,
 ) -> Result<WebConfig> {
     let server = &config.server;
-    let public_url = match server.public_url.as_str() {
-        "" => None,
-        url => Some(url.parse().context("server.public_url")?),
-    };
+    let port = listener.local_addr()?.port();
     let apps = match apps {
+        None if server.apps == AppsMode::Subdomain => AppsOrigin::Subdomain(server.apps_domain()),
         None => AppsOrigin::Path,
         Some(_) if !server.apps_url.is_empty() => AppsOrigin::Url(server.apps_url.trim_end_matches('/').to_owned()),
         Some(apps) => AppsOrigin::Port(apps.local_addr()?.port()),
     };
-    let trusted_proxies = server.trusted_proxies.iter().map(|proxy| proxy.parse()).collect::<Result<_, _>>();
+    let trusted_proxies = server.trusted_proxies.iter().map(|proxy| web::forwarded::parse_network(proxy)).collect();
     Ok(WebConfig {
-        public_url,
+        public_url: server.public_address(port),
         tls: !server.tls_cert.is_empty(),
-        port: listener.local_addr()?.port(),
+        port,
         host_names: vec![rustix::system::uname().nodename().to_string_lossy().into_owned()],
-        trusted_proxies: trusted_proxies.context("server.trusted_proxies")?,
+        trusted_proxies: Option::context(trusted_proxies, "server.trusted_proxies")?,
+        client_header: server.client_header,
+        hsts: server.hsts,
         insecure_http: server.insecure_http,
         apps,
         private: private.to_owned(),

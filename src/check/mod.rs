@@ -4,6 +4,7 @@
 //! `person` rehearses a start as somebody. What a check tries (a listener, a control group, a
 //! workload) it undoes at once.
 
+mod certificate;
 mod directory;
 mod disk;
 mod errand;
@@ -106,6 +107,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         network::port(facts).await,
         network::browser(facts),
     ]);
+    findings.extend(certificate::certificate(facts));
     findings.extend(directory::directory(facts).await);
     findings.extend(reach::reach(facts).await);
     if let Some(person) = person {

@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::{Facts, Finding, Level};
-use crate::environments::{self, Build, Index};
+use crate::{
+    config::AppsMode,
+    environments::{self, Build, Index},
+};
 
 pub async fn package_index(facts: &Facts) -> Finding {
     let name = "packages";
@@ -59,12 +62,19 @@ pub fn browser(facts: &Facts) -> Finding {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim().to_owned();
     if facts.listen.ip().is_loopback() {
-        let apps = port.saturating_add(1);
+        let server = &facts.server;
+        let apps = match server.apps {
+            AppsMode::Port => server.apps_address().port(),
+            AppsMode::Subdomain | AppsMode::Path => port,
+        };
+        let also = if apps == port { String::new() } else { format!(" -L {apps}:127.0.0.1:{apps}") };
+        let typed =
+            server.public_address(port).map_or_else(|| format!("http://127.0.0.1:{port}"), |url| url.to_string());
         return Finding::new(
             name,
             Level::Note,
             format!(
-                "only this machine reaches {}; from elsewhere: ssh -L {port}:127.0.0.1:{port} -L {apps}:127.0.0.1:{apps} {host}, then http://127.0.0.1:{port}",
+                "only this machine reaches {}; from elsewhere: ssh -L {port}:127.0.0.1:{port}{also} {host}, then {typed}",
                 facts.listen
             ),
         );

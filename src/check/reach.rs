@@ -7,6 +7,7 @@ use std::{
     borrow::Cow,
     error::Error,
     fs,
+    net::SocketAddr,
     os::unix::fs::MetadataExt,
     time::{Duration, Instant},
 };
@@ -25,7 +26,11 @@ use super::{Facts, Finding, Level};
 use crate::{
     auth::keys::{self, Pass},
     config::AppsMode,
-    web::reach::{Arrived, ECHO, EVENTS, FACTS, PAUSE},
+    model::SessionId,
+    web::{
+        ClientHeader,
+        reach::{Arrived, ECHO, EVENTS, FACTS, PAUSE},
+    },
 };
 
 /// How long anything may take to answer.
@@ -48,18 +53,19 @@ pub async fn reach(facts: &Facts) -> Vec<Finding> {
             return vec![Finding::new(PORTAL, Level::Note, what).mend("run it as root, or as the portal's user")];
         }
     };
-    let client = Client::builder()
-        .http1_only()
-        .no_proxy()
-        .redirect(reqwest::redirect::Policy::none())
-        .connect_timeout(PATIENCE)
-        .build();
-    let Ok(client) = client else {
+    let addresses = addresses(facts);
+    let mut client =
+        Client::builder().http1_only().no_proxy().redirect(reqwest::redirect::Policy::none()).connect_timeout(PATIENCE);
+    for host in addresses.iter().filter_map(|(_, url)| url.host_str()).filter(|host| host.ends_with(".localhost")) {
+        // Browsers know these names by themselves; resolvers need not.
+        client = client.resolve(host, on_this_machine(facts));
+    }
+    let Ok(client) = client.build() else {
         return vec![Finding::new(PORTAL, Level::Warning, "left out: no HTTP client could be made")];
     };
     let key = keys::derive(&key, b"apps");
     let mut findings = Vec::new();
-    for (name, base) in addresses(facts) {
+    for (name, base) in addresses {
         let way = Way { name, base, client: &client, facts, pass: || Pass::new(&key, facts.clock.now()) };
         findings.extend(way.try_all().await);
     }
@@ -81,21 +87,30 @@ fn is_running(facts: &Facts) -> bool {
 fn addresses(facts: &Facts) -> Vec<(&'static str, Url)> {
     let server = &facts.server;
     let scheme = if server.tls_cert.is_empty() { "http" } else { "https" };
-    let mut listen = server.listen;
+    let listen = || Url::parse(&format!("{scheme}://{}/", on_this_machine(facts))).ok();
+    let Some(portal) = server.public_address(server.listen.port()).or_else(listen) else { return Vec::new() };
+    let mut apps = portal.clone();
+    let apps = match server.apps {
+        AppsMode::Path => None,
+        // A name that nobody has heard of yet: all of them must lead here.
+        AppsMode::Subdomain => {
+            let host = format!("{}.{}", SessionId::new(), server.apps_domain());
+            apps.set_host(Some(&host)).ok().map(|()| apps)
+        }
+        AppsMode::Port => Url::parse(&server.apps_url)
+            .ok()
+            .or_else(|| apps.set_port(Some(server.apps_address().port())).ok().map(|()| apps)),
+    };
+    [(PORTAL, portal)].into_iter().chain(apps.map(|apps| (APPS, apps))).collect()
+}
+
+/// Where the portal listens, for somebody who is here too.
+fn on_this_machine(facts: &Facts) -> SocketAddr {
+    let mut listen = facts.server.listen;
     if listen.ip().is_unspecified() {
         listen.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
     }
-    let portal = Url::parse(&server.public_url).or_else(|_none| Url::parse(&format!("{scheme}://{listen}/")));
-    let Ok(portal) = portal else { return Vec::new() };
-    if server.apps == AppsMode::Path {
-        return vec![(PORTAL, portal)];
-    }
-    let apps = Url::parse(&server.apps_url).ok().or_else(|| {
-        let mut apps = portal.clone();
-        apps.set_port(Some(server.apps_address().port())).ok()?;
-        Some(apps)
-    });
-    [(PORTAL, portal)].into_iter().chain(apps.map(|apps| (APPS, apps))).collect()
+    listen
 }
 
 /// One of the two addresses.
@@ -139,15 +154,24 @@ impl<P: Fn() -> Pass> Way<'_, P> {
     async fn arrived(&self) -> Result<Arrived, Box<Finding>> {
         let base = &self.base;
         let fault = |what: String, mend: &str| Box::new(self.finding(Level::Fault, what).mend(mend.to_owned()));
+        if let Some(why) = self.has_no_address().await {
+            let domain = self.facts.server.apps_domain();
+            let mend = format!("DNS: *.{domain} leads where the portal's own name leads");
+            return Err(fault(format!("names below {domain} have no address: {why}"), &mend));
+        }
         let answer = match timeout(PATIENCE, self.get(FACTS, false)).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(err)) => {
-                let mend = if self.facts.server.public_url.is_empty() {
-                    "set server.public_url to the address that people type"
+                let why = innermost(&err);
+                let domain = self.facts.server.apps_domain();
+                let mend = if self.name == APPS && !domain.is_empty() && why.contains("certificate") {
+                    format!("a certificate that browsers know, for *.{domain}")
+                } else if self.facts.server.public_url.is_empty() {
+                    "set server.public_url to the address that people type".to_owned()
                 } else {
-                    "start or mend the reverse proxy, or correct server.public_url and server.apps_url"
+                    "start or mend the reverse proxy, or correct server.public_url and where the apps are".to_owned()
                 };
-                return Err(fault(format!("{base} cannot be reached from here: {}", innermost(&err)), mend));
+                return Err(fault(format!("{base} cannot be reached from here: {why}"), &mend));
             }
             Err(_) => return Err(fault(format!("{base} does not answer"), "look at the reverse proxy's log")),
         };
@@ -165,9 +189,24 @@ impl<P: Fn() -> Pass> Way<'_, P> {
         }
     }
 
+    /// Why a session's name leads nowhere.
+    async fn has_no_address(&self) -> Option<String> {
+        let host = self.base.host_str()?.to_owned();
+        if self.name != APPS || self.facts.server.apps != AppsMode::Subdomain || host.ends_with(".localhost") {
+            return None;
+        }
+        let port = self.base.port_or_known_default()?;
+        match timeout(PATIENCE, tokio::net::lookup_host((host, port))).await {
+            Ok(Ok(mut found)) => found.next().is_none().then(|| "none".to_owned()),
+            Ok(Err(err)) => Some(err.to_string()),
+            Err(_) => Some("the name servers do not answer".to_owned()),
+        }
+    }
+
     fn listener(&self) -> String {
         let server = &self.facts.server;
-        let address = if self.name == APPS { server.apps_address() } else { server.listen };
+        let apps = self.name == APPS && server.apps == AppsMode::Port;
+        let address = if apps { server.apps_address() } else { server.listen };
         format!("http://{address}")
     }
 
@@ -201,6 +240,10 @@ impl<P: Fn() -> Pass> Way<'_, P> {
             _ => {}
         }
         let trusted = !self.facts.server.trusted_proxies.is_empty();
+        let header = match self.facts.server.client_header {
+            ClientHeader::XForwardedFor => "X-Forwarded-For",
+            ClientHeader::Forwarded => "Forwarded",
+        };
         match &arrived.forwarded_for {
             Some(_) if !trusted => findings.push(
                 self.finding(
@@ -213,7 +256,7 @@ impl<P: Fn() -> Pass> Way<'_, P> {
                 .mend(format!("set server.trusted_proxies = [\"{}\"]", arrived.client)),
             ),
             None if trusted => findings.push(
-                self.finding(Level::Warning, "no `X-Forwarded-For` arrives: everybody seems to come from the proxy")
+                self.finding(Level::Warning, format!("no `{header}` arrives: everybody seems to come from the proxy"))
                     .mend("nginx: proxy_set_header X-Forwarded-For $remote_addr;"),
             ),
             _ => {}

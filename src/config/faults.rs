@@ -1,14 +1,9 @@
 //! What cannot be, of all settings at once: each fault names its key and the way out.
 
-use std::{
-    net::{IpAddr, SocketAddr},
-    path::Path,
-};
+use std::{net::SocketAddr, path::Path};
 
-use url::Url;
-
-use super::{AppsMode, AuthKind, Config, ProfileSetting, Server, Storage};
-use crate::apps;
+use super::{AuthKind, Config, ProfileSetting, Server, Storage};
+use crate::{apps, web::forwarded::parse_network};
 
 impl Config {
     /// Every fault; empty where all is well.
@@ -32,7 +27,7 @@ impl Config {
 
 impl Server {
     fn faults(&self) -> Vec<String> {
-        let mut faults = self.faults_of_addresses();
+        let mut faults = self.faults_of_origins();
         if self.tls_cert.is_empty() != self.tls_key.is_empty() {
             faults.push("server.tls_cert and server.tls_key belong together: set both or neither".to_owned());
         }
@@ -40,8 +35,11 @@ impl Server {
             faults.push("server.apps_listen: is ADDRESS:PORT, as in 127.0.0.1:8001".to_owned());
         }
         for proxy in &self.trusted_proxies {
-            if proxy.parse::<IpAddr>().is_err() {
-                faults.push(format!("server.trusted_proxies: `{}` is not an address", proxy.escape_debug()));
+            if parse_network(proxy).is_none() {
+                faults.push(format!(
+                    "server.trusted_proxies: `{}` is neither an address nor a network of less than everybody, as in 10.0.0.0/8",
+                    proxy.escape_debug()
+                ));
             }
         }
         let https_in_front = self.public_url.starts_with("https://") && !self.trusted_proxies.is_empty();
@@ -51,34 +49,6 @@ impl Server {
                  server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
                 self.listen
             ));
-        }
-        faults
-    }
-
-    /// Of the origins as browsers know them.
-    fn faults_of_addresses(&self) -> Vec<String> {
-        let mut faults = Vec::new();
-        let public = (!self.public_url.is_empty()).then(|| Url::parse(&self.public_url));
-        match &public {
-            Some(Ok(url)) if matches!(url.scheme(), "http" | "https") && url.host().is_some() && url.path() == "/" => {}
-            None => {}
-            Some(_) => faults.push(
-                "server.public_url: is an http or https address without a path, as in https://portal.example.org"
-                    .to_owned(),
-            ),
-        }
-        if !self.apps_url.is_empty()
-            && !Url::parse(&self.apps_url).is_ok_and(|url| url.host().is_some() && url.path() == "/")
-        {
-            faults.push("server.apps_url: is an address without a path, as in https://apps.example.org".to_owned());
-        }
-        if !self.apps_url.is_empty() && (self.public_url.is_empty() || self.apps == AppsMode::Path) {
-            faults.push("server.apps_url: needs server.public_url too, and server.apps = \"port\"".to_owned());
-        }
-        let origin = |url: &str| Url::parse(url).map(|url| url.origin()).ok();
-        if !self.apps_url.is_empty() && origin(&self.apps_url) == origin(&self.public_url) {
-            let way_out = "give the apps another name or port, or set server.apps = \"path\"";
-            faults.push(format!("server.apps_url: is the portal's own address, {way_out}"));
         }
         faults
     }

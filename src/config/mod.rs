@@ -4,6 +4,7 @@
 
 mod environment;
 mod faults;
+mod origins;
 mod values;
 
 use std::{
@@ -23,6 +24,7 @@ use crate::{
     model::{Capacity, Clock, Resources},
     sessions::Profile,
     start::Paths,
+    web::ClientHeader,
 };
 
 /// Everything that can be set.
@@ -52,10 +54,17 @@ pub struct Server {
     pub public_url: String,
     pub tls_cert: String,
     pub tls_key: String,
-    /// Reverse proxies whose `X-Forwarded-*` are believed.
+    /// For how long browsers that came by HTTPS come by nothing else (seconds).
+    #[serde(deserialize_with = "duration")]
+    pub hsts: i64,
+    /// Reverse proxies, addresses and networks, that are believed about who asks.
     #[serde(deserialize_with = "list")]
     pub trusted_proxies: Vec<String>,
+    /// Where they say so.
+    pub client_header: ClientHeader,
     pub apps: AppsMode,
+    /// Below which each session has a name, in the mode `subdomain`.
+    pub apps_domain: String,
     /// Empty: the same address, next port.
     pub apps_listen: String,
     /// The apps' origin as browsers reach it; empty: the host of `public_url`, the apps' port.
@@ -72,6 +81,8 @@ pub enum AppsMode {
     /// A second origin: another port.
     #[default]
     Port,
+    /// An origin for each session: a name below `apps_domain`.
+    Subdomain,
     /// The portal's own origin; weaker.
     Path,
 }
@@ -83,8 +94,11 @@ impl Default for Server {
             public_url: String::new(),
             tls_cert: String::new(),
             tls_key: String::new(),
+            hsts: 30 * 86_400,
             trusted_proxies: Vec::new(),
+            client_header: ClientHeader::default(),
             apps: AppsMode::Port,
+            apps_domain: String::new(),
             apps_listen: String::new(),
             apps_url: String::new(),
             insecure_http: false,
@@ -305,16 +319,6 @@ impl Config {
             duration_seconds: setting.duration,
         };
         self.profiles.iter().map(profile).collect()
-    }
-}
-
-impl Server {
-    /// Where the apps' origin listens; the next port after `listen` by default.
-    pub fn apps_address(&self) -> SocketAddr {
-        self.apps_listen.parse().unwrap_or_else(|_| {
-            let port = self.listen.port();
-            SocketAddr::new(self.listen.ip(), if port == 0 { 0 } else { port.wrapping_add(1).max(1) })
-        })
     }
 }
 

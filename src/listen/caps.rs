@@ -9,6 +9,8 @@ use std::{
 
 use parking_lot::Mutex;
 
+use super::Exempt;
+
 /// Counts the open connections of one listener.
 #[derive(Clone)]
 pub struct Caps(Arc<Inner>);
@@ -16,7 +18,7 @@ pub struct Caps(Arc<Inner>);
 struct Inner {
     total: usize,
     per_address: usize,
-    exempt: fn(IpAddr) -> bool,
+    exempt: Exempt,
     open: Mutex<Open>,
 }
 
@@ -29,7 +31,7 @@ struct Open {
 impl Caps {
     /// `exempt` addresses (a reverse proxy, loopback behind `ssh -L`) stand for many people
     /// and are bound by the total alone.
-    pub fn new(total: usize, per_address: usize, exempt: fn(IpAddr) -> bool) -> Self {
+    pub fn new(total: usize, per_address: usize, exempt: Exempt) -> Self {
         Self(Arc::new(Inner { total, per_address, exempt, open: Mutex::default() }))
     }
 
@@ -88,7 +90,7 @@ mod tests {
 
     #[test]
     fn counts_by_address_and_in_all() {
-        let caps = Caps::new(4, 2, |address| address.is_loopback());
+        let caps = Caps::new(4, 2, Arc::new(|address| address.is_loopback()));
         let (a, b): (IpAddr, IpAddr) = ("10.0.0.1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap());
         let first = caps.take(a).unwrap();
         let _second = caps.take(b).unwrap();

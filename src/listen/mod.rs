@@ -6,6 +6,7 @@
 mod caps;
 mod check;
 mod guard;
+mod tls;
 mod watch;
 mod workers;
 
@@ -13,7 +14,6 @@ use std::{
     convert::Infallible,
     io,
     net::{IpAddr, SocketAddr},
-    path::{Path, PathBuf},
     pin::pin,
     sync::{Arc, atomic::Ordering},
     time::Duration,
@@ -28,7 +28,6 @@ use hyper::{
     service::service_fn,
 };
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
@@ -38,11 +37,14 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower::{Service, ServiceExt};
 
-pub use self::workers::Workers;
 use self::{
     caps::{Caps, Place},
     guard::Guarded,
     watch::{Watch, Watched},
+};
+pub use self::{
+    tls::{Certificate, News, TlsError},
+    workers::Workers,
 };
 
 /// The largest request head, in bytes; a larger one is answered 431.
@@ -56,10 +58,13 @@ const READ_BUFFER: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
+/// Says of an address that it stands for many people.
+pub type Exempt = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
 /// How to listen.
 #[derive(Clone)]
 pub struct Options {
-    /// HTTPS with this certificate; see [`tls`].
+    /// HTTPS; see [`Certificate::server`].
     pub tls: Option<Arc<rustls::ServerConfig>>,
     /// From a request head's first byte (the first one's: from the connection) to its last.
     /// A slow head may live up to twice as long.
@@ -71,7 +76,7 @@ pub struct Options {
     pub connections: usize,
     pub connections_per_address: usize,
     /// Addresses that stand for many people, bound by `connections` alone.
-    pub exempt: fn(IpAddr) -> bool,
+    pub exempt: Exempt,
     /// How long requests under way may go on after the shutdown began.
     pub grace: Duration,
     /// Where connections live; `None`: on the runtime that accepts them.
@@ -87,7 +92,7 @@ impl Default for Options {
             handshake_timeout: Duration::from_secs(10),
             connections: 16_384,
             connections_per_address: 1024,
-            exempt: |address| address.to_canonical().is_loopback(),
+            exempt: Arc::new(|address| address.to_canonical().is_loopback()),
             grace: Duration::from_secs(10),
             workers: None,
         }
@@ -102,7 +107,7 @@ where
     S::Future: Send,
 {
     let connections = TaskTracker::new();
-    let caps = Caps::new(options.connections, options.connections_per_address, options.exempt);
+    let caps = Caps::new(options.connections, options.connections_per_address, options.exempt.clone());
     let acceptor = options.tls.clone().map(TlsAcceptor::from);
     loop {
         let accepted = tokio::select! {
@@ -221,38 +226,6 @@ where
             Err(_) => tracing::info!(%peer, "closed a connection that did not end in time"),
         }
     }
-}
-
-/// A certificate chain and its key, PEM files, for [`Options::tls`].
-pub fn tls(certificate: &Path, key: &Path) -> Result<Arc<rustls::ServerConfig>, TlsError> {
-    let pem = |path: &Path| {
-        let path = path.to_owned();
-        move |source| TlsError::Pem { path, source }
-    };
-    let chain = CertificateDer::pem_file_iter(certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(pem(certificate))?;
-    let secret = PrivateKeyDer::from_pem_file(key).map_err(pem(key))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = rustls::ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(chain, secret))
-        .map_err(TlsError::Pair)?;
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
-}
-
-/// Why HTTPS cannot be offered.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    #[error("cannot read a certificate or key from {}", path.display())]
-    Pem {
-        path: PathBuf,
-        #[source]
-        source: rustls::pki_types::pem::Error,
-    },
-    #[error("the certificate and the key do not serve together")]
-    Pair(#[source] rustls::Error),
 }
 
 fn concerns_one_connection(error: &io::Error) -> bool {

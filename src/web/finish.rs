@@ -19,12 +19,12 @@ use super::{
     views::{ErrorPage, Way},
 };
 
-/// Which of the two listeners was asked.
+/// Whom a request was sent to: which of the two listeners, or which name of the one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The portal's own.
+    /// The portal.
     Portal,
-    /// The apps': scripts of apps read what it answers, so none of the portal's secrets may
+    /// The apps: scripts of apps read what it answers, so none of the portal's secrets may
     /// be in it, and the login cookie means nothing.
     Apps,
 }
@@ -181,7 +181,7 @@ static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// What every answer of ours says to a browser; a handler that has said otherwise is heard.
 fn headers(portal: &Portal, asked: &Asked, id: &str, response: &mut Response) {
-    let form_targets = portal.config.apps_origin(&asked.host()).unwrap_or_default();
+    let form_targets = portal.config.apps_origin(&asked.host(), "*").unwrap_or_default();
     let policy = format!(
         "default-src 'self'; img-src 'self' data:; worker-src 'self'; object-src 'none'; base-uri 'none'; \
          frame-ancestors 'none'; form-action 'self' {form_targets}"
@@ -199,6 +199,12 @@ fn headers(portal: &Portal, asked: &Asked, id: &str, response: &mut Response) {
     set(header::X_FRAME_OPTIONS, "DENY");
     set(header::REFERRER_POLICY, "same-origin");
     set(HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    // Who opened this page in a window of theirs has no hold on it.
+    set(HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    if portal.config.is_https() {
+        // For this name alone: what else the domain serves is not ours to speak for.
+        set(header::STRICT_TRANSPORT_SECURITY, &format!("max-age={}", portal.config.hsts));
+    }
     set(header::CACHE_CONTROL, "no-store");
     set(REQUEST_ID.clone(), id);
 }

@@ -1,7 +1,8 @@
 //! The first step of every request: what is for an app goes straight to `gateway`, on the
 //! thread that its connection lives on; pages and the API are made on the runtime's other
 //! threads, so that drawing a page holds up nobody's notebook. The routers know the same
-//! routes; this only leads there sooner.
+//! routes; this only leads there sooner. Where apps have names instead of a listener, the
+//! name decides here which side was asked.
 
 use std::{
     convert::Infallible,
@@ -14,13 +15,14 @@ use axum::{
     Router,
     body::{Body, HttpBody},
     extract::Request,
+    http::HeaderMap,
     response::{IntoResponse, Response},
 };
 use tokio::runtime::Handle;
 use tokio_util::task::AbortOnDropHandle;
 use tower::{Service, ServiceExt};
 
-use super::{Error, Portal, Side, apps_router, gateway, router};
+use super::{AppsOrigin, Error, Portal, Side, apps_router, gateway, router};
 
 /// What a listener serves.
 #[derive(Clone)]
@@ -28,6 +30,8 @@ pub struct Front {
     portal: Arc<Portal>,
     side: Side,
     router: Router,
+    /// For the names below the apps' domain, where they share the portal's listener.
+    names: Option<Router>,
     /// The runtime on which this was made.
     pages: Handle,
 }
@@ -35,12 +39,20 @@ pub struct Front {
 impl Front {
     /// For the portal's main listener.
     pub fn portal(portal: Arc<Portal>) -> Self {
-        Self { side: Side::Portal, router: router(portal.clone()), pages: Handle::current(), portal }
+        let names = matches!(portal.config.apps, AppsOrigin::Subdomain(_)).then(|| apps_router(portal.clone()));
+        Self { side: Side::Portal, router: router(portal.clone()), names, pages: Handle::current(), portal }
     }
 
     /// For the apps' listener.
     pub fn apps(portal: Arc<Portal>) -> Self {
-        Self { side: Side::Apps, router: apps_router(portal.clone()), pages: Handle::current(), portal }
+        Self { side: Side::Apps, router: apps_router(portal.clone()), names: None, pages: Handle::current(), portal }
+    }
+
+    fn asked(&self, headers: &HeaderMap) -> (Side, &Router) {
+        match (&self.names, &self.portal.config.apps) {
+            (Some(names), AppsOrigin::Subdomain(domain)) if gateway::is_below(headers, domain) => (Side::Apps, names),
+            _ => (self.side, &self.router),
+        }
     }
 }
 
@@ -60,11 +72,12 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         // Most requests have no body, and an empty one needs no box.
         let request = request.map(|body| if body.is_end_stream() { Body::empty() } else { Body::new(body) });
+        let (side, router) = self.asked(request.headers());
         if request.uri().path().starts_with("/s/") {
-            let (portal, side) = (self.portal.clone(), self.side);
+            let portal = self.portal.clone();
             return Box::pin(async move { Ok(gateway::answer(&portal, side, request).await) });
         }
-        let made = AbortOnDropHandle::new(self.pages.spawn(self.router.clone().oneshot(request)));
+        let made = AbortOnDropHandle::new(self.pages.spawn(router.clone().oneshot(request)));
         Box::pin(async move {
             Ok(match made.await {
                 Ok(Ok(response)) => response,

@@ -40,7 +40,7 @@ async fn check(portal: &Portal, request: Request) -> Result<Request> {
     if reads || (!is_sign_in && (by_token || !has_cookie)) || came_from_us(headers, &portal.config) {
         return Ok(request);
     }
-    let proof = Proof::of(&request, is_sign_in);
+    let proof = Proof::of(portal, &request, is_sign_in);
     if let Some(token) = headers.get("x-csrf-token").and_then(|token| token.to_str().ok())
         && proof.matches(portal, token)
     {
@@ -123,7 +123,7 @@ enum Proof {
 }
 
 impl Proof {
-    fn of(request: &Request, is_sign_in: bool) -> Self {
+    fn of(portal: &Portal, request: &Request, is_sign_in: bool) -> Self {
         let headers = request.headers();
         let identity = request.extensions().get::<Identity>();
         if let Some(principal) = identity.and_then(Identity::somebody)
@@ -134,7 +134,7 @@ impl Proof {
         // An app on another port can put its own form's cookie into somebody's browser, so
         // that it signs in as the app's owner. The form counts only where the browser does
         // not itself say that another page sent it.
-        match identity::cookie(headers, identity::FORM_COOKIE) {
+        match identity::cookie(headers, portal.config.form_cookie_name()) {
             Cookie::One(cookie) if is_sign_in && !names_another_page(headers) => Self::Form(cookie.to_owned()),
             _ => Self::Nothing,
         }

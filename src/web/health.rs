@@ -13,7 +13,7 @@ use super::{
     Identity, Portal,
     error::{Error, Result},
     extract::CurrentUser,
-    identity,
+    forwarded,
     page::{Nav, Page},
     views::{self, ApiDocs},
 };
@@ -55,7 +55,7 @@ pub(super) async fn metrics(
     user: Option<CurrentUser>,
     request: Parts,
 ) -> Result<Response> {
-    let is_local = identity::is_local(&request.headers, &request.extensions);
+    let is_local = forwarded::is_local(&request.headers, &request.extensions);
     match user {
         _ if is_local => {}
         None => return Err(Error::unauthenticated()),

@@ -1,21 +1,18 @@
-//! Who a request says it comes from: the login cookie, the bearer token, the client's
-//! address. It reads headers and asks `auth`; what somebody may do is judged elsewhere.
+//! Who a request says it comes from: the login cookie, the bearer token. It reads headers and
+//! asks `auth`; what somebody may do is judged elsewhere, and where they are by `forwarded`.
 
-use std::{convert::Infallible, net::IpAddr, sync::Arc};
+use std::{convert::Infallible, sync::Arc};
 
 use axum::{
     extract::FromRequestParts,
-    http::{Extensions, HeaderMap, HeaderValue, header, request::Parts},
+    http::{HeaderMap, HeaderValue, header, request::Parts},
 };
 
 use super::{
     Portal, WebConfig,
     error::{Error, Result},
 };
-use crate::{
-    auth::{self, Principal},
-    listen::PeerAddr,
-};
+use crate::auth::{self, Principal};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -150,52 +147,15 @@ pub(super) fn drop_login_cookie(config: &WebConfig) -> HeaderValue {
 }
 
 /// The cookie that binds the sign-in form's proof to this browser, before there is a login.
-pub(super) const FORM_COOKIE: &str = "lyceum_form";
-
 pub(super) fn set_form_cookie(config: &WebConfig, value: &str) -> HeaderValue {
-    set_cookie(config, FORM_COOKIE, value, "; Path=/login; SameSite=Strict")
+    let path = if config.is_https() { "/" } else { "/login" };
+    set_cookie(config, config.form_cookie_name(), value, &format!("; Path={path}; SameSite=Strict"))
 }
 
 fn set_cookie(config: &WebConfig, name: &str, value: &str, attributes: &str) -> HeaderValue {
     let secure = if config.is_https() { "; Secure" } else { "" };
     HeaderValue::from_str(&format!("{name}={value}{attributes}; HttpOnly{secure}"))
         .expect("our cookies are visible ASCII")
-}
-
-/// Where a request comes from: the peer, or what trusted proxies say of it, read from the
-/// right, because a client can write the rest of the header itself.
-pub fn client_address(config: &WebConfig, headers: &HeaderMap, extensions: &Extensions) -> IpAddr {
-    let peer = peer(extensions);
-    let is_trusted = |address: &IpAddr| config.trusted_proxies.contains(&address.to_canonical());
-    if !is_trusted(&peer) {
-        return peer;
-    }
-    let forwarded: Vec<&str> = headers
-        .get_all("x-forwarded-for")
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .collect();
-    let mut client = peer;
-    for hop in forwarded.iter().rev() {
-        let Ok(address) = hop.trim().parse::<IpAddr>() else { break };
-        client = address.to_canonical();
-        if !is_trusted(&client) {
-            break;
-        }
-    }
-    client
-}
-
-/// Whether the request was made on this machine and not passed on by a proxy.
-pub fn is_local(headers: &HeaderMap, extensions: &Extensions) -> bool {
-    let passed_on = ["x-forwarded-for", "forwarded", "x-real-ip", "via"].iter().any(|name| headers.contains_key(*name));
-    peer(extensions).is_loopback() && !passed_on
-}
-
-fn peer(extensions: &Extensions) -> IpAddr {
-    // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
-    extensions.get::<PeerAddr>().map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }
 
 #[cfg(test)]
@@ -245,19 +205,5 @@ mod tests {
         let mut beside = HeaderMap::new();
         beside.insert("cookie", HeaderValue::from_bytes(b"city=Z\xc3\xbcrich; lyceum_login=a; \xff=\xff").unwrap());
         assert_eq!(login_cookie(&beside, &config), Cookie::One("a"), "an app's own letters hide nothing");
-    }
-
-    #[test]
-    fn forwarded_addresses_count_from_trusted_proxies_alone() {
-        let proxy: std::net::SocketAddr = "127.0.0.1:9".parse().unwrap();
-        let mut extensions = Extensions::new();
-        extensions.insert(PeerAddr(proxy));
-        let mut config = WebConfig::default();
-        let sent = headers(&[("x-forwarded-for", "6.6.6.6, 192.0.2.7"), ("x-forwarded-for", "127.0.0.1")]);
-        assert_eq!(client_address(&config, &sent, &extensions), proxy.ip());
-        config.trusted_proxies = vec![proxy.ip()];
-        assert_eq!(client_address(&config, &sent, &extensions), "192.0.2.7".parse::<IpAddr>().unwrap());
-        assert!(!is_local(&sent, &extensions));
-        assert!(is_local(&headers(&[]), &extensions));
     }
 }

@@ -15,6 +15,7 @@ use super::{
     Identity, Portal,
     error::{Error, Kind, Problem, Result},
     extract::{CurrentUser, Form, Json, Query},
+    forwarded,
     guard::safe_next,
     identity::{self, Cookie},
     page::{Nav, Page},
@@ -30,7 +31,7 @@ impl FromRequestParts<Arc<Portal>> for ClientAddress {
     type Rejection = std::convert::Infallible;
 
     async fn from_request_parts(parts: &mut Parts, portal: &Arc<Portal>) -> Result<Self, Self::Rejection> {
-        Ok(Self(identity::client_address(&portal.config, &parts.headers, &parts.extensions)))
+        Ok(Self(forwarded::client_address(&portal.config, &parts.headers, &parts.extensions)))
     }
 }
 
@@ -173,7 +174,7 @@ struct LoginForm {
 
 impl LoginForm {
     fn draw(self, portal: &Portal, request: &Parts) -> Response {
-        let is_local = identity::is_local(&request.headers, &request.extensions);
+        let is_local = forwarded::is_local(&request.headers, &request.extensions);
         let (cookie, is_new) = form_cookie(portal, &request.headers);
         let mut layout = portal.layout(&Identity::Nobody, Nav::None);
         layout.csrf_token = portal.access.form_token(&cookie);
@@ -194,7 +195,7 @@ impl LoginForm {
 
 /// The cookie that the form's proof is bound to: the one that the browser has, or a new one.
 fn form_cookie(portal: &Portal, headers: &HeaderMap) -> (String, bool) {
-    match identity::cookie(headers, identity::FORM_COOKIE) {
+    match identity::cookie(headers, portal.config.form_cookie_name()) {
         Cookie::One(cookie) if cookie.len() == 43 => (cookie.to_owned(), false),
         _ => (portal.access.new_form_cookie(), true),
     }

@@ -10,6 +10,7 @@ pub mod error;
 pub mod extract;
 mod files;
 mod finish;
+pub mod forwarded;
 mod front;
 pub mod gateway;
 pub mod guard;
@@ -37,7 +38,7 @@ mod tokens;
 pub mod views;
 
 use std::{
-    net::IpAddr,
+    fmt::Display,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -50,13 +51,15 @@ use axum::{
     response::{IntoResponse, Response},
     routing::any,
 };
+use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
-use url::{Origin, Url};
+use url::{Host, Origin, Url};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 pub use error::{Error, Result};
 pub use finish::Side;
+pub use forwarded::ClientHeader;
 pub use front::Front;
 pub use identity::Identity;
 pub use metrics::Metrics;
@@ -157,8 +160,11 @@ pub struct WebConfig {
     pub port: u16,
     /// Names of this host that may stand in `Host` where there is no `public_url`.
     pub host_names: Vec<String>,
-    /// Whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<IpAddr>,
+    /// Who is believed about the client's address, which they name in `client_header`.
+    pub trusted_proxies: Vec<IpNet>,
+    pub client_header: ClientHeader,
+    /// For how long browsers that came by HTTPS come by nothing else (seconds).
+    pub hsts: i64,
     /// Plain HTTP off loopback, by the administrator's choice.
     pub insecure_http: bool,
     pub apps: AppsOrigin,
@@ -176,7 +182,8 @@ pub enum AppsOrigin {
     Port(u16),
     /// At an address of their own, behind a reverse proxy.
     Url(String),
-    /// On names below this domain.
+    /// Each session on a name of its own below this domain, in lower case; the scheme and the
+    /// port are the portal's, and so is the listener. There is a `public_url` then.
     Subdomain(String),
 }
 
@@ -194,22 +201,31 @@ impl WebConfig {
         if self.is_https() { "__Host-lyceum_login" } else { "lyceum_login" }
     }
 
+    /// Of the cookie that the sign-in form's proof is bound to.
+    pub fn form_cookie_name(&self) -> &'static str {
+        if self.is_https() { "__Host-lyceum_form" } else { "lyceum_form" }
+    }
+
     /// Our own address as the asking browser knows it: `https://portal.example.org`.
     pub fn origin(&self, headers: &HeaderMap) -> String {
         guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
     }
 
-    /// The origin that apps have for this browser; `None` where it is the portal's own, and
-    /// where the browser calls us by a name that is not known to be ours.
-    pub fn apps_origin(&self, headers: &HeaderMap) -> Option<String> {
+    /// The origin that an app has for this browser; `None` where it is the portal's own, and
+    /// where the browser calls us by a name that is not known to be ours. `whose` is a session,
+    /// or `*` for all of them.
+    pub fn apps_origin(&self, headers: &HeaderMap, whose: impl Display) -> Option<String> {
+        if let AppsOrigin::Url(url) = &self.apps {
+            return Some(url.clone());
+        }
+        let Origin::Tuple(scheme, host, port) = guard::ours(headers, self)? else { return None };
         match &self.apps {
-            AppsOrigin::Path => None,
-            AppsOrigin::Port(port) => match guard::ours(headers, self)? {
-                Origin::Tuple(scheme, host, _) => Some(format!("{scheme}://{host}:{port}")),
-                Origin::Opaque(_) => None,
-            },
-            AppsOrigin::Url(url) => Some(url.clone()),
-            AppsOrigin::Subdomain(domain) => Some(format!("{}://*.{domain}", self.scheme())),
+            AppsOrigin::Path | AppsOrigin::Url(_) => None,
+            AppsOrigin::Port(port) => Some(format!("{scheme}://{host}:{port}")),
+            AppsOrigin::Subdomain(domain) => {
+                let host = Host::Domain(format!("{whose}.{domain}"));
+                Some(Origin::Tuple(scheme, host, port).ascii_serialization())
+            }
         }
     }
 }
@@ -303,10 +319,11 @@ pub fn router(portal: Arc<Portal>) -> Router {
 /// comes here: `gateway` does itself what is needed of theirs.
 const APP: &str = "/s/{*rest}";
 
-/// The apps' own listener: the way into apps, the files that its few pages need, and what
+/// The apps' own listener, or their names on the portal's: the way into apps, the files that its few pages need, and what
 /// `lyceum check` asks.
 pub fn apps_router(portal: Arc<Portal>) -> Router {
     Pages::default()
+        .get("/", gateway::front_door)
         .get(reach::FACTS, reach::facts)
         .get(reach::ECHO, reach::echo)
         .get(reach::EVENTS, reach::apps_events)

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Portal,
     error::{Error, Result},
-    identity,
+    forwarded,
     streams::sse,
 };
 use crate::auth::keys::Pass;
@@ -43,6 +43,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 pub struct Arrived {
     pub host: String,
     pub forwarded_proto: Option<String>,
+    /// Of the header in which proxies are believed to name the client.
     pub forwarded_for: Option<String>,
     /// Whom the portal takes the client for.
     pub client: String,
@@ -69,8 +70,8 @@ pub(super) async fn facts(_: Checker, State(portal): State<Arc<Portal>>, asked: 
     Json(Arrived {
         host: header(header::HOST.as_str()).unwrap_or_default(),
         forwarded_proto: header("x-forwarded-proto"),
-        forwarded_for: header("x-forwarded-for"),
-        client: identity::client_address(&portal.config, &asked.headers, &asked.extensions).to_string(),
+        forwarded_for: header(portal.config.client_header.name()),
+        client: forwarded::client_address(&portal.config, &asked.headers, &asked.extensions).to_string(),
         https: portal.config.is_https(),
     })
 }

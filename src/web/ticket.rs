@@ -23,10 +23,7 @@ const MOST: usize = 10_000;
 /// The same for one login, so that nobody makes other people's tickets worthless.
 const MOST_OF_LOGIN: usize = 32;
 
-/// The cookie of the apps' origin that tells one browser from another.
-pub const HAND_COOKIE: &str = "lyceum_hand";
-
-/// A fresh value for that cookie.
+/// A fresh hand: the value of the apps' origin's cookie that tells one browser from another.
 pub fn new_hand() -> String {
     BASE64_URL_SAFE_NO_PAD.encode(rand::random::<[u8; 32]>())
 }
@@ -77,12 +74,7 @@ impl Tickets {
     }
 }
 
-/// The name of the apps' origin's cookie for a session.
-pub fn cookie_name(session: SessionId) -> String {
-    format!("lyceum_app_{}", session.short())
-}
-
-/// The value of that cookie: the login's id, sealed for this session.
+/// The value of the apps' origin's cookie for a session: the login's id, sealed for it.
 pub fn seal(key: &[u8; 32], login: LoginId, session: SessionId) -> String {
     format!("{login}.{}", BASE64_URL_SAFE_NO_PAD.encode(mac(key, login, session).finalize().into_bytes()))
 }

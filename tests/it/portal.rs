@@ -1,8 +1,10 @@
 //! A whole portal for tests: the real router behind the real accept loop on a port of its
 //! own, SQLite in a temporary directory, and a clock that only the test moves.
 
-use std::{net::SocketAddr, os::unix::net::UnixStream, path::Path, sync::Arc};
+use std::{convert::Infallible, net::SocketAddr, os::unix::net::UnixStream, path::Path, sync::Arc};
 
+use axum::response::Response as AxumResponse;
+use hyper::{Request, body::Incoming};
 use lyceum::{
     admission::Admission,
     apps::Catalogue,
@@ -16,14 +18,22 @@ use lyceum::{
     proxy::Proxy,
     scheduler,
     sessions::{self, Sessions},
-    web::{self, Parts, Portal, WebConfig, gateway::Gateway},
+    web::{AppsOrigin, Front, Parts, Portal, WebConfig, gateway::Gateway},
 };
-use reqwest::{Client, Method, RequestBuilder, Response, header, redirect};
+use reqwest::{
+    Client, Method, RequestBuilder, Response,
+    dns::{Addrs, Name, Resolve, Resolving},
+    header, redirect,
+};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    task::JoinHandle,
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
+use tower::Service;
 
 /// When all tests begin.
 pub const START: Timestamp = Timestamp(1_800_000_000_000);
@@ -53,28 +63,44 @@ impl TestPortal {
 
     /// With another configuration; it speaks plain HTTP whatever that says.
     pub async fn start_with(configure: impl FnOnce(&mut WebConfig)) -> Self {
-        Self::serve(configure, web::router).await
+        Self::serve(configure, Front::portal).await
+    }
+
+    /// With each session on a name of its own.
+    pub async fn start_with_names(configure: impl FnOnce(&mut WebConfig)) -> Self {
+        Self::start_with(|config| {
+            config.apps = AppsOrigin::Subdomain(DOMAIN.to_owned());
+            config.public_url = Some(format!("http://localhost:{}", config.port).parse().unwrap());
+            configure(config);
+        })
+        .await
     }
 
     /// With other routes than the portal's.
-    pub async fn serve(
+    pub async fn serve<S: Serves>(
         configure: impl FnOnce(&mut WebConfig),
-        router: impl FnOnce(Arc<Portal>) -> axum::Router,
-    ) -> Self {
+        service: impl FnOnce(Arc<Portal>) -> S,
+    ) -> Self
+    where
+        S::Future: Send,
+    {
         let local = async |db, _| Arc::new(Local::new(db).await.unwrap()) as Arc<dyn Authenticator>;
-        Self::serve_as(local, configure, router).await
+        Self::serve_as(local, configure, service).await
     }
 
     /// With another judge of passwords.
     pub async fn start_as(authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>) -> Self {
-        Self::serve_as(authenticator, |_| {}, web::router).await
+        Self::serve_as(authenticator, |_| {}, Front::portal).await
     }
 
-    async fn serve_as(
+    async fn serve_as<S: Serves>(
         authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>,
         configure: impl FnOnce(&mut WebConfig),
-        router: impl FnOnce(Arc<Portal>) -> axum::Router,
-    ) -> Self {
+        service: impl FnOnce(Arc<Portal>) -> S,
+    ) -> Self
+    where
+        S::Future: Send,
+    {
         let directory = tempfile::tempdir().unwrap();
         let db = Db::open(&Config::default(), directory.path()).await.unwrap();
         let clock = Clock::manual(START);
@@ -100,9 +126,13 @@ impl TestPortal {
 
         // What `/readyz` asks for: a first look at the sessions.
         portal.sessions.reconcile().await;
-        let url = format!("http://{address}");
+        let host = match portal.config.apps {
+            AppsOrigin::Subdomain(_) => "localhost".to_owned(),
+            _ => address.ip().to_string(),
+        };
+        let url = format!("http://{host}:{}", address.port());
         let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
-        tokio::spawn(listen::serve(listener, router(portal.clone()), options, shutdown.clone()));
+        tokio::spawn(listen::serve(listener, service(portal.clone()), options, shutdown.clone()));
         let poll = tokio::spawn(async move { access.poll_for_ever().await });
         Self { url, portal, clock, directory, client: client(), poll, _shutdown: shutdown.drop_guard() }
     }
@@ -317,5 +347,35 @@ pub fn sha256(text: &str) -> String {
 pub fn client() -> Client {
     // Several tests of this process come here; the first one chooses for all.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    Client::builder().redirect(redirect::Policy::none()).no_proxy().build().unwrap()
+    Client::builder().redirect(redirect::Policy::none()).no_proxy().dns_resolver(Here).build().unwrap()
+}
+
+/// Below which sessions have names, where they do. Browsers know it by themselves.
+pub const DOMAIN: &str = "apps.localhost";
+
+/// Every name is this machine's.
+struct Here;
+
+impl Resolve for Here {
+    fn resolve(&self, _: Name) -> Resolving {
+        let here: Addrs = Box::new(std::iter::once(SocketAddr::from(([127, 0, 0, 1], 0))));
+        Box::pin(std::future::ready(Ok(here)))
+    }
+}
+
+/// A connection to `http://NAME:PORT`; every name is this machine's.
+pub async fn dial(url: &str) -> TcpStream {
+    let port = url.trim_end_matches('/').rsplit_once(':').unwrap().1;
+    TcpStream::connect(("127.0.0.1", port.parse().unwrap())).await.unwrap()
+}
+
+/// What the accept loop takes.
+pub trait Serves:
+    Service<Request<Incoming>, Response = AxumResponse, Error = Infallible> + Clone + Send + 'static
+{
+}
+
+impl<S> Serves for S where
+    S: Service<Request<Incoming>, Response = AxumResponse, Error = Infallible> + Clone + Send + 'static
+{
 }

@@ -14,9 +14,9 @@ use axum::{
 use super::{Asking, is_reading, origins, with_slash};
 use crate::{
     auth::Principal,
-    model::{LoginId, SessionState},
+    model::{LoginId, SessionId, SessionState},
     web::{
-        Portal, Side,
+        AppsOrigin, Portal, Side,
         error::{Error, Result},
         extract::wants_html,
         identity::{self, Cookie},
@@ -41,7 +41,7 @@ pub(super) enum Met {
 /// On the portal: to the apps' origin, with a ticket where a hand waits for one.
 pub(super) fn send(asking: &Asking<'_>, login: LoginId, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
-    let apps = origins::known(portal.apps_origin(&asked.headers))?;
+    let apps = origins::known(portal.app_origin(&asked.headers, asking.id))?;
     let address = match take(asked, PALM) {
         Some((palm, target)) => {
             let ticket = portal.gateway.tickets.issue(login, asking.id, &palm, portal.clock.now());
@@ -60,7 +60,7 @@ pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
     if let Some(address) = with_slash(&asked.uri).filter(|_| is_reading(asked)) {
         return Ok(Met::Lead(Redirect::to(&address).into_response()));
     }
-    let name = ticket::cookie_name(asking.id);
+    let name = Cookies::of(portal).app(asking.id);
     let cookie = identity::cookie(&asked.headers, &name);
     let known = match cookie {
         Cookie::One(value) => match ticket::open(&portal.gateway.key, value, asking.id) {
@@ -96,11 +96,12 @@ pub(super) async fn meet(asking: &Asking<'_>, asked: &Parts) -> Result<Met> {
 fn ask_for_ticket(asking: &Asking<'_>, target: &str, headers: &HeaderMap) -> Result<Response> {
     let portal = asking.portal;
     let back = origins::known(portal.portal_seen_from(Side::Apps, headers))?;
-    let (hand, fresh) = match identity::cookie(headers, ticket::HAND_COOKIE) {
+    let cookies = Cookies::of(portal);
+    let (hand, fresh) = match identity::cookie(headers, cookies.hand()) {
         Cookie::One(hand) if hand.len() == 43 => (hand.to_owned(), None),
         _ => {
             let hand = ticket::new_hand();
-            let cookie = cookie(portal, ticket::HAND_COOKIE, &hand, "/s/");
+            let cookie = cookies.set(cookies.hand(), &hand, "/s/");
             (hand, Some((header::SET_COOKIE, cookie)))
         }
     };
@@ -111,7 +112,8 @@ fn ask_for_ticket(asking: &Asking<'_>, target: &str, headers: &HeaderMap) -> Res
 /// A ticket for the app's cookie, in the browser that it was written for.
 async fn redeem(asking: &Asking<'_>, ticket: &str, clean: &str, asked: &Parts) -> Result<Response> {
     let portal = asking.portal;
-    let Cookie::One(hand) = identity::cookie(&asked.headers, ticket::HAND_COOKIE) else {
+    let cookies = Cookies::of(portal);
+    let Cookie::One(hand) = identity::cookie(&asked.headers, cookies.hand()) else {
         return no_cookies(asking, asked);
     };
     let login = portal.gateway.tickets.redeem(ticket, asking.id, hand, portal.clock.now());
@@ -120,7 +122,7 @@ async fn redeem(asking: &Asking<'_>, ticket: &str, clean: &str, asked: &Parts) -
     {
         let value = ticket::seal(&portal.gateway.key, login, asking.id);
         let path = format!("/s/{}/", asking.id);
-        let cookie = cookie(portal, &ticket::cookie_name(asking.id), &value, &path);
+        let cookie = cookies.set(&cookies.app(asking.id), &value, &path);
         return Ok(([(header::SET_COOKIE, cookie)], Redirect::to(clean)).into_response());
     }
     // Used before (a page loaded again), too old, or another browser's: ask for one's own.
@@ -129,9 +131,14 @@ async fn redeem(asking: &Asking<'_>, ticket: &str, clean: &str, asked: &Parts) -
 
 /// Whose login this is. Where both origins have one host, the browser shows its login cookie
 /// here too: it opens nothing, but one of somebody else says that the app's cookie was put
-/// there for this person to be led into another's session.
+/// there for this person to be led into another's session. On a host of a session's own only
+/// a neighbour can have put one there, and it says nothing.
 async fn stands(portal: &Portal, login: LoginId, headers: &HeaderMap) -> Result<Option<Arc<Principal>>> {
-    Ok(match identity::login_cookie(headers, &portal.config) {
+    let shown = match portal.config.apps {
+        AppsOrigin::Subdomain(_) => Cookie::None,
+        _ => identity::login_cookie(headers, &portal.config),
+    };
+    Ok(match shown {
         Cookie::None => portal.access.by_login(login).await?,
         Cookie::One(secret) => portal.access.by_cookie(secret).await?.filter(|found| found.login() == Some(login)),
         Cookie::Two => None,
@@ -158,10 +165,37 @@ fn no_cookies(asking: &Asking<'_>, asked: &Parts) -> Result<Response> {
     Ok(error.with_page(Page(page)))
 }
 
-fn cookie(portal: &Portal, name: &str, value: &str, path: &str) -> HeaderValue {
-    let secure = if portal.config.is_https() { "; Secure" } else { "" };
-    HeaderValue::from_str(&format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}"))
-        .expect("ids and base64 are visible ASCII")
+/// How the cookies of the apps' origin are called and set.
+#[derive(Clone, Copy)]
+struct Cookies {
+    https: bool,
+    /// The host is one session's alone, and by HTTPS: then a prefix keeps neighbouring hosts
+    /// from setting cookies of these names, and wants the whole host for a path.
+    prefixed: bool,
+}
+
+impl Cookies {
+    fn of(portal: &Portal) -> Self {
+        let https = portal.config.is_https();
+        Self { https, prefixed: https && matches!(portal.config.apps, AppsOrigin::Subdomain(_)) }
+    }
+
+    /// Tells one browser from another.
+    fn hand(self) -> &'static str {
+        if self.prefixed { "__Host-lyceum_hand" } else { "lyceum_hand" }
+    }
+
+    /// Lets a login into one session.
+    fn app(self, session: SessionId) -> String {
+        format!("{}lyceum_app_{}", if self.prefixed { "__Host-" } else { "" }, session.short())
+    }
+
+    fn set(self, name: &str, value: &str, path: &str) -> HeaderValue {
+        let path = if self.prefixed { "/" } else { path };
+        let secure = if self.https { "; Secure" } else { "" };
+        HeaderValue::from_str(&format!("{name}={value}; Path={path}; HttpOnly; SameSite=Lax{secure}"))
+            .expect("ids and base64 are visible ASCII")
+    }
 }
 
 fn target(asked: &Parts) -> String {

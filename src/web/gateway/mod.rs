@@ -1,15 +1,17 @@
 //! The way into apps, `/s/{session}/…`: who may enter is decided here for every request and
 //! upgrade, from memory; passing it on is `proxy`'s business. On the portal's own origin
 //! programs come with a token and people are led to the apps' origin, where a cookie of that
-//! one session lets them in (`handover`); in path mode there is one origin for both. Nothing
+//! one session lets them in (`handover`); in path mode there is one origin for both, in
+//! subdomain mode one for each session, whose name the Host must be (`hosts`). Nothing
 //! else stands around these requests, so errors, numbers and log lines are seen to here too.
 
 mod handover;
+mod hosts;
 mod origins;
 mod pages;
 mod watch;
 
-use std::{any::Any, collections::HashMap, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
+use std::{any::Any, collections::HashMap, ops::Range, panic::AssertUnwindSafe, path::Path, sync::Arc, time::Instant};
 
 use axum::{
     body::Body,
@@ -20,14 +22,15 @@ use axum::{
 use futures_util::FutureExt;
 use parking_lot::RwLock;
 
+pub(super) use self::hosts::is_below;
 pub use self::watch::{cut_what_lost_access, forget_ended};
 use super::{
     APP, AppsOrigin, Portal, Side,
     error::{Error, Result},
     extract::wants_html,
     finish::{self, Asked},
-    guard,
-    identity::{self, Identity},
+    forwarded, guard,
+    identity::Identity,
     ticket,
 };
 use crate::{
@@ -97,6 +100,17 @@ pub async fn on_portal(State(portal): State<Arc<Portal>>, request: Request) -> R
 pub async fn on_apps(State(portal): State<Arc<Portal>>, request: Request) -> Response {
     answer(&portal, Side::Apps, request).await
 }
+
+/// `/` on a session's own name.
+pub(super) async fn front_door(State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Redirect> {
+    match &portal.config.apps {
+        AppsOrigin::Subdomain(domain) => hosts::front_door(&headers, domain),
+        _ => Err(Error::not_found()),
+    }
+}
+
+/// Where a path below `/s/` that names a session names it.
+const SESSION: Range<usize> = 3..39;
 
 /// What an app has answered, or an answer of ours.
 enum Answer {
@@ -183,14 +197,21 @@ async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Id
             let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
             asking.on_portal(&principal, asked, body).await
         }
-        Side::Apps => match handover::meet(&asking, &asked).await? {
-            handover::Met::Known(principal) => {
-                *who = Identity::Somebody(principal.clone());
-                origins::check(&asked, |headers| origins::is_apps(portal, headers))?;
-                asking.enter(&principal, asked, body).await
+        Side::Apps => {
+            if let AppsOrigin::Subdomain(domain) = &portal.config.apps
+                && !hosts::names(&asked.headers, &asked.uri.path()[SESSION], domain)
+            {
+                return Err(Error::not_found());
             }
-            handover::Met::Lead(response) => Ok(response.into()),
-        },
+            match handover::meet(&asking, &asked).await? {
+                handover::Met::Known(principal) => {
+                    *who = Identity::Somebody(principal.clone());
+                    origins::check(&asked, |headers| origins::is_apps(portal, headers, id))?;
+                    asking.enter(&principal, asked, body).await
+                }
+                handover::Met::Lead(response) => Ok(response.into()),
+            }
+        }
     }
 }
 
@@ -268,7 +289,7 @@ impl Asking<'_> {
             strip_prefix: route.strip_prefix,
             path_mode: portal.config.apps == AppsOrigin::Path,
             authorization: authorization.transpose().map_err(Error::internal)?,
-            client: identity::client_address(&portal.config, &asked.headers, &asked.extensions),
+            client: forwarded::client_address(&portal.config, &asked.headers, &asked.extensions),
             scheme: portal.config.scheme(),
             active: is_use(&asked, &principal.credential),
             holder,

@@ -16,12 +16,12 @@ use crate::{
 };
 
 impl Portal {
-    /// The origin that apps have for this browser: the portal's own in path mode. Empty where
-    /// the browser calls us by a name that is not ours.
-    pub fn apps_origin(&self, headers: &HeaderMap) -> String {
+    /// The origin that a session's app has for this browser: the portal's own in path mode.
+    /// Empty where the browser calls us by a name that is not ours.
+    pub fn app_origin(&self, headers: &HeaderMap, id: SessionId) -> String {
         match self.config.apps {
             AppsOrigin::Path => self.config.origin(headers),
-            _ => self.config.apps_origin(headers).unwrap_or_default(),
+            _ => self.config.apps_origin(headers, id).unwrap_or_default(),
         }
     }
 
@@ -47,7 +47,7 @@ impl Portal {
 
     /// Where a person's browser goes to use a session.
     pub fn open_url(&self, headers: &HeaderMap, id: SessionId) -> String {
-        format!("{}/s/{id}/", self.apps_origin(headers))
+        format!("{}/s/{id}/", self.app_origin(headers, id))
     }
 }
 
@@ -80,9 +80,9 @@ pub(super) fn check(asked: &Parts, is_ours: impl Fn(&HeaderMap) -> bool) -> Resu
     if proven { Ok(()) } else { Err(Error::not_same_origin()) }
 }
 
-/// Whether there is exactly one `Origin` and it is the apps'.
-pub(super) fn is_apps(portal: &Portal, headers: &HeaderMap) -> bool {
+/// Whether there is exactly one `Origin` and it is that of the session's app.
+pub(super) fn is_apps(portal: &Portal, headers: &HeaderMap, id: SessionId) -> bool {
     let mut origins = headers.get_all(header::ORIGIN).iter();
     let (Some(origin), None) = (origins.next(), origins.next()) else { return false };
-    origin.to_str().is_ok_and(|origin| proxy::origin_matches(origin, &portal.apps_origin(headers)))
+    origin.to_str().is_ok_and(|origin| proxy::origin_matches(origin, &portal.app_origin(headers, id)))
 }

@@ -18,11 +18,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
     time::timeout,
 };
 
-use crate::portal::Caller;
+use crate::portal::{Caller, dial};
 
 /// Longer than anything here takes on a busy machine.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -30,7 +29,7 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// Says these bytes to a listener and reads until it closes. What is accepted must therefore
 /// say `Connection: close`.
 async fn say(url: &str, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+    let mut stream = dial(url).await;
     let mut answer = Vec::new();
     let talk = async {
         // A portal that has heard enough stops reading, and a reset says "closed" as well.
@@ -77,7 +76,7 @@ async fn belongings(caller: &Caller) -> [Value; 2] {
 
 /// Says these bytes and that there are no more, and reads what comes back.
 async fn say_and_leave(url: &str, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+    let mut stream = dial(url).await;
     let mut answer = Vec::new();
     let talk = async {
         stream.write_all(bytes).await.ok();

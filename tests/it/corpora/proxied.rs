@@ -4,30 +4,33 @@
 use lyceum::{
     db::sessions::Ending,
     model::{EndReason, SessionId},
-    web::AppsOrigin,
 };
 
 use super::{say, secret, statuses};
 use crate::{
-    gateway::world::{World, socket},
+    gateway::world::{MODES, Mode, World, socket},
     proxy::app::App,
 };
 
 /// A way in: where, with which lines.
 async fn ways(world: &World, id: SessionId) -> Vec<(String, String)> {
     let bearer = secret(&world.portal.sign_in("alice").await).await;
-    let mut browser = world.browser("alice").await;
-    assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
-    let cookie = browser.cookie("lyceum_app_").unwrap();
+    let (_, cookie) = world.opened("alice", id).await;
     vec![
         (world.portal.url.clone(), format!("Authorization: Bearer {bearer}\r\n")),
-        (world.apps.clone(), format!("Cookie: {cookie}; city=Z\u{fc}rich\r\n")),
+        (world.app_of(id), format!("Cookie: {cookie}; city=Z\u{fc}rich\r\n")),
     ]
 }
 
 #[tokio::test]
 async fn proxy_paths_of_the_running_portal() {
-    let (world, app) = (World::new().await, App::start());
+    for mode in MODES {
+        paths_name_one_session(mode).await;
+    }
+}
+
+async fn paths_name_one_session(mode: Mode) {
+    let (world, app) = (World::in_mode(mode).await, App::start());
     let alice = world.user("alice").await;
     let (id, other) = (world.session(alice, &app).await, world.session(world.user("bob").await, &app).await);
     for (listener, lines) in ways(&world, id).await {
@@ -83,26 +86,21 @@ async fn proxy_paths_of_the_running_portal() {
 
 #[tokio::test]
 async fn upstream_hygiene_of_the_running_portal() {
-    for path_mode in [false, true] {
-        let world = World::with(|config| {
-            if path_mode {
-                config.apps = AppsOrigin::Path;
-            }
-        })
-        .await;
+    for mode in MODES {
+        let path_mode = mode == Mode::Path;
+        let world = World::in_mode(mode).await;
         let app = App::start();
         let id = world.session(world.user("alice").await, &app).await;
-        let mut browser = world.browser("alice").await;
+        let (browser, cookie) = world.opened("alice", id).await;
+        let (apps, portal) = (world.app_of(id), &world.portal.url);
         let login = browser.cookie("lyceum_login").unwrap();
         let bearer = secret(&world.portal.sign_in("alice").await).await;
-        let mut ways = vec![(&world.portal.url, format!("Authorization: Bearer {bearer}\r\nCookie: {login}\r\n"))];
+        let mut ways = vec![(portal, format!("Authorization: Bearer {bearer}\r\nCookie: {login}\r\n"))];
         if path_mode {
-            ways.push((&world.portal.url, format!("Cookie: {login}\r\n")));
+            ways.push((portal, format!("Cookie: {login}\r\n")));
         } else {
-            assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
-            let cookie = browser.cookie("lyceum_app_").unwrap();
             let hand = browser.cookie("lyceum_hand").unwrap();
-            ways.push((&world.apps, format!("Cookie: a=1; {cookie}; {hand}\r\nCookie: {login}; b=2\r\n")));
+            ways.push((&apps, format!("Cookie: a=1; {cookie}; {hand}\r\nCookie: {login}; b=2\r\n")));
         }
         for (listener, lines) in ways {
             let host = listener.trim_start_matches("http://");

@@ -6,14 +6,14 @@ use serde_json::Value;
 
 use super::{
     jupyter_origin::secret_of,
-    world::{World, raw, socket},
+    world::{MODES, Mode, World, raw, socket},
 };
 use crate::proxy::app::App;
 
 #[tokio::test]
 async fn other_peoples_sessions_are_not_there() {
-    for path_mode in [false, true] {
-        let world = World::in_path_mode(path_mode).await;
+    for mode in MODES {
+        let world = World::in_mode(mode).await;
         let app = App::start();
         let bob = world.user("bob").await;
         let theirs = [world.session(bob, &app).await, world.queued("terminal", bob).await, world.ended(bob).await];
@@ -30,7 +30,7 @@ async fn other_peoples_sessions_are_not_there() {
                 for (who, caller) in [("token", &token), ("login", &login)] {
                     for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PROPFIND"] {
                         for path in ["", "/", "/lab?a=b", "/a%2Fb/%C3%A9", "/pty"] {
-                            let told = format!("{name} by {who}: {method} {path}, path mode {path_mode}");
+                            let told = format!("{name} by {who}: {method} {path}, {mode:?}");
                             let answer = caller.request(method, &format!("/s/{id}{path}")).send().await.unwrap();
                             assert_eq!(answer.status(), 404, "{told}");
                         }
@@ -42,12 +42,15 @@ async fn other_peoples_sessions_are_not_there() {
                 assert_eq!(socket(&url, &[("authorization", &bearer)]).await.map(drop), Err(404));
                 let headers = [("cookie", cookie.as_str()), ("origin", &world.portal.url)];
                 assert_eq!(socket(&url, &headers).await.map(drop), Err(404));
+                if mode == Mode::Path {
+                    continue;
+                }
                 // The apps' origin knows nobody, and tells nothing by that.
-                let on_apps = world.on_apps(&cookie);
-                assert_eq!(on_apps.request("DELETE", &format!("/s/{id}/")).send().await.unwrap().status(), 401);
-                assert_eq!(on_apps.request("HEAD", &format!("/s/{id}/")).send().await.unwrap().status(), 401);
-                let url = format!("{}/s/{id}/ws", world.apps);
-                assert_eq!(socket(&url, &[("cookie", &cookie), ("origin", &world.apps)]).await.map(drop), Err(401));
+                let (on_app, origin) = (world.on_app(*id, &cookie), world.app_of(*id));
+                assert_eq!(on_app.request("DELETE", &format!("/s/{id}/")).send().await.unwrap().status(), 401);
+                assert_eq!(on_app.request("HEAD", &format!("/s/{id}/")).send().await.unwrap().status(), 401);
+                let url = format!("{origin}/s/{id}/ws");
+                assert_eq!(socket(&url, &[("cookie", &cookie), ("origin", &origin)]).await.map(drop), Err(401));
             }
             // No spelling of a path leads there either.
             let id = theirs[0];
@@ -146,8 +149,8 @@ async fn the_signed_out_are_led_to_the_sign_in() {
 
 #[tokio::test]
 async fn what_is_not_running_says_so() {
-    for path_mode in [false, true] {
-        let world = World::in_path_mode(path_mode).await;
+    for mode in MODES {
+        let world = World::in_mode(mode).await;
         let alice = world.user("alice").await;
         let (waits, over) = (world.queued("terminal", alice).await, world.ended(alice).await);
         let browser = world.portal.sign_in("alice").await;
@@ -177,10 +180,10 @@ async fn what_is_not_running_says_so() {
             let opened = socket(&format!("{}/s/{id}/ws", world.portal.url), &headers).await;
             assert_eq!(opened.map(drop), Err(status));
         }
-        if !path_mode {
+        if mode != Mode::Path {
             // From the apps' origin, a browser is led to the portal's page.
             for (id, status) in [(waits, 200), (over, 410)] {
-                let journey = world.browser("alice").await.visit(&format!("{}/s/{id}/", world.apps)).await;
+                let journey = world.browser("alice").await.visit(&format!("{}/s/{id}/", world.app_of(id))).await;
                 assert_eq!((journey.status, journey.url), (status, format!("{}/s/{id}/", world.portal.url)));
             }
         }

@@ -2,7 +2,7 @@
 
 use lyceum::web::AppsOrigin;
 
-use super::world::{Browser, World};
+use super::world::{Browser, Mode, World};
 use crate::{portal::cookie, proxy::app::App};
 
 #[tokio::test]
@@ -171,26 +171,31 @@ async fn nobody_is_led_into_another_persons_session() {
 
 #[tokio::test]
 async fn cookie_tossing() {
-    let (world, app) = (World::new().await, App::start());
+    for mode in [Mode::Port, Mode::Names] {
+        no_tossed_cookie_wins(mode).await;
+    }
+}
+
+async fn no_tossed_cookie_wins(mode: Mode) {
+    let (world, app) = (World::in_mode(mode).await, App::start());
     let alice = world.user("alice").await;
     let id = world.session(alice, &app).await;
-    let mut browser = world.browser("alice").await;
-    assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
-    let good = browser.cookie("lyceum_app_").unwrap();
+    let (mut browser, good) = world.opened("alice", id).await;
+    let origin = world.app_of(id);
 
     // Two are nobody's, even where they are alike.
     let requests = app.requests();
     for two in [format!("{good}; {good}"), format!("{good}; lyceum_app_{}=x", id.short())] {
-        assert_eq!(world.on_apps(&two).get(&format!("/s/{id}/")).await.status(), 401, "{two}");
+        assert_eq!(world.on_app(id, &two).get(&format!("/s/{id}/")).await.status(), 401, "{two}");
     }
     assert_eq!(app.requests(), requests);
     browser.put(good.split_once('=').unwrap().0, &format!("/s/{id}/lab"), "tossed");
-    let shown = browser.visit(&format!("{}/s/{id}/lab", world.apps)).await;
+    let shown = browser.visit(&format!("{origin}/s/{id}/lab")).await;
     assert_eq!((shown.status, shown.hops.len()), (403, 1), "a page, and no circles");
     assert!(shown.text.contains("Try again"));
 
     // What an app sets never has one of our names.
-    let evil = world.on_apps(&good).get(&format!("/s/{id}/evil")).await;
+    let evil = world.on_app(id, &good).get(&format!("/s/{id}/evil")).await;
     let set: Vec<_> = evil.headers().get_all("set-cookie").iter().collect();
     assert_eq!(set, [&format!("wide=1; Path=/s/{id}/")]);
 

@@ -6,14 +6,18 @@ use lyceum::model::SessionId;
 use reqwest::Response;
 use tokio_tungstenite::tungstenite::Message;
 
-use super::world::{World, raw, socket};
-use crate::{portal::Caller, proxy::app::App};
+use super::world::{MODES, Mode, World, raw, socket};
+use crate::{
+    portal::{Caller, DOMAIN},
+    proxy::app::App,
+};
 
 type Proof = (&'static [(&'static str, &'static str)], [bool; 3]);
 
 /// What a request brings besides its cookie, and whether it may change something, read, or
-/// upgrade. `OURS` is the app's origin, `PORTAL` the portal's where that is another one.
-const PROOFS: [Proof; 16] = [
+/// upgrade. `OURS` is the app's origin, `PORTAL` the portal's where that is another one, and
+/// `SIBLING` that of another session of the same person's.
+const PROOFS: [Proof; 18] = [
     (&[], [false, true, false]),
     (&[("origin", "OURS")], [true, true, true]),
     (&[("sec-fetch-site", "same-origin")], [true, true, false]),
@@ -27,6 +31,8 @@ const PROOFS: [Proof; 16] = [
         [false, true, false],
     ),
     (&[("origin", "PORTAL")], [false, true, false]),
+    (&[("origin", "SIBLING")], [false, true, false]),
+    (&[("sec-fetch-site", "same-site"), ("origin", "SIBLING")], [false, false, false]),
     (&[("origin", "null")], [false, true, false]),
     (&[("origin", "https://evil.example")], [false, true, false]),
     (&[("origin", "OURS.evil.example")], [false, true, false]),
@@ -37,27 +43,27 @@ const PROOFS: [Proof; 16] = [
 
 #[tokio::test]
 async fn jupyter_origin() {
-    for path_mode in [false, true] {
-        let world = World::in_path_mode(path_mode).await;
+    for mode in MODES {
+        let world = World::in_mode(mode).await;
         let app = App::start();
         let alice = world.user("alice").await;
-        let id = world.session(alice, &app).await;
-        let (ours, cookie) = if path_mode {
-            (world.portal.url.clone(), format!("lyceum_login={}", world.portal.new_login(alice).await))
-        } else {
-            let mut browser = world.browser("alice").await;
-            assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
-            (world.apps.clone(), browser.cookie("lyceum_app_").unwrap())
-        };
-        let portal = if path_mode { "http://127.0.0.1:1".to_owned() } else { world.portal.url.clone() };
+        let (id, other) = (world.session(alice, &app).await, world.session(alice, &app).await);
+        let (_, cookie) = world.opened("alice", id).await;
+        let ours = world.app_of(id);
+        let elsewhere = "http://127.0.0.1:1".to_owned();
+        let portal = if mode == Mode::Path { elsewhere.clone() } else { world.portal.url.clone() };
+        let sibling = if mode == Mode::Names { world.app_of(other) } else { elsewhere };
         let csrf = world.portal.sign_in("alice").await.csrf_token;
         let caller = world.portal.anybody().at(&ours).with("cookie", &cookie);
         for (headers, expected) in PROOFS {
-            let fill = |value: &str| value.replace("OURS", &ours).replace("PORTAL", &portal).replace("TOKEN", &csrf);
+            let fill = |value: &str| {
+                let value = value.replace("OURS", &ours).replace("PORTAL", &portal);
+                value.replace("SIBLING", &sibling).replace("TOKEN", &csrf)
+            };
             let headers: Vec<_> = headers.iter().map(|(name, value)| (*name, fill(value))).collect();
             let caller = headers.iter().fold(caller.clone(), |caller, (name, value)| caller.with(name, value));
             let [changes, reads, upgrades] = expected;
-            let told = format!("path mode: {path_mode}, {headers:?}");
+            let told = format!("{mode:?}, {headers:?}");
             for method in ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "REPORT"] {
                 let before = app.requests();
                 let answer = caller.request(method, &format!("/s/{id}/api/contents")).body("x").send().await.unwrap();
@@ -113,12 +119,19 @@ async fn check(answer: Response, passes: bool, told: &str) {
 /// An upgrade is an upgrade however it is spelled, and a GET that asks for one reads nothing.
 #[tokio::test]
 async fn ws_cross_origin() {
-    let (world, app) = (World::new().await, App::start());
-    let id = world.session(world.user("alice").await, &app).await;
-    let mut browser = world.browser("alice").await;
-    assert_eq!(browser.visit(&format!("{}/s/{id}/", world.apps)).await.status, 200);
-    let (cookie, login) = (browser.cookie("lyceum_app_").unwrap(), browser.cookie("lyceum_login").unwrap());
-    let host = world.apps.trim_start_matches("http://").to_owned();
+    for mode in [Mode::Port, Mode::Names] {
+        no_upgrade_from_elsewhere(mode).await;
+    }
+}
+
+async fn no_upgrade_from_elsewhere(mode: Mode) {
+    let (world, app) = (World::in_mode(mode).await, App::start());
+    let alice = world.user("alice").await;
+    let (id, other) = (world.session(alice, &app).await, world.session(alice, &app).await);
+    let (browser, cookie) = world.opened("alice", id).await;
+    let login = browser.cookie("lyceum_login").unwrap();
+    let apps = world.app_of(id);
+    let host = apps.trim_start_matches("http://").to_owned();
     let before = app.requests();
     for upgrade in [
         "Connection: Upgrade\r\nUpgrade: websocket",
@@ -132,22 +145,41 @@ async fn ws_cross_origin() {
                 "GET /s/{id}/ws HTTP/1.1\r\nHost: {host}\r\nCookie: {cookie}\r\n{upgrade}\r\n{origin}\
                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
             );
-            let (status, text) = raw(&world.apps, &ask).await;
+            let (status, text) = raw(&apps, &ask).await;
             assert_eq!(status, 403, "{ask}{text}");
         }
     }
     // On the portal's own listener a cookie upgrades nothing in this mode, whatever it proves.
     let portal = world.portal.url.clone();
-    for (cookie, origin) in [(&login, &portal), (&login, &world.apps), (&cookie, &portal)] {
+    for (cookie, origin) in [(&login, &portal), (&login, &apps), (&cookie, &portal)] {
         let opened = socket(&format!("{portal}/s/{id}/ws"), &[("cookie", cookie), ("origin", origin)]).await;
         assert!(matches!(opened, Err(401 | 403)), "{cookie} {origin}");
     }
     assert_eq!(app.requests(), before);
-    // A name that is not ours proves nothing by agreeing with itself.
-    let ask = format!(
-        "GET /s/{id}/ws HTTP/1.1\r\nHost: evil.example\r\nOrigin: http://evil.example:{}\r\nCookie: {cookie}\r\n\
-         Connection: upgrade\r\nUpgrade: websocket\r\n\r\n",
-        host.rsplit_once(':').unwrap().1
-    );
-    assert_eq!(raw(&world.apps, &ask).await.0, 403);
+    // A name that is not ours proves nothing by agreeing with itself, nor does a neighbour's.
+    let port = host.rsplit_once(':').unwrap().1;
+    let ask = |name: &str, origin: &str| {
+        format!(
+            "GET /s/{id}/ws HTTP/1.1\r\nHost: {name}:{port}\r\nOrigin: {origin}\r\nCookie: {cookie}\r\n\
+             Connection: upgrade\r\nUpgrade: websocket\r\n\r\n"
+        )
+    };
+    // As the portal's own, such a name has no cookie of an app's.
+    let status = if mode == Mode::Names { 401 } else { 403 };
+    assert_eq!(raw(&apps, &ask("evil.example", &format!("http://evil.example:{port}"))).await.0, status);
+    if mode == Mode::Names {
+        let name = |url: &str| url.trim_start_matches("http://").rsplit_once(':').unwrap().0.to_owned();
+        let (own, sibling) = (name(&apps), name(&world.app_of(other)));
+        for (host, origin, status) in [
+            (sibling.as_str(), apps.as_str(), 404),
+            (&sibling, &world.app_of(other), 404),
+            (&own, &world.app_of(other), 403),
+            (&own, &portal, 403),
+            (&format!("{own}."), &apps, 404),
+            (DOMAIN, &apps, 404),
+        ] {
+            assert_eq!(raw(&apps, &ask(host, origin)).await.0, status, "{host} {origin}");
+        }
+    }
+    assert_eq!(app.requests(), before);
 }

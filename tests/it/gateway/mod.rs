@@ -6,5 +6,6 @@ mod entry;
 mod handover;
 mod heartbeats;
 mod jupyter_origin;
+mod names;
 pub mod terminal;
 pub mod world;

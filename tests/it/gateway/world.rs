@@ -23,16 +23,27 @@ use tokio_tungstenite::{
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::{
-    portal::{self, Caller, TestPortal},
+    portal::{self, Caller, DOMAIN, TestPortal},
     proxy::app::App,
 };
 
 /// Longer than anything here takes on a busy machine.
 pub const DEADLINE: Duration = Duration::from_secs(20);
 
+/// Where apps live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Port,
+    Path,
+    /// Each session on a name of its own.
+    Names,
+}
+
+pub const MODES: [Mode; 3] = [Mode::Port, Mode::Path, Mode::Names];
+
 pub struct World {
     pub portal: TestPortal,
-    /// `http://127.0.0.1:PORT` of the apps' listener.
+    /// `http://127.0.0.1:PORT` of the apps' listener, where they have one.
     pub apps: String,
     _shutdown: DropGuard,
     _loops: tokio::task::JoinSet<()>,
@@ -44,14 +55,13 @@ impl World {
         Self::with(|_| {}).await
     }
 
-    /// On one origin with the portal, or on a port of their own.
-    pub async fn in_path_mode(path_mode: bool) -> Self {
-        Self::with(|config| {
-            if path_mode {
-                config.apps = AppsOrigin::Path;
-            }
-        })
-        .await
+    /// Wherever apps may live.
+    pub async fn in_mode(mode: Mode) -> Self {
+        match mode {
+            Mode::Port => Self::new().await,
+            Mode::Path => Self::with(|config| config.apps = AppsOrigin::Path).await,
+            Mode::Names => Self::around(TestPortal::start_with_names(|_| {}).await, None),
+        }
     }
 
     pub async fn with(configure: impl FnOnce(&mut WebConfig)) -> Self {
@@ -62,12 +72,40 @@ impl World {
             configure(config);
         })
         .await;
+        Self::around(portal, Some(listener))
+    }
+
+    pub fn around(portal: TestPortal, apps: Option<TcpListener>) -> Self {
         let shutdown = CancellationToken::new();
         let options = listen::Options { grace: Duration::ZERO, ..listen::Options::default() };
         let mut loops = tokio::task::JoinSet::new();
-        loops.spawn(listen::serve(listener, web::apps_router(portal.portal.clone()), options, shutdown.clone()));
+        let address = apps.as_ref().map(|listener| listener.local_addr().unwrap());
+        if let Some(listener) = apps {
+            let front = web::Front::apps(portal.portal.clone());
+            loops.spawn(listen::serve(listener, front, options, shutdown.clone()));
+        }
         loops.spawn(gateway::cut_what_lost_access(portal.portal.clone()));
-        Self { portal, apps: format!("http://{address}"), _shutdown: shutdown.drop_guard(), _loops: loops }
+        let apps = address.map_or_else(String::new, |address| format!("http://{address}"));
+        Self { portal, apps, _shutdown: shutdown.drop_guard(), _loops: loops }
+    }
+
+    /// The origin of a session's app.
+    pub fn app_of(&self, id: SessionId) -> String {
+        let port = self.portal.url.rsplit_once(':').unwrap().1;
+        match self.portal.portal.config.apps {
+            AppsOrigin::Path => self.portal.url.clone(),
+            AppsOrigin::Subdomain(_) => format!("http://{id}.{DOMAIN}:{port}"),
+            _ => self.apps.clone(),
+        }
+    }
+
+    /// A browser that has opened a session, and with what it is known there.
+    pub async fn opened(&self, name: &str, id: SessionId) -> (Browser, String) {
+        let mut browser = self.browser(name).await;
+        let journey = browser.visit(&format!("{}/s/{id}/", self.app_of(id))).await;
+        assert_eq!(journey.status, 200, "{:#?}", journey.hops);
+        let cookie = browser.cookie("lyceum_app_").or_else(|| browser.cookie("lyceum_login")).unwrap();
+        (browser, cookie)
     }
 
     /// A running session of this app's.
@@ -150,12 +188,17 @@ impl World {
     pub fn on_apps(&self, cookie: &str) -> Caller {
         self.portal.anybody().at(&self.apps).with("cookie", cookie)
     }
+
+    /// The same to one session's app.
+    pub fn on_app(&self, id: SessionId, cookie: &str) -> Caller {
+        self.portal.anybody().at(&self.app_of(id)).with("cookie", cookie)
+    }
 }
 
 /// Keeps cookies by host and path (a host's ports share them) and follows redirects itself.
 pub struct Browser {
     client: Client,
-    jar: Vec<(String, String, String)>,
+    jar: Vec<Kept>,
     /// Hosts whose cookies it refuses, with their ports.
     pub refuses: Vec<String>,
     pub method: Method,
@@ -164,6 +207,22 @@ pub struct Browser {
 impl Default for Browser {
     fn default() -> Self {
         Self { client: portal::client(), jar: Vec::new(), refuses: Vec::new(), method: Method::GET }
+    }
+}
+
+/// A cookie.
+struct Kept {
+    /// The host; with a dot in front all hosts below it; empty: any.
+    host: String,
+    name: String,
+    path: String,
+    value: String,
+}
+
+impl Kept {
+    fn goes_to(&self, host: &str, path: &str) -> bool {
+        let below = self.host.starts_with('.') && host.ends_with(&self.host);
+        (below || self.host.is_empty() || self.host == host) && path.starts_with(&self.path)
     }
 }
 
@@ -217,15 +276,21 @@ impl Browser {
     }
 
     pub fn cookies(&self, url: &str) -> String {
-        let path = reqwest::Url::parse(url).unwrap().path().to_owned();
-        let sent = self.jar.iter().filter(|(_, under, _)| path.starts_with(under.as_str()));
-        sent.map(|(name, _, value)| format!("{name}={value}")).collect::<Vec<_>>().join("; ")
+        let url = reqwest::Url::parse(url).unwrap();
+        let sent = self.jar.iter().filter(|kept| kept.goes_to(url.host_str().unwrap(), url.path()));
+        sent.map(|kept| format!("{}={}", kept.name, kept.value)).collect::<Vec<_>>().join("; ")
     }
 
-    /// What a `Set-Cookie` or a script of any port of the host does.
+    /// What a script of any port of the host does.
     pub fn put(&mut self, name: &str, path: &str, value: &str) {
-        self.jar.retain(|(known, under, _)| (known.as_str(), under.as_str()) != (name, path));
-        self.jar.push((name.to_owned(), path.to_owned(), value.to_owned()));
+        self.put_at("", name, path, value);
+    }
+
+    /// What a `Set-Cookie` does, or a script; with a dot in front of the host, by `Domain`.
+    pub fn put_at(&mut self, host: &str, name: &str, path: &str, value: &str) {
+        let [host, name, path, value] = [host, name, path, value].map(str::to_owned);
+        self.jar.retain(|kept| (&kept.host, &kept.name, &kept.path) != (&host, &name, &path));
+        self.jar.push(Kept { host, name, path, value });
     }
 
     pub fn keep(&mut self, url: &str, answer: &Response) {
@@ -236,18 +301,18 @@ impl Browser {
             let mut parts = line.to_str().unwrap().split(';').map(str::trim);
             let (name, value) = parts.next().unwrap().split_once('=').unwrap();
             let path = parts.find_map(|part| part.strip_prefix("Path=")).unwrap_or("/").to_owned();
-            self.put(name, &path, value);
+            self.put_at(reqwest::Url::parse(url).unwrap().host_str().unwrap(), name, &path, value);
         }
     }
 
     /// `name=value` of the cookie whose name begins so.
     pub fn cookie(&self, beginning: &str) -> Option<String> {
-        let found = self.jar.iter().find(|(name, _, _)| name.starts_with(beginning));
-        found.map(|(name, _, value)| format!("{name}={value}"))
+        let found = self.jar.iter().find(|kept| kept.name.starts_with(beginning));
+        found.map(|kept| format!("{}={}", kept.name, kept.value))
     }
 
     pub fn forget(&mut self, beginning: &str) {
-        self.jar.retain(|(name, _, _)| !name.starts_with(beginning));
+        self.jar.retain(|kept| !kept.name.starts_with(beginning));
     }
 }
 
@@ -260,7 +325,7 @@ pub async fn socket(url: &str, headers: &[(&str, &str)]) -> Result<Socket, u16> 
     for (name, value) in headers {
         request.headers_mut().append(HeaderName::from_bytes(name.as_bytes()).unwrap(), value.parse().unwrap());
     }
-    let stream = TcpStream::connect(address.split('/').next().unwrap()).await.unwrap();
+    let stream = portal::dial(address.split('/').next().unwrap()).await;
     match timeout(DEADLINE, client_async(request, stream)).await.unwrap() {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Http(answer)) => Err(answer.status().as_u16()),
@@ -270,7 +335,7 @@ pub async fn socket(url: &str, headers: &[(&str, &str)]) -> Result<Socket, u16> 
 
 /// Bytes to a listener, and the status and text of what comes back.
 pub async fn raw(url: &str, request: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await.unwrap();
+    let mut stream = portal::dial(url).await;
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     timeout(DEADLINE, stream.read_to_end(&mut answer).map(Result::ok)).await.expect("the server closes");

@@ -10,7 +10,7 @@ use crate::portal::{FORM, TestPortal, form};
 
 /// What a request with the login cookie carries besides, and whether that is proof enough.
 /// `OURS` and `TOKEN` stand for our origin and the login's own CSRF token.
-const PROOFS: [(&[(&str, &str)], bool); 17] = [
+const PROOFS: [(&[(&str, &str)], bool); 19] = [
     (&[], false),
     (&[("sec-fetch-site", "same-origin")], true),
     (&[("sec-fetch-site", "same-origin"), ("origin", "OURS")], true),
@@ -22,6 +22,8 @@ const PROOFS: [(&[(&str, &str)], bool); 17] = [
     (&[("origin", "https://evil.example")], false),
     (&[("origin", "http://127.0.0.1:1")], false),
     (&[("origin", "OURS.evil.example")], false),
+    (&[("origin", "http://0190a5f0-7b1c-7def-8a2b-3c4d5e6f7a8b.apps.localhost")], false),
+    (&[("sec-fetch-site", "same-site"), ("origin", "null"), ("x-csrf-token", "0000")], false),
     (&[("referer", "OURS/settings")], false),
     (&[("x-csrf-token", "TOKEN")], true),
     (&[("x-csrf-token", "0000")], false),
@@ -32,7 +34,12 @@ const PROOFS: [(&[(&str, &str)], bool); 17] = [
 
 #[tokio::test]
 async fn csrf_matrix() {
-    let portal = TestPortal::start().await;
+    for portal in [TestPortal::start().await, TestPortal::start_with_names(|_| {}).await] {
+        no_change_without_proof(portal).await;
+    }
+}
+
+async fn no_change_without_proof(portal: TestPortal) {
     let alice = portal.add_user("alice", Role::User).await;
     let bob = portal.sign_in_freshly("bob").await;
     let mut faults = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::{process::Command, sync::Arc, time::Duration};
 
-use lyceum::listen;
+use lyceum::listen::{self, Certificate};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -46,7 +46,7 @@ async fn a_large_head_is_refused() {
 async fn too_many_connections_are_turned_away() {
     let app = App::start();
     let mut setup = Setup::of(&app);
-    (setup.options.connections_per_address, setup.options.exempt) = (2, |_| false);
+    (setup.options.connections_per_address, setup.options.exempt) = (2, Arc::new(|_| false));
     let front = setup.start().await;
     let (first, second) = (front.connect().await, front.connect().await);
     assert!(front.say("").await.starts_with("HTTP/1.1 503 "));
@@ -110,10 +110,10 @@ async fn https() {
         .output()
         .expect("openssl makes this test's certificate");
     assert!(made.status.success(), "{made:?}");
-    assert!(listen::tls(&key, &certificate).is_err());
+    assert!(Certificate::open(&key, &certificate, None).is_err());
 
     let mut setup = Setup::of(&app);
-    setup.options.tls = Some(listen::tls(&certificate, &key).unwrap());
+    setup.options.tls = Some(Certificate::open(&certificate, &key, None).unwrap().server().unwrap());
     setup.options.handshake_timeout = Duration::from_millis(300);
     let front = setup.start().await;
 
