@@ -63,11 +63,6 @@ impl Server {
         }
         if self.apps == AppsMode::Subdomain {
             faults.extend(self.fault_of_domain().map(|fault| format!("server.apps_domain: {fault}")));
-            if !self.apps_listen.is_empty() {
-                faults.push(
-                    "server.apps_listen: is for server.apps = \"port\"; names share the portal's port".to_owned(),
-                );
-            }
         } else if !self.apps_domain.is_empty() {
             faults.push("server.apps_domain: is for server.apps = \"subdomain\"".to_owned());
         }
@@ -173,7 +168,6 @@ mod tests {
         assert!(faults(|s| s.public_url = String::new()).contains("needs server.public_url"));
         assert!(faults(|s| s.public_url = "http://portal.example.org".to_owned()).contains("needs HTTPS"));
         assert!(faults(|s| s.apps_url = "https://a.example.org".to_owned()).contains("server.apps_url"));
-        assert!(faults(|s| s.apps_listen = "127.0.0.1:1".to_owned()).contains("server.apps_listen"));
         assert!(faults(|s| s.apps = AppsMode::Port).contains("server.apps_domain: is for"));
         let local = |url: &str| {
             faults(|s| {

@@ -138,12 +138,18 @@ pub(super) async fn log_in(
     }
 }
 
-pub(super) async fn log_out(State(portal): State<Arc<Portal>>, identity: Identity) -> Result<Response> {
+pub(super) async fn log_out(
+    State(portal): State<Arc<Portal>>,
+    identity: Identity,
+    headers: HeaderMap,
+) -> Result<Response> {
     if let Some(principal) = identity.principal()? {
         portal.access.log_out(&principal).await?;
     }
-    let cookie = identity::drop_login_cookie(&portal.config);
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login?signed_out=1")).into_response())
+    // A form of another site's comes without the cookie, and must not take it away either.
+    let shown = identity::login_cookie(&headers, &portal.config) != Cookie::None;
+    let drop = shown.then(|| (header::SET_COOKIE, identity::drop_login_cookie(&portal.config)));
+    Ok((AppendHeaders(drop), Redirect::to("/login?signed_out=1")).into_response())
 }
 
 async fn sign_in(

@@ -31,8 +31,8 @@ const FLAGS = [
 
 export const SIZES = { wide: { width: 1280, height: 860 }, phone: { width: 320, height: 640 } };
 
-export function openBrowser() {
-  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: FLAGS });
+export function openBrowser(flags = []) {
+  return chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: [...FLAGS, ...flags] });
 }
 
 /**

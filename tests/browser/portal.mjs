@@ -20,16 +20,22 @@ const isRoot = process.getuid() === 0;
  * `configuration` is TOML. The default environment is `"built"` by the portal itself, as on a
  * fresh machine; or the one that was `"kept"` from earlier (its Python is LYCEUM_TEST_PYTHON);
  * or there is `"none"`, which is enough for terminals.
+ *
+ * Where the port stands in the configuration, that is a function of it; `address` then says
+ * how the browser calls the portal. `https` where the configuration names a certificate.
  */
-export async function startPortal({ configuration = "", environment = "none" } = {}) {
+export async function startPortal({ configuration = "", environment = "none", address, https = false } = {}) {
   const data = mkdtempSync(join(tmpdir(), "ly-"));
   chmodSync(data, 0o755);
   const port = await freePorts(2);
   const file = join(data, "lyceum.toml");
-  writeFileSync(file, `${configuration}\n${environmentSection(environment)}`, { mode: 0o644 });
+  const settings = typeof configuration === "function" ? configuration(port) : configuration;
+  writeFileSync(file, `${settings}\n${environmentSection(environment)}`, { mode: 0o644 });
 
   const argv = ["serve", "--config", file, "--data", join(data, "d"), "--listen", `127.0.0.1:${port}`];
-  const portal = { url: `http://127.0.0.1:${port}`, data: join(data, "d"), log: "", child: null, file, users: [] };
+  // Where this process asks it, and where the browser does.
+  const api = `${https ? "https" : "http"}://127.0.0.1:${port}`;
+  const portal = { url: address?.(port) ?? api, api, data: join(data, "d"), log: "", child: null, file, users: [] };
   // Somebody else's portal on this machine may have made `ly-admin`; that is not ours to remove.
   if (!hasAccount("ly-admin")) portal.users.push("admin");
 
@@ -98,7 +104,7 @@ export async function ask(portal, name, path, { method = "GET", body } = {}) {
   if (!portal.tokens.has(name)) {
     portal.tokens.set(name, lyceum(portal, ["admin", "token", "create", "--user", name]).trim());
   }
-  const answer = await fetch(`${portal.url}/api/v1${path}`, {
+  const answer = await fetch(`${portal.api}/api/v1${path}`, {
     method,
     headers: {
       authorization: `Bearer ${portal.tokens.get(name)}`,

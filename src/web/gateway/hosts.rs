@@ -17,12 +17,14 @@ pub(in crate::web) fn is_below(headers: &HeaderMap, domain: &str) -> bool {
     let name = name(headers);
     let name = name.strip_suffix(b".").unwrap_or(name);
     let Some(at) = name.len().checked_sub(domain.len()) else { return false };
-    name[at..].eq_ignore_ascii_case(domain.as_bytes()) && (at == 0 || name[at - 1] == b'.')
+    let (before, end) = name.split_at(at);
+    let alike = end == domain.as_bytes() || end.eq_ignore_ascii_case(domain.as_bytes());
+    alike && (before.is_empty() || before.ends_with(b"."))
 }
 
-/// Whether a request was sent to exactly this session's name.
+/// Whether a request was sent to exactly this session's name, in the one spelling of browsers.
 pub(super) fn names(headers: &HeaderMap, session: &str, domain: &str) -> bool {
-    label(name(headers), domain).is_some_and(|label| label.eq_ignore_ascii_case(session.as_bytes()))
+    label(name(headers), domain) == Some(session.as_bytes())
 }
 
 /// The way in from a session's bare name. There is nothing at any other.
@@ -34,15 +36,14 @@ pub(super) fn front_door(headers: &HeaderMap, domain: &str) -> Result<Redirect> 
 
 /// What stands before `.domain`.
 fn label<'a>(name: &'a [u8], domain: &str) -> Option<&'a [u8]> {
-    let at = name.len().checked_sub(domain.len())?;
-    name[at..].eq_ignore_ascii_case(domain.as_bytes()).then_some(())?;
-    name[..at].strip_suffix(b".")
+    name.strip_suffix(domain.as_bytes())?.strip_suffix(b".")
 }
 
-/// The host without its port.
+/// The host without its port, which has five digits at most.
 fn name(headers: &HeaderMap) -> &[u8] {
     let host = headers.get(header::HOST).map_or(&b""[..], |host| host.as_bytes());
-    host.split(|byte| *byte == b':').next().unwrap_or_default()
+    let tail = host.len().saturating_sub(6);
+    host[tail..].iter().position(|byte| *byte == b':').map_or(host, |colon| &host[..tail + colon])
 }
 
 #[cfg(test)]
@@ -64,7 +65,12 @@ mod tests {
         for (sent, below, names_it) in [
             (format!("{ID}.{DOMAIN}"), true, true),
             (format!("{ID}.{DOMAIN}:8443"), true, true),
-            (format!("{}.Apps.Example.ORG", ID.to_uppercase()), true, true),
+            (format!("{}.{DOMAIN}", ID.to_uppercase()), true, false),
+            (format!("{ID}.Apps.Example.ORG:8443"), true, false),
+            (format!("{ID}.{DOMAIN}:65535"), true, true),
+            (format!("{ID}.{DOMAIN}:1"), true, true),
+            (format!("{ID}.{DOMAIN}:"), true, true),
+            (format!("{ID}.{DOMAIN}:0008443"), false, false),
             (format!("{other}.{DOMAIN}"), true, false),
             (format!("{ID}.{DOMAIN}."), true, false),
             (format!("{ID}.{DOMAIN}.:8443"), true, false),

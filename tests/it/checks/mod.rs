@@ -10,7 +10,7 @@ mod servers;
 
 use std::{
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Output},
 };
 
 use lyceum::{helper::identity::Identity, model::SessionId};
@@ -76,8 +76,17 @@ struct Found {
 impl Found {
     /// Runs `lyceum check ARGUMENTS --json` as a house would.
     fn of(house: &House, arguments: &[&str]) -> Self {
-        let output = house.command(&[&["check", "--json"], arguments].concat()).output().unwrap();
-        let text = String::from_utf8(output.stdout).unwrap();
+        Self::read(&house.command(&[&["check", "--json"], arguments].concat()).output().unwrap())
+    }
+
+    /// The same with other settings than the running portal's.
+    fn with(house: &House, settings: &[(&str, String)]) -> Self {
+        let mut command = house.command(&["check", "--json"]);
+        Self::read(&command.envs(settings.iter().map(|(name, value)| (name, value))).output().unwrap())
+    }
+
+    fn read(output: &Output) -> Self {
+        let text = String::from_utf8(output.stdout.clone()).unwrap();
         let document: Value = serde_json::from_str(&text)
             .unwrap_or_else(|err| panic!("{err}: {text}{}", String::from_utf8_lossy(&output.stderr)));
         let findings = document["findings"].as_array().unwrap().clone();

@@ -79,6 +79,54 @@ async fn what_a_reverse_proxy_has_wrong() {
     found.says("apps' address", "fault", "something else stands there");
 }
 
+/// Each session on a name of its own: a name that nobody has heard of yet must lead here.
+#[tokio::test]
+async fn names_of_sessions() {
+    if !needs::root() {
+        return;
+    }
+    let [listen, public, ..] = free_ports();
+    let mut house = House::new(&[
+        ("LYCEUM_SERVER__LISTEN", &format!("127.0.0.1:{listen}")),
+        ("LYCEUM_SERVER__APPS", "subdomain"),
+        ("LYCEUM_SERVER__APPS_DOMAIN", "apps.localhost"),
+    ]);
+    house.listen_on(listen);
+    house.start().await;
+    let found = Found::of(&house, &[]);
+    for name in ["public address", "apps' address"] {
+        found.says(name, "ok", "leads to this portal");
+        found.says(name, "ok", "a WebSocket echoed");
+        found.says(name, "ok", "an event arrived after");
+    }
+    found.says("apps' address", "ok", ".apps.localhost:");
+
+    // The same portal, asked as if it were elsewhere: a domain that no name server knows.
+    let elsewhere = [
+        ("LYCEUM_SERVER__APPS_DOMAIN", "apps.example.invalid".to_owned()),
+        ("LYCEUM_SERVER__PUBLIC_URL", format!("https://localhost:{public}")),
+    ];
+    let found = Found::with(&house, &elsewhere);
+    assert!(!found.well);
+    found.says("apps' address", "fault", "names below apps.example.invalid have no address");
+
+    // And with a certificate of its own that is not good for them.
+    let folder = tempfile::tempdir().unwrap();
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
+    fs::write(&certificate, made.cert.pem()).unwrap();
+    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let files = [
+        ("LYCEUM_SERVER__TLS_CERT", certificate.to_str().unwrap().to_owned()),
+        ("LYCEUM_SERVER__TLS_KEY", key.to_str().unwrap().to_owned()),
+    ];
+    let found = Found::with(&house, &[&elsewhere[..], &files[..]].concat());
+    found.says("certificate", "fault", "not good for *.apps.example.invalid");
+    fs::write(&key, "nonsense").unwrap();
+    let found = Found::with(&house, &files);
+    found.says("certificate", "fault", "cannot read a certificate or key from");
+}
+
 const NGINX: &str = "/usr/sbin/nginx";
 
 struct Nginx {

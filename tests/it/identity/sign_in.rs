@@ -5,7 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use lyceum::{auth::first::ensure_first_admin, db, db::Db, model::Role};
+use lyceum::{
+    auth::first::ensure_first_admin,
+    db,
+    db::Db,
+    model::Role,
+    web::{ClientHeader, forwarded::parse_network},
+};
 use serde_json::{Value, json};
 
 use crate::portal::{Caller, TestPortal, cookie, password};
@@ -239,6 +245,47 @@ async fn a_sign_in_replaces_the_browsers_login() {
     let answer = before.post("/api/v1/login", &body).await;
     assert_eq!(answer.status(), 200);
     assert_eq!(before.get("/api/v1/me").await.status(), 401, "the old secret is worth nothing");
+}
+
+/// A browser sends no login with another site's form, and would take its removal from us.
+#[tokio::test]
+async fn another_sites_form_signs_nobody_out() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let foreign = portal.anybody().with("origin", "https://evil.example").with("sec-fetch-site", "cross-site");
+    let answer = foreign.post_form("/logout", &[("a", "b")]).await;
+    assert_eq!((answer.status().as_u16(), answer.headers().get("set-cookie")), (303, None));
+    let alice = portal.sign_in("alice").await;
+    let answer = alice.post_form("/logout", &[("a", "b")]).await;
+    assert!(answer.headers()["set-cookie"].to_str().unwrap().starts_with("lyceum_login=; "), "{answer:?}");
+    assert_eq!(alice.get("/api/v1/me").await.status(), 401);
+}
+
+/// The address in the audit is the one by which guesses are slowed down.
+#[tokio::test]
+async fn trusted_proxies_alone_say_where_somebody_is() {
+    let networks = |texts: &[&str]| texts.iter().map(|text| parse_network(text).unwrap()).collect();
+    for (trusted, header, believed) in [
+        (&[][..], ClientHeader::XForwardedFor, "127.0.0.1"),
+        (&["10.0.0.0/8"], ClientHeader::XForwardedFor, "127.0.0.1"),
+        (&["127.0.0.0/8", "10.0.0.0/8"], ClientHeader::XForwardedFor, "192.0.2.7"),
+        (&["127.0.0.0/8", "10.0.0.0/8"], ClientHeader::Forwarded, "192.0.2.9"),
+    ] {
+        let portal = TestPortal::start_with(|config| {
+            config.trusted_proxies = networks(trusted);
+            config.client_header = header;
+        })
+        .await;
+        portal.add_user("alice", Role::User).await;
+        let sent = portal.anybody().with("origin", &portal.url);
+        let sent = sent.with("x-forwarded-for", "6.6.6.6, 192.0.2.7, 10.1.1.1").with("x-real-ip", "6.6.6.6");
+        let sent = sent.with("forwarded", "for=6.6.6.6, for=\"192.0.2.9:80\"").with("x-client-ip", "6.6.6.6");
+        let body = json!({ "username": "alice", "password": "wrong" });
+        assert_eq!(sent.post("/api/v1/login", &body).await.status(), 401);
+        let told = portal.db().list_audit(1).await.unwrap().remove(0);
+        assert!(told.action == "sign_in_failed" && told.detail.contains(believed), "{trusted:?} {header:?}: {told:?}");
+        assert!(!told.detail.contains("6.6.6.6"), "{told:?}");
+    }
 }
 
 /// A second cookie signs out.

@@ -1,17 +1,19 @@
 //! What the accept loop bears, and how it ends.
 
-use std::{process::Command, sync::Arc, time::Duration};
+use std::{fs, io, sync::Arc, time::Duration};
 
-use lyceum::listen::{self, Certificate};
+use lyceum::listen::{self, Certificate, News, TlsError};
 use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     time::timeout,
 };
+use tokio_rustls::client::TlsStream;
 
 use super::{
     app::App,
-    front::{DEADLINE, Setup, until},
+    front::{DEADLINE, Front, Setup, until},
 };
 
 #[tokio::test]
@@ -102,34 +104,22 @@ async fn https() {
     let app = App::start();
     let directory = tempfile::tempdir().unwrap();
     let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
-    let made = Command::new("openssl")
-        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"])
-        .args(["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"])
-        .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-        .args(["-out".as_ref(), certificate.as_os_str(), "-keyout".as_ref(), key.as_os_str()])
-        .output()
-        .expect("openssl makes this test's certificate");
-    assert!(made.status.success(), "{made:?}");
+    let (first, first_key) = pair(&["localhost"]);
+    fs::write(&certificate, &first).unwrap();
+    fs::write(&key, &first_key).unwrap();
     assert!(Certificate::open(&key, &certificate, None).is_err());
+    let elsewhere = ServerName::try_from("x.apps.example.org").unwrap();
+    assert!(matches!(Certificate::open(&certificate, &key, Some(elsewhere)), Err(TlsError::Name(_))));
 
+    let opened = Certificate::open(&certificate, &key, None).unwrap();
     let mut setup = Setup::of(&app);
-    setup.options.tls = Some(Certificate::open(&certificate, &key, None).unwrap().server().unwrap());
+    setup.options.tls = Some(opened.server().unwrap());
     setup.options.handshake_timeout = Duration::from_millis(300);
     let front = setup.start().await;
 
-    let mut roots = rustls::RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_file(&certificate).unwrap()).unwrap();
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let client = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
     // Somebody who never shakes hands holds nobody up, and is dropped.
     let mut silent = front.connect().await;
-    let name = ServerName::try_from("localhost").unwrap();
-    let mut stream = connector.connect(name, front.connect().await).await.unwrap();
+    let mut stream = shake_hands(&front, &first).await.unwrap();
     let ask = format!("GET /s/{}/a HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", front.session);
     stream.write_all(ask.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -137,4 +127,82 @@ async fn https() {
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
     assert_eq!(timeout(DEADLINE, silent.read(&mut [0])).await.unwrap().unwrap(), 0);
     assert!(!front.say("GET / HTTP/1.1\r\nHost: a\r\n\r\n").await.starts_with("HTTP/1.1 2"));
+}
+
+/// Certificates are renewed under a running portal, now one file, now the other, now wrongly.
+#[tokio::test]
+async fn a_renewed_certificate_is_taken_up() {
+    let app = App::start();
+    let directory = tempfile::tempdir().unwrap();
+    let (certificate, key) = (directory.path().join("cert.pem"), directory.path().join("key.pem"));
+    let names = ["localhost", "*.apps.example.org"];
+    let ((first, first_key), (second, second_key)) = (pair(&names), pair(&names));
+    fs::write(&certificate, &first).unwrap();
+    fs::write(&key, &first_key).unwrap();
+    let name = ServerName::try_from("x.apps.example.org").unwrap();
+    let opened = Certificate::open(&certificate, &key, Some(name.clone())).unwrap();
+    assert!(opened.covers(&name) && !opened.covers(&ServerName::try_from("apps.example.org").unwrap()));
+    let mut setup = Setup::of(&app);
+    setup.options.tls = Some(opened.server().unwrap());
+    let front = setup.start().await;
+    assert!(shake_hands(&front, &first).await.is_ok());
+    assert!(shake_hands(&front, &second).await.is_err());
+    assert!(matches!((opened.look(), opened.look()), (News::None, News::None)));
+
+    // What is no good, is told of once and changes nothing: half a pair, nonsense, nothing at
+    // all, and a pair that is not good for the apps' names.
+    let (narrow, narrow_key) = pair(&["localhost"]);
+    let nonsense = String::from("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+    for (wrong, wrong_key) in [
+        (Some(&second), Some(&first_key)),
+        (Some(&nonsense), Some(&second_key)),
+        (Some(&second), Some(&nonsense)),
+        (None, Some(&second_key)),
+        (Some(&second), None),
+        (Some(&narrow), Some(&narrow_key)),
+    ] {
+        for (file, text) in [(&certificate, wrong), (&key, wrong_key)] {
+            match text {
+                Some(text) => fs::write(file, text).unwrap(),
+                None => fs::remove_file(file).unwrap(),
+            }
+        }
+        assert!(matches!(opened.look(), News::None), "it may be half written");
+        assert!(matches!(opened.look(), News::Kept(_)), "{wrong:?}");
+        assert!(matches!((opened.look(), opened.look()), (News::None, News::None)), "told of once");
+        assert!(shake_hands(&front, &first).await.is_ok(), "{wrong:?}");
+    }
+
+    // By a link, as renewals do it.
+    let new = directory.path().join("new.pem");
+    fs::write(&new, &second).unwrap();
+    fs::remove_file(&certificate).unwrap();
+    std::os::unix::fs::symlink(&new, &certificate).unwrap();
+    fs::write(&key, &second_key).unwrap();
+    assert!(matches!(opened.look(), News::None));
+    let News::Renewed(ends) = opened.look() else { panic!("not taken up") };
+    assert_eq!(Some(ends), opened.ends());
+    assert!(shake_hands(&front, &second).await.is_ok());
+    assert!(shake_hands(&front, &first).await.is_err());
+}
+
+/// A certificate that signs itself, and its key, as PEM.
+fn pair(names: &[&str]) -> (String, String) {
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let made = rcgen::generate_simple_self_signed(names).unwrap();
+    (made.cert.pem(), made.signing_key.serialize_pem())
+}
+
+/// A handshake for `localhost` with somebody who trusts this certificate alone.
+async fn shake_hands(front: &Front, trusted: &str) -> io::Result<TlsStream<TcpStream>> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(trusted.as_bytes()).unwrap()).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let client = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let connector = tokio_rustls::TlsConnector::from(Arc::new(client));
+    connector.connect(ServerName::try_from("localhost").unwrap(), front.connect().await).await
 }
