@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
 use crate::{
-    auth::{self, passwords, tokens},
+    auth::{passwords, tokens},
     config::Config,
     db::{Db, quotas::ChangeNote, users::NewUser},
     helper::identity::Identity,
@@ -74,7 +74,7 @@ pub enum UserVerb {
     Enable {
         name: String,
     },
-    /// Give an account to whoever the directory calls so, with all that it has.
+    /// Give an account to whoever the directory (or the reverse proxy) calls so, with all that it has.
     Link {
         name: String,
     },
@@ -131,7 +131,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     runtime.block_on(async {
         let db = Db::open(&config.database, &paths.private).await?;
         let done = match verb {
-            Verb::User(verb) => user(&db, verb).await,
+            Verb::User(verb) => user(&db, verb, config.auth.source()).await,
             Verb::Token(verb) => token(&db, verb).await,
             Verb::Quota(verb) => quota(&db, verb).await,
             Verb::Backup { .. } => match file {
@@ -147,7 +147,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
 }
 
 #[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-async fn user(db: &Db, verb: UserVerb) -> Result<()> {
+async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
     let clock = Clock::System;
     let (name, action) = match verb {
         UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
@@ -199,7 +199,7 @@ async fn user(db: &Db, verb: UserVerb) -> Result<()> {
         }
         UserVerb::Link { name } => {
             let user = find(db, &name).await?;
-            db.link_user(&user.name, auth::ldap::SOURCE).await?;
+            db.link_user(&user.name, source).await?;
             (name, "user.link")
         }
         UserVerb::Password { name, .. } => {

@@ -10,7 +10,7 @@ use tokio::net::TcpListener;
 use crate::{
     admission::Admission,
     apps::Catalogue,
-    auth::{self, Access, Authenticator, Ldap, keys},
+    auth::{self, Access, Authenticator, Header, Ldap, keys},
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
@@ -142,8 +142,10 @@ impl App {
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
         let (authenticator, directory) = authenticator(config, &db, &clock).await?;
-        let access =
-            Arc::new(Access::new(db, clock.clone(), keys::derive(&key, b"forms"), &paths.private, authenticator));
+        let header = config.auth.header.is_on().then(|| config.auth.header.clone());
+        let header = header.map(|settings| Header::new(settings, db.clone(), clock.clone(), directory.clone()));
+        let access = Access::new(db, clock.clone(), keys::derive(&key, b"forms"), &paths.private, authenticator);
+        let access = Arc::new(access.with_header(header));
         let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
         let portal = Arc::new(Portal::new(web::Parts {
             access,

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Authenticator, Result, scopes, secrets, throttle::Throttle};
+use super::{Authenticator, Header, Result, scopes, secrets, throttle::Throttle};
 use crate::{
     db::{Db, logins::Login, tokens::Token},
     model::{Clock, LoginId, Role, Timestamp, TokenId, User, UserId},
@@ -95,6 +95,8 @@ pub struct Access {
     pub(super) clock: Clock,
     pub(super) key: [u8; 32],
     pub(super) authenticator: Arc<dyn Authenticator>,
+    /// Where a reverse proxy names people.
+    pub(super) header: Option<Header>,
     pub(super) slots: Semaphore,
     pub(super) throttle: Mutex<Throttle>,
     /// Where `admin`'s first password lies until they sign in.
@@ -147,10 +149,22 @@ impl Access {
             slots: Semaphore::new(authenticator.slots()),
             throttle: Mutex::new(Throttle::new(authenticator.lockout())),
             authenticator,
+            header: None,
             first_password: super::first::path(private),
             memory: Mutex::default(),
             changes: watch::Sender::new(0),
         }
+    }
+
+    /// The same, where a reverse proxy names people besides.
+    #[must_use]
+    pub fn with_header(self, header: Option<Header>) -> Self {
+        Self { header, ..self }
+    }
+
+    /// How a reverse proxy names people, where one does.
+    pub fn header(&self) -> Option<&Header> {
+        self.header.as_ref()
     }
 
     /// Whose login cookie this is, if its login still stands; use is noted.

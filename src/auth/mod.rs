@@ -4,10 +4,12 @@
 
 pub mod access;
 pub mod first;
+pub mod header;
 pub mod keys;
 pub mod ldap;
 pub mod local;
 pub mod passwords;
+pub mod rules;
 pub mod scopes;
 mod secrets;
 pub mod signin;
@@ -19,6 +21,7 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 
 pub use access::{Access, Credential, Principal};
+pub use header::{Claim, Header};
 pub use ldap::Ldap;
 pub use local::Local;
 

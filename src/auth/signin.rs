@@ -1,9 +1,11 @@
 //! Signing in and out, and changing one's password: what each of them checks, changes and
 //! leaves in the audit table.
 
-use std::{net::IpAddr, sync::Arc, time::Duration};
+use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
-use super::{Access, Error, Principal, Result, access::ABSOLUTE_SECONDS, passwords, secrets};
+use tokio::sync::SemaphorePermit;
+
+use super::{Access, Claim, Error, Principal, Result, access::ABSOLUTE_SECONDS, ldap, passwords, secrets};
 use crate::{
     db::logins::Login,
     model::{LoginId, UserId},
@@ -36,7 +38,7 @@ impl Access {
         let user = match self.check_password(name, password, from).await {
             Ok(user) => user,
             Err(err) => {
-                if let Error::BadCredentials { because } = &err {
+                if let Some(because) = because(&err) {
                     let known = matches!(self.db.find_user_by_name(name).await, Ok(Some(_)));
                     let told = if known { name } else { NOBODY };
                     tracing::info!(name = told, %from, %because, "a sign-in failed");
@@ -45,6 +47,38 @@ impl Access {
                 return Err(err);
             }
         };
+        let signed_in = self.open_login(user, from, previous).await?;
+        let name = signed_in.principal.user.name.as_str();
+        self.audit(name, "sign_in", name, &from.to_string()).await;
+        if name == super::first::ADMIN {
+            super::first::forget(&self.first_password).await;
+        }
+        Ok(signed_in)
+    }
+
+    /// Signs in whom a trusted proxy has named. The name of somebody who is refused is kept:
+    /// nobody has typed it here.
+    pub async fn log_in_by_header(&self, claim: &Claim, from: IpAddr, previous: Option<LoginId>) -> Result<SignedIn> {
+        let header = self.header.as_ref().ok_or_else(|| Error::refused("no header names people here"))?;
+        let _slot = self.slot().await?;
+        let user = match header.recognise(claim).await {
+            Ok(user) => user,
+            Err(err) => {
+                if let Some(because) = because(&err) {
+                    let name = claim.name.as_str();
+                    tracing::info!(name, %from, %because, "a sign-in by header was refused");
+                    self.audit(name, "sign_in_failed", name, &format!("{from}, by header: {because}")).await;
+                }
+                return Err(err);
+            }
+        };
+        let signed_in = self.open_login(user, from, previous).await?;
+        let name = signed_in.principal.user.name.as_str();
+        self.audit(name, "sign_in", name, &format!("{from}, by header")).await;
+        Ok(signed_in)
+    }
+
+    async fn open_login(&self, user: UserId, from: IpAddr, previous: Option<LoginId>) -> Result<SignedIn> {
         let now = self.clock.now();
         let secret = secrets::random();
         let login = Login {
@@ -62,10 +96,6 @@ impl Access {
         }
         let principal = self.by_cookie(&secret).await?.ok_or_else(|| Error::refused("the account is closed"))?;
         self.db.touch_user(user, now).await?;
-        self.audit(principal.user.name.as_str(), "sign_in", principal.user.name.as_str(), &from.to_string()).await;
-        if principal.user.name.as_str() == super::first::ADMIN {
-            super::first::forget(&self.first_password).await;
-        }
         Ok(SignedIn { principal, secret })
     }
 
@@ -109,8 +139,7 @@ impl Access {
     /// Asks the authenticator, within the throttle and its slots.
     async fn check_password(&self, name: &str, password: &str, from: IpAddr) -> Result<UserId> {
         self.may_try(name, from)?;
-        let slot = tokio::time::timeout(LONGEST_QUEUE, self.slots.acquire()).await;
-        let _slot = slot.map_err(|_elapsed| Error::Busy)?.expect("the semaphore is never closed");
+        let _slot = self.slot().await?;
         // Others may have failed while this one queued: without a second look, a thousand
         // attempts at once would all count as the first.
         self.may_try(name, from)?;
@@ -122,6 +151,12 @@ impl Access {
             Err(_) => {}
         }
         outcome
+    }
+
+    /// One of the authenticator's slots.
+    async fn slot(&self) -> Result<SemaphorePermit<'_>> {
+        let slot = tokio::time::timeout(LONGEST_QUEUE, self.slots.acquire()).await;
+        Ok(slot.map_err(|_elapsed| Error::Busy)?.expect("the semaphore is never closed"))
     }
 
     fn may_try(&self, name: &str, from: IpAddr) -> Result<()> {
@@ -141,5 +176,15 @@ impl Access {
         if let Err(err) = self.db.add_audit(self.clock.now(), actor, action, target, detail).await {
             tracing::error!(error = &err as &dyn std::error::Error, actor, action, target, "writing an audit row");
         }
+    }
+}
+
+/// What the log and the audit table keep of a sign-in that failed for a reason outside us.
+fn because(err: &Error) -> Option<Cow<'static, str>> {
+    match err {
+        Error::BadCredentials { because } => Some(because.clone()),
+        Error::Directory(ldap::Error::Db(_)) => None,
+        Error::Directory(err) => Some(format!("the directory is away: {}", ldap::chain(err)).into()),
+        _ => None,
     }
 }

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, path::Path};
 
-use super::{AuthKind, Config, ProfileSetting, Server, Storage};
-use crate::{apps, web::forwarded::parse_network};
+use super::{Config, ProfileSetting, Server, Storage};
+use crate::{apps, auth, web::forwarded::parse_network};
 
 impl Config {
     /// Every fault; empty where all is well.
@@ -11,9 +11,8 @@ impl Config {
     pub fn validate(&self) -> Vec<String> {
         let mut faults = self.server.faults();
         faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
-        if self.auth.kind == AuthKind::Ldap {
-            faults.extend(self.auth.ldap.validate());
-        }
+        faults.extend(self.auth.directory().map(auth::ldap::Settings::validate).unwrap_or_default());
+        faults.extend(self.auth.header.validate(self.auth.directory()));
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         if !(1..=600).contains(&self.files.timeout) {

@@ -112,6 +112,8 @@ impl Default for Server {
 pub struct Auth {
     pub kind: AuthKind,
     pub ldap: auth::ldap::Settings,
+    /// A reverse proxy that names people, beside either.
+    pub header: auth::header::Settings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -261,15 +263,18 @@ impl Config {
 
     fn read_secrets(&mut self) -> Result<(), Error> {
         let ldap = &mut self.auth.ldap;
-        for (file, secret) in
-            [(&self.database.url_file, &mut self.database.url), (&ldap.bind_password_file, &mut ldap.bind_password)]
-        {
+        let header = &mut self.auth.header;
+        for (file, secret) in [
+            (&self.database.url_file, &mut self.database.url),
+            (&ldap.bind_password_file, &mut ldap.bind_password),
+            (&header.secret_file, &mut header.secret),
+        ] {
             if !file.as_os_str().is_empty() {
                 let text = std::fs::read_to_string(file).map_err(|err| Error::Read(file.clone(), err))?;
                 text.trim().clone_into(secret);
             }
         }
-        Ok(())
+        self.auth.header.check_file().map_err(|fault| Error::Faults(vec![fault]))
     }
 
     /// What `lyceum check` looks at.
@@ -284,7 +289,7 @@ impl Config {
             listen: self.server.listen,
             is_root,
             service_user: self.server.user.clone(),
-            directory: (self.auth.kind == AuthKind::Ldap).then(|| self.auth.ldap.clone()),
+            directory: self.auth.directory().cloned(),
             account_uids: self.accounts.uids.unwrap_or((*ACCOUNT_UIDS.start(), *ACCOUNT_UIDS.end())),
             server: self.server.clone(),
             surroundings: environment.surroundings(Some(&paths.data)),
@@ -319,6 +324,18 @@ impl Config {
             duration_seconds: setting.duration,
         };
         self.profiles.iter().map(profile).collect()
+    }
+}
+
+impl Auth {
+    /// The directory's settings, where one says who people are.
+    pub fn directory(&self) -> Option<&auth::ldap::Settings> {
+        (self.kind == AuthKind::Ldap).then_some(&self.ldap)
+    }
+
+    /// Where people come from who have no account of the portal's own.
+    pub fn source(&self) -> &'static str {
+        if self.kind == AuthKind::Local && self.header.is_on() { auth::header::SOURCE } else { auth::ldap::SOURCE }
     }
 }
 

@@ -19,7 +19,8 @@ pub struct Person<'a> {
     pub display_name: &'a str,
     pub mail: Option<&'a str>,
     pub uid_number: Option<u32>,
-    pub role: Role,
+    /// `None` leaves it as it is.
+    pub role: Option<Role>,
     pub groups: &'a [Group],
 }
 
@@ -82,16 +83,18 @@ impl Db {
             match &before {
                 Some(before) if before.disabled => return Ok(Arrival::Disabled),
                 Some(_) => {
-                    query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5, role = $6,
+                    query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5,
+                         role = COALESCE($6, role),
                          subject = $7, absent_since = NULL WHERE id = $1")
                         .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
-                        .bind(person.role.as_str()).bind(person.subject).execute(&mut *tx).await?;
+                        .bind(person.role.map(Role::as_str)).bind(person.subject).execute(&mut *tx).await?;
                 }
                 None => {
                     query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
                          disabled, theme, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'system', $10)")
                         .bind(id).bind(person.source).bind(person.subject).bind(person.name.as_str())
-                        .bind(person.display_name).bind(person.mail).bind(uid).bind(person.role.as_str())
+                        .bind(person.display_name).bind(person.mail).bind(uid)
+                        .bind(person.role.unwrap_or(Role::User).as_str())
                         .bind(false).bind(at.0).execute(&mut *tx).await?;
                 }
             }
@@ -117,7 +120,7 @@ impl Db {
                 }
             }
             let changed = before.as_ref().is_some_and(|before| {
-                before.role != person.role.as_str() || before.name != person.name.as_str()
+                person.role.is_some_and(|role| before.role != role.as_str()) || before.name != person.name.as_str()
                     || before.absent_since.is_some() || moved
             });
             if changed {

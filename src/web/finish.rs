@@ -11,7 +11,7 @@ use axum::{
 };
 
 use super::{
-    Portal,
+    Portal, claim,
     error::{self, Error, Kind},
     extract::wants_html,
     identity::{self, Bearer, Identity},
@@ -37,12 +37,14 @@ pub(super) async fn finish(
     let started = Instant::now();
     let id = request_id();
     let route = request.extensions().get::<MatchedPath>().cloned();
+    let claimed = claim::take(&portal, &mut request);
     let asked = Asked::of(side, request.method(), request.uri(), request.headers());
     let identity = match request.uri().path() {
         _ if side == Side::Apps => Identity::Nobody,
         path if path.starts_with("/static/") || matches!(path, "/healthz" | "/readyz") => Identity::Nobody,
-        _ => Identity::of(&portal, request.headers()).await,
+        _ => Identity::of(&portal, request.headers(), &claimed).await,
     };
+    request.extensions_mut().insert(claimed);
     request.extensions_mut().insert(identity.clone());
 
     let response = complete(&portal, &asked, &identity, &id, next.run(request).await);

@@ -84,7 +84,7 @@ impl WebConfig {
     }
 }
 
-fn peer(extensions: &Extensions) -> IpAddr {
+pub(super) fn peer(extensions: &Extensions) -> IpAddr {
     // A request without a peer can only come from a test or a mistake: it is nobody's neighbour.
     extensions.get::<PeerAddr>().map_or(IpAddr::from([0, 0, 0, 0]), |PeerAddr(address)| address.ip().to_canonical())
 }

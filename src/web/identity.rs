@@ -10,9 +10,13 @@ use axum::{
 
 use super::{
     Portal, WebConfig,
+    claim::Claimed,
     error::{Error, Result},
 };
-use crate::auth::{self, Principal};
+use crate::{
+    auth::{self, Principal},
+    model::LoginId,
+};
 
 /// Who is asking; found once a request and kept in its extensions.
 #[derive(Clone, Debug)]
@@ -57,8 +61,9 @@ impl Identity {
     }
 
     /// Finds out who sends these headers. A bearer token counts alone: a cookie beside it is
-    /// not looked at, so that such a request needs no proof of origin.
-    pub async fn of(portal: &Portal, headers: &HeaderMap) -> Self {
+    /// not looked at, so that such a request needs no proof of origin. A login that is not of
+    /// whom a trusted proxy names is nobody's.
+    pub async fn of(portal: &Portal, headers: &HeaderMap, claimed: &Claimed) -> Self {
         let found = match (bearer(headers), login_cookie(headers, &portal.config)) {
             (Bearer::Bad, _) => return Self::BadToken,
             (Bearer::Token(secret), _) => match portal.access.by_token(secret).await {
@@ -70,6 +75,7 @@ impl Identity {
             (Bearer::None, Cookie::One(secret)) => portal.access.by_cookie(secret).await,
         };
         match found {
+            Ok(Some(principal)) if claimed.contradicts(&principal) => Self::Nobody,
             Ok(Some(principal)) => Self::Somebody(principal),
             Ok(None) => Self::Nobody,
             Err(err) => Self::Unknown(Error::from(err)),
@@ -83,6 +89,14 @@ impl<S: Send + Sync> FromRequestParts<S> for Identity {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         Ok(parts.extensions.get().cloned().unwrap_or(Self::Nobody))
     }
+}
+
+/// The login that a browser's cookie holds, whoever sits there now.
+pub(super) async fn login_left_behind(portal: &Portal, headers: &HeaderMap) -> Result<Option<LoginId>> {
+    Ok(match login_cookie(headers, &portal.config) {
+        Cookie::One(secret) => portal.access.by_cookie(secret).await?.and_then(|principal| principal.login()),
+        Cookie::None | Cookie::Two => None,
+    })
 }
 
 /// What the `Authorization` header holds; schemes that are not ours are not looked at.

@@ -13,6 +13,7 @@ use utoipa::ToSchema;
 
 use super::{
     Identity, Portal,
+    claim::{self, Claimed},
     error::{Error, Kind, Problem, Result},
     extract::{CurrentUser, Form, Json, Query},
     forwarded,
@@ -21,7 +22,7 @@ use super::{
     page::{Nav, Page},
     views::Login,
 };
-use crate::auth::{self, signin::SignedIn};
+use crate::auth::{self, Claim, signin::SignedIn};
 
 /// Where the request comes from, as far as that can be believed.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +63,11 @@ pub(super) struct LoginAnswer {
 pub(super) async fn api_log_in(
     State(portal): State<Arc<Portal>>,
     identity: Identity,
+    claimed: Claimed,
     ClientAddress(from): ClientAddress,
     Json(request): Json<LoginRequest>,
 ) -> Result<Response> {
+    no_password(&claimed)?;
     let signed_in = sign_in(&portal, &identity, &request.username, &request.password, from).await?;
     let cookie = identity::set_login_cookie(&portal.config, &signed_in.secret);
     let csrf_token = signed_in.principal.csrf_token().to_owned();
@@ -98,39 +101,95 @@ pub(super) struct Visit {
 pub(super) async fn page(
     State(portal): State<Arc<Portal>>,
     identity: Identity,
+    claimed: Claimed,
+    ClientAddress(from): ClientAddress,
     Query(visit): Query<Visit>,
     request: Parts,
 ) -> Result<Response> {
     if identity.somebody().is_some_and(|principal| principal.login().is_some()) {
         return Ok(Redirect::to(&safe_next(&visit.next)).into_response());
     }
-    let form = LoginForm {
+    let mut form = LoginForm {
         error: matches!(identity, Identity::TwoCookies).then(|| identity::TWO_COOKIES.to_owned()),
-        notice: visit.signed_out.map(|_| "You are signed out.".to_owned()),
+        notice: visit.signed_out.as_ref().map(|_| "You are signed out.".to_owned()),
         next: visit.next,
         username: String::new(),
+        leaves: visit.signed_out.as_deref() == Some("proxy"),
     };
-    Ok(form.draw(&portal, &request))
+    match &claimed {
+        Claimed::Person(claim) if visit.signed_out.is_none() && form.error.is_none() => {
+            match sign_in_by_header(&portal, claim, from, &request.headers).await {
+                Ok(signed_in) => Ok(enter(&portal, &signed_in, &form.next)),
+                Err(error) if matches!(error.kind(), Kind::Forbidden | Kind::Unavailable) => {
+                    form.error = Some(error.detail().to_owned());
+                    Ok(error.with_page(form.draw(&portal, &request)))
+                }
+                Err(error) => Err(error),
+            }
+        }
+        Claimed::Unusable(_) => {
+            let error = Error::forbidden(UNUSABLE);
+            form.error = Some(UNUSABLE.to_owned());
+            Ok(error.with_page(form.draw(&portal, &request)))
+        }
+        Claimed::Person(_) | Claimed::Nothing => Ok(form.draw(&portal, &request)),
+    }
+}
+
+const UNUSABLE: &str = "Your organisation's sign-in did not tell this portal clearly who you are. \
+    Tell an administrator; the portal's log says what was wrong.";
+
+/// The way in for whom a trusted proxy names. It is a GET, because it is where a browser comes
+/// that nobody knows; it can only make somebody who they are.
+async fn sign_in_by_header(portal: &Portal, claim: &Claim, from: IpAddr, headers: &HeaderMap) -> Result<SignedIn> {
+    let previous = identity::login_left_behind(portal, headers).await?;
+    let outcome = portal.access.log_in_by_header(claim, from, previous).await;
+    count(portal, &outcome);
+    outcome.map_err(|err| match err {
+        auth::Error::BadCredentials { .. } => Error::forbidden(format!(
+            "Your organisation's sign-in says that you are {}, who may not enter this portal. Ask an administrator.",
+            claim.name
+        )),
+        err => err.into(),
+    })
+}
+
+/// Whom a proxy names has one name: a password of another would be forgotten at the next request.
+fn no_password(claimed: &Claimed) -> Result<()> {
+    match claimed {
+        Claimed::Nothing => Ok(()),
+        Claimed::Person(claim) => Err(Error::conflict(format!(
+            "Your organisation's sign-in says that you are {}. To be somebody else, sign out there.",
+            claim.name
+        ))),
+        Claimed::Unusable(_) => Err(Error::forbidden(UNUSABLE)),
+    }
+}
+
+/// To where somebody wanted to go, with the cookie.
+fn enter(portal: &Portal, signed_in: &SignedIn, next: &str) -> Response {
+    let cookie = identity::set_login_cookie(&portal.config, &signed_in.secret);
+    ([(header::SET_COOKIE, cookie)], Redirect::to(&safe_next(next))).into_response()
 }
 
 pub(super) async fn log_in(
     State(portal): State<Arc<Portal>>,
     identity: Identity,
+    claimed: Claimed,
     ClientAddress(from): ClientAddress,
     request: Parts,
     form: Form,
 ) -> Result<Response> {
+    no_password(&claimed)?;
     match sign_in(&portal, &identity, form.get("username"), form.get("password"), from).await {
-        Ok(signed_in) => {
-            let cookie = identity::set_login_cookie(&portal.config, &signed_in.secret);
-            Ok(([(header::SET_COOKIE, cookie)], Redirect::to(&safe_next(form.get("next")))).into_response())
-        }
+        Ok(signed_in) => Ok(enter(&portal, &signed_in, form.get("next"))),
         Err(error) if matches!(error.kind(), Kind::NotSignedIn | Kind::TooManyRequests | Kind::Unavailable) => {
             let again = LoginForm {
                 error: Some(error.detail().to_owned()),
                 notice: None,
                 next: form.get("next").to_owned(),
                 username: form.get("username").chars().take(64).collect(),
+                leaves: false,
             };
             Ok(error.with_page(again.draw(&portal, &request)))
         }
@@ -142,6 +201,7 @@ pub(super) async fn log_out(
     State(portal): State<Arc<Portal>>,
     identity: Identity,
     headers: HeaderMap,
+    claimed: Claimed,
 ) -> Result<Response> {
     if let Some(principal) = identity.principal()? {
         portal.access.log_out(&principal).await?;
@@ -149,7 +209,7 @@ pub(super) async fn log_out(
     // A form of another site's comes without the cookie, and must not take it away either.
     let shown = identity::login_cookie(&headers, &portal.config) != Cookie::None;
     let drop = shown.then(|| (header::SET_COOKIE, identity::drop_login_cookie(&portal.config)));
-    Ok((AppendHeaders(drop), Redirect::to("/login?signed_out=1")).into_response())
+    Ok((AppendHeaders(drop), Redirect::to(claimed.after_sign_out(&portal))).into_response())
 }
 
 async fn sign_in(
@@ -161,13 +221,17 @@ async fn sign_in(
 ) -> Result<SignedIn> {
     let previous = identity.somebody().and_then(|principal| principal.login());
     let outcome = portal.access.log_in(username, password, from, previous).await;
-    portal.metrics.signed_in(match &outcome {
+    count(portal, &outcome);
+    Ok(outcome?)
+}
+
+fn count(portal: &Portal, outcome: &auth::Result<SignedIn>) {
+    portal.metrics.signed_in(match outcome {
         Ok(_) => "ok",
         Err(auth::Error::BadCredentials { .. }) => "failed",
         Err(auth::Error::Throttled { .. }) => "throttled",
         Err(_) => "error",
     });
-    Ok(outcome?)
 }
 
 /// The page's form, fresh or after a failure.
@@ -176,10 +240,20 @@ struct LoginForm {
     notice: Option<String>,
     next: String,
     username: String,
+    /// The page goes on to where the proxy signs people out.
+    leaves: bool,
 }
 
 impl LoginForm {
     fn draw(self, portal: &Portal, request: &Parts) -> Response {
+        let claimed = request.extensions.get::<Claimed>().cloned().unwrap_or_default();
+        let leave = claim::sign_out_url(portal).filter(|_| claimed != Claimed::Nothing).map(str::to_owned);
+        let refresh = leave.as_ref().filter(|_| self.leaves).map(|url| (header::REFRESH, format!("0; url={url}")));
+        let by_proxy = match claimed {
+            Claimed::Nothing => None,
+            Claimed::Person(claim) => Some(claim.name.to_string()),
+            Claimed::Unusable(_) => Some(String::new()),
+        };
         let is_local = forwarded::is_local(&request.headers, &request.extensions);
         let (cookie, is_new) = form_cookie(portal, &request.headers);
         let mut layout = portal.layout(&Identity::Nobody, Nav::None);
@@ -193,9 +267,11 @@ impl LoginForm {
             notice: self.notice,
             next: if self.next.is_empty() { String::new() } else { safe_next(&self.next) },
             first_password_file: first_password.map(|path| path.display().to_string()),
+            by_proxy,
+            leave,
         };
         let set_cookie = is_new.then(|| (header::SET_COOKIE, identity::set_form_cookie(&portal.config, &cookie)));
-        (AppendHeaders(set_cookie), Page(view)).into_response()
+        (AppendHeaders(set_cookie), AppendHeaders(refresh), Page(view)).into_response()
     }
 }
 

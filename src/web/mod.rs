@@ -6,6 +6,7 @@ mod assets;
 mod cards;
 mod catalogue;
 mod causes;
+pub mod claim;
 pub mod error;
 pub mod extract;
 mod files;

@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::{
     Portal,
+    claim::Claimed,
     error::{Error, Result},
     extract::{CurrentUser, Form, Id, Query},
     identity,
@@ -113,10 +114,14 @@ pub(super) async fn revoke_token(
     }
 }
 
-pub(super) async fn sign_out_everywhere(State(portal): State<Arc<Portal>>, user: CurrentUser) -> Result<Response> {
+pub(super) async fn sign_out_everywhere(
+    State(portal): State<Arc<Portal>>,
+    claimed: Claimed,
+    user: CurrentUser,
+) -> Result<Response> {
     portal.access.log_out_everywhere(&user).await?;
     let cookie = identity::drop_login_cookie(&portal.config);
-    Ok(([(header::SET_COOKIE, cookie)], Redirect::to("/login?signed_out=1")).into_response())
+    Ok(([(header::SET_COOKIE, cookie)], Redirect::to(claimed.after_sign_out(&portal))).into_response())
 }
 
 pub(super) async fn set_theme(State(portal): State<Arc<Portal>>, user: CurrentUser, form: Form) -> Result<Response> {

@@ -8,7 +8,7 @@ use hyper::{Request, body::Incoming};
 use lyceum::{
     admission::Admission,
     apps::Catalogue,
-    auth::{Access, Authenticator, Local, passwords},
+    auth::{Access, Authenticator, Header, Local, header, passwords},
     db::{Config, Db, logins::Login, users::NewUser},
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
@@ -23,7 +23,8 @@ use lyceum::{
 use reqwest::{
     Client, Method, RequestBuilder, Response,
     dns::{Addrs, Name, Resolve, Resolving},
-    header, redirect,
+    header::CONTENT_TYPE,
+    redirect,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -84,17 +85,23 @@ impl TestPortal {
     where
         S::Future: Send,
     {
-        let local = async |db, _| Arc::new(Local::new(db).await.unwrap()) as Arc<dyn Authenticator>;
-        Self::serve_as(local, configure, service).await
+        Self::serve_as(local, |_, _| None, configure, service).await
+    }
+
+    /// With a reverse proxy that names people.
+    pub async fn start_behind_proxy(settings: header::Settings, configure: impl FnOnce(&mut WebConfig)) -> Self {
+        let header = |db, clock| Some(Header::new(settings, db, clock, None));
+        Self::serve_as(local, header, configure, Front::portal).await
     }
 
     /// With another judge of passwords.
     pub async fn start_as(authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>) -> Self {
-        Self::serve_as(authenticator, |_| {}, Front::portal).await
+        Self::serve_as(authenticator, |_, _| None, |_| {}, Front::portal).await
     }
 
     async fn serve_as<S: Serves>(
         authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>,
+        header: impl FnOnce(Db, Clock) -> Option<Header>,
         configure: impl FnOnce(&mut WebConfig),
         service: impl FnOnce(Arc<Portal>) -> S,
     ) -> Self
@@ -106,6 +113,7 @@ impl TestPortal {
         let clock = Clock::manual(START);
         let authenticator = authenticator(db.clone(), clock.clone()).await;
         let access = Access::new(db.clone(), clock.clone(), [7; 32], directory.path(), authenticator);
+        let access = access.with_header(header(db.clone(), clock.clone()));
         let access = Arc::new(access);
         let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -205,6 +213,10 @@ impl TestPortal {
     pub fn bearer(&self, secret: &str) -> Caller {
         self.anybody().with("authorization", &format!("Bearer {secret}"))
     }
+}
+
+async fn local(db: Db, _: Clock) -> Arc<dyn Authenticator> {
+    Arc::new(Local::new(db).await.unwrap())
 }
 
 /// The services without a loop and without a helper: what is asked for is written, nothing
@@ -313,7 +325,7 @@ impl Caller {
     }
 
     pub async fn post_form(&self, path: &str, fields: &[(&str, &str)]) -> Response {
-        self.request("POST", path).header(header::CONTENT_TYPE, FORM).body(form(fields)).send().await.unwrap()
+        self.request("POST", path).header(CONTENT_TYPE, FORM).body(form(fields)).send().await.unwrap()
     }
 
     pub async fn delete(&self, path: &str) -> Response {

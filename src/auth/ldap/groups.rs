@@ -1,6 +1,5 @@
 //! Somebody's groups: those that list them, those that their entry names, and the groups of
-//! these groups, loops and all. What follows from them (who may sign in, who is an
-//! administrator) is decided here too, by pure functions.
+//! these groups, loops and all. What follows from them is decided by `auth::rules`.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use super::{
     filter,
     settings::{Nested, Settings},
 };
-use crate::{db::directory::Group, model::Role};
+use crate::db::directory::Group;
 
 /// Steps from group to group, and groups in all: beyond, a directory is confused.
 const DEEPEST: usize = 16;
@@ -74,61 +73,4 @@ async fn add(connection: &mut Connection, settings: &Settings, filter: &str, fou
         }
     }
     Ok(fresh)
-}
-
-/// What the groups make of somebody.
-pub fn role(groups: &[Group], settings: &Settings) -> Role {
-    if is_in(groups, &settings.admin_groups) {
-        Role::Admin
-    } else if is_in(groups, &settings.operator_groups) {
-        Role::Operator
-    } else {
-        Role::User
-    }
-}
-
-/// Whether members of these groups may sign in; `Err` says why not.
-pub fn may_enter(groups: &[Group], settings: &Settings) -> Result<(), &'static str> {
-    if is_in(groups, &settings.deny_groups) {
-        return Err("is in one of auth.ldap.deny_groups");
-    }
-    if settings.allow_groups.iter().any(|group| group == "*") || is_in(groups, &settings.allow_groups) {
-        return Ok(());
-    }
-    Err("is in none of auth.ldap.allow_groups")
-}
-
-fn is_in(groups: &[Group], wanted: &[String]) -> bool {
-    wanted.iter().any(|wanted| {
-        let dn = filter::normalise(wanted);
-        groups.iter().any(|group| group.name.eq_ignore_ascii_case(wanted) || group.subject == dn)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_groups_make_of_somebody() {
-        let group = |name: &str| Group { subject: format!("cn={name},ou=groups"), name: name.to_owned() };
-        let groups = [group("admins"), group("lab")];
-        let settings = |allow: &[&str], deny: &[&str], admins: &[&str]| {
-            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-            Settings {
-                allow_groups: owned(allow),
-                deny_groups: owned(deny),
-                admin_groups: owned(admins),
-                ..Settings::default()
-            }
-        };
-        assert!(may_enter(&groups, &settings(&["*"], &[], &[])).is_ok());
-        assert!(may_enter(&[], &settings(&["*"], &[], &[])).is_ok());
-        assert!(may_enter(&groups, &settings(&["LAB"], &[], &[])).is_ok());
-        assert!(may_enter(&groups, &settings(&["CN=Lab, OU=Groups"], &[], &[])).is_ok());
-        assert!(may_enter(&groups, &settings(&["other"], &[], &[])).is_err());
-        assert!(may_enter(&groups, &settings(&["*"], &["lab"], &[])).is_err());
-        assert_eq!(role(&groups, &settings(&[], &[], &["Admins"])), Role::Admin);
-        assert_eq!(role(&groups, &settings(&[], &[], &["*"])), Role::User, "nobody makes everybody an administrator");
-    }
 }

@@ -26,6 +26,7 @@ use ldap3::{LdapError, Scope};
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
+pub(super) use filter::normalise;
 pub use settings::{Nested, Settings};
 
 use super::{Authenticator, Error as AuthError, Local, passwords};
@@ -34,7 +35,7 @@ use crate::{
         Db,
         directory::{Arrival, Group, Person},
     },
-    model::{Clock, Role, UserId},
+    model::{Clock, Role, UserId, Username},
 };
 use connection::Connection;
 use entry::Entry;
@@ -137,10 +138,53 @@ impl Ldap {
             self.become_service(&mut connection).await?;
         }
         let groups = groups::of_person(&mut connection, &self.settings, &entry).await?;
-        Ok(match groups::may_enter(&groups, &self.settings) {
-            Ok(()) => Ok(Found { role: groups::role(&groups, &self.settings), entry, groups }),
+        Ok(self.judge(entry, groups))
+    }
+
+    /// Whoever has this name, which somebody else has proved to be theirs.
+    async fn look_up(&self, name: &Username) -> Result<std::result::Result<Found, String>> {
+        let mut connection = self.connect().await?;
+        let entry = match self.find(&mut connection, name.as_str()).await? {
+            Ok(entry) => entry,
+            Err(because) => return Ok(Err(because)),
+        };
+        // It may have been found by another of the attributes that people sign in with.
+        if entry.name != *name {
+            return Ok(Err(format!("{} is called {}, not {name}", entry.dn, entry.name)));
+        }
+        if let Some(closed) = entry.closed {
+            return Ok(Err(format!("{} is {closed}", entry.dn)));
+        }
+        let groups = groups::of_person(&mut connection, &self.settings, &entry).await?;
+        Ok(self.judge(entry, groups))
+    }
+
+    /// What the groups make of somebody.
+    fn judge(&self, entry: Entry, groups: Vec<Group>) -> std::result::Result<Found, String> {
+        let rules = self.settings.rules();
+        match rules.may_enter(&groups) {
+            Ok(()) => Ok(Found { role: rules.role(&groups), entry, groups }),
             Err(because) => Err(format!("{} {because}", entry.dn)),
-        })
+        }
+    }
+
+    /// Who has the name that somebody has proved elsewhere: as at a sign-in by password, but
+    /// for the password.
+    pub async fn recognise(&self, name: &Username) -> super::Result<UserId> {
+        self.arrive(self.look_up(name)).await
+    }
+
+    /// Waits for what the directory says of somebody, and writes it down.
+    async fn arrive(
+        &self,
+        asked: impl Future<Output = Result<std::result::Result<Found, String>>>,
+    ) -> super::Result<UserId> {
+        let patience = self.patience();
+        let answer = tokio::time::timeout(patience, asked).await;
+        match answer.unwrap_or(Err(Error::Slow(patience.as_secs())))? {
+            Ok(found) => known(self.admit(&found).await?, &found.entry.name),
+            Err(because) => Err(AuthError::refused(because)),
+        }
     }
 
     /// The one person of this name; the inner `Err` says why there is none.
@@ -231,10 +275,36 @@ impl Ldap {
             display_name: &found.entry.display_name,
             mail: found.entry.mail.as_deref(),
             uid_number: found.entry.uid_number,
-            role: found.role,
+            role: Some(found.role),
             groups: &found.groups,
         };
         Ok(self.db.arrive(&person, self.clock.now()).await?)
+    }
+}
+
+/// An error with its causes, in one line.
+pub(super) fn chain(err: &dyn std::error::Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        let next = err.to_string();
+        if !text.contains(&next) {
+            text += ": ";
+            text += &next;
+        }
+        cause = err.source();
+    }
+    text
+}
+
+/// What an arrival means to whoever signs in.
+pub(super) fn known(arrival: Arrival, name: &Username) -> super::Result<UserId> {
+    match arrival {
+        Arrival::Known(id) => Ok(id),
+        Arrival::Disabled => Err(AuthError::refused(format!("{name} is disabled here"))),
+        Arrival::NameTaken => Err(AuthError::refused(format!(
+            "the name {name} belongs to somebody else here: an administrator decides (lyceum admin user link {name})"
+        ))),
     }
 }
 
@@ -254,20 +324,7 @@ impl Authenticator for Ldap {
             let _slot = self.local_slots.acquire().await.expect("the semaphore is never closed");
             return self.local.authenticate(typed, password).await;
         }
-        let patience = self.patience();
-        let checked = tokio::time::timeout(patience, self.check(typed, password)).await;
-        let found = match checked.unwrap_or(Err(Error::Slow(patience.as_secs())))? {
-            Ok(found) => found,
-            Err(because) => return Err(AuthError::refused(because)),
-        };
-        match self.admit(&found).await? {
-            Arrival::Known(id) => Ok(id),
-            Arrival::Disabled => Err(AuthError::refused(format!("{} is disabled here", found.entry.name))),
-            Arrival::NameTaken => Err(AuthError::refused(format!(
-                "the name {} belongs to somebody else here: an administrator decides (lyceum admin user link {})",
-                found.entry.name, found.entry.name
-            ))),
-        }
+        self.arrive(self.check(typed, password)).await
     }
 
     fn slots(&self) -> usize {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ldap3::{LdapError, Scope};
 
-use super::{Error, connection, connection::Connection, entry, filter, settings::Settings};
+use super::{Error, chain, connection, connection::Connection, entry, filter, settings::Settings};
 use crate::model::Timestamp;
 
 /// One step: what it was about and how it went.
@@ -175,19 +175,4 @@ fn done(about: &str, what: String) -> Step {
 
 fn failed(about: &str, what: String, mend: &'static str) -> Step {
     Step { about: about.to_owned(), outcome: Err(Trouble { what, mend, fatal: true }) }
-}
-
-/// An error with its causes, in one line.
-fn chain(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        let next = err.to_string();
-        if !text.contains(&next) {
-            text += ": ";
-            text += &next;
-        }
-        cause = err.source();
-    }
-    text
 }

@@ -59,9 +59,6 @@ impl Ldap {
             return Ok(Err(format!("{} is {closed}", entry.dn)));
         }
         let groups = groups::of_person(connection, &self.settings, &entry).await?;
-        Ok(match groups::may_enter(&groups, &self.settings) {
-            Ok(()) => Ok(Found { role: groups::role(&groups, &self.settings), entry, groups }),
-            Err(because) => Err(format!("{} {because}", entry.dn)),
-        })
+        Ok(self.judge(entry, groups))
     }
 }

@@ -6,7 +6,10 @@ use std::{fmt, path::PathBuf};
 
 use serde::Deserialize;
 
-use crate::model::setting::{list, seconds};
+use crate::{
+    auth::rules::Rules,
+    model::setting::{list, seconds},
+};
 
 #[derive(Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -136,6 +139,15 @@ impl Settings {
     /// looked at when they sign in, and only then.
     pub fn can_search(&self) -> bool {
         !self.bind_dn.is_empty()
+    }
+
+    pub fn rules(&self) -> Rules<'_> {
+        Rules {
+            allow_groups: &self.allow_groups,
+            deny_groups: &self.deny_groups,
+            admin_groups: &self.admin_groups,
+            operator_groups: &self.operator_groups,
+        }
     }
 
     /// Every fault, each with its key and the way out.

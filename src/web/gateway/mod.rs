@@ -26,6 +26,7 @@ pub(super) use self::hosts::is_below;
 pub use self::watch::{cut_what_lost_access, forget_ended};
 use super::{
     APP, AppsOrigin, Portal, Side,
+    claim::{self, Claimed},
     error::{Error, Result},
     extract::wants_html,
     finish::{self, Asked},
@@ -126,11 +127,12 @@ impl From<Response> for Answer {
 }
 
 /// Lets a request in, or says why not.
-pub(super) async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -> Response {
+pub(super) async fn answer(portal: &Arc<Portal>, side: Side, mut request: Request) -> Response {
     let started = Instant::now();
+    let claimed = claim::take(portal, &mut request);
     let asked = Asked::of(side, request.method(), request.uri(), request.headers());
     let mut who = Identity::Nobody;
-    let judged = AssertUnwindSafe(let_in(portal, side, request, &mut who)).catch_unwind().await;
+    let judged = AssertUnwindSafe(let_in(portal, side, request, &claimed, &mut who)).catch_unwind().await;
     let judged = judged.unwrap_or_else(|panic| Ok(Answer::Ours(super::panicked(panic as Box<dyn Any + Send>))));
     let count = |response: &Response| {
         let (status, elapsed) = (response.status().as_u16(), started.elapsed());
@@ -181,7 +183,13 @@ pub(super) async fn answer(portal: &Arc<Portal>, side: Side, request: Request) -
 }
 
 /// Settles who is asking, by the rules of the listener that was asked.
-async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Identity) -> Result<Answer> {
+async fn let_in(
+    portal: &Arc<Portal>,
+    side: Side,
+    request: Request,
+    claimed: &Claimed,
+    who: &mut Identity,
+) -> Result<Answer> {
     let (mut asked, body) = request.into_parts();
     let id = session_path(asked.uri.path()).map(|(id, _)| id).map_err(|fault| match fault {
         PathFault::NoSession => Error::not_found(),
@@ -193,7 +201,7 @@ async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Id
             if portal.config.apps == AppsOrigin::Path {
                 forget_the_apps_own(portal, id, &mut asked.headers);
             }
-            *who = Identity::of(portal, &asked.headers).await;
+            *who = Identity::of(portal, &asked.headers, claimed).await;
             let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
             asking.on_portal(&principal, asked, body).await
         }
@@ -204,6 +212,7 @@ async fn let_in(portal: &Arc<Portal>, side: Side, request: Request, who: &mut Id
                 return Err(Error::not_found());
             }
             match handover::meet(&asking, &asked).await? {
+                handover::Met::Known(principal) if claimed.contradicts(&principal) => Err(Error::unauthenticated()),
                 handover::Met::Known(principal) => {
                     *who = Identity::Somebody(principal.clone());
                     origins::check(&asked, |headers| origins::is_apps(portal, headers, id))?;

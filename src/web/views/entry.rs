@@ -21,6 +21,10 @@ pub struct Login {
     pub plain_http: bool,
     /// The file that holds `admin`'s first password, as long as nobody has signed in.
     pub first_password_file: Option<String>,
+    /// Whom the reverse proxy names, empty where that is unclear: no password is asked for.
+    pub by_proxy: Option<String>,
+    /// Where the proxy signs people out.
+    pub leave: Option<String>,
 }
 
 /// `/docs/api`: a frame that `api-docs.js` fills from the API's own description.

@@ -5,7 +5,7 @@
 mod front;
 mod homes;
 mod person;
-mod proxies;
+pub mod proxies;
 mod servers;
 
 use std::{

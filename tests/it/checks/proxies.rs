@@ -127,16 +127,16 @@ async fn names_of_sessions() {
     found.says("certificate", "fault", "cannot read a certificate or key from");
 }
 
-const NGINX: &str = "/usr/sbin/nginx";
+pub const NGINX: &str = "/usr/sbin/nginx";
 
-struct Nginx {
+pub struct Nginx {
     child: Child,
     _folder: tempfile::TempDir,
 }
 
 impl Nginx {
     /// A proxy for each port; the settings stand in every location.
-    async fn start(upstreams: &[(u16, String)], settings: &str) -> Self {
+    pub async fn start(upstreams: &[(u16, String)], settings: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().display();
         let servers: Vec<String> = upstreams

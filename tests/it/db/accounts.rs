@@ -300,7 +300,7 @@ async fn people_of_a_directory() {
             display_name: "Alice",
             mail: Some("alice@example.org"),
             uid_number: Some(20_001),
-            role: Role::Admin,
+            role: Some(Role::Admin),
             groups: &groups,
         };
         let Arrival::Known(id) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
@@ -313,7 +313,7 @@ async fn people_of_a_directory() {
         assert_eq!(db.groups_of(id).await.unwrap(), ["admins", "lab"]);
         assert_eq!(db.list_users().await.unwrap()[0].groups, ["admins", "lab"]);
 
-        let fewer = Person { name: &alison, role: Role::User, groups: &groups[..1], ..person.clone() };
+        let fewer = Person { name: &alison, role: Some(Role::User), groups: &groups[..1], ..person.clone() };
         assert_eq!(db.arrive(&fewer, START).await.unwrap(), Arrival::Known(id), "a new name is no new person");
         assert_eq!(db.access_generation().await.unwrap(), generation + 1);
         let user = db.find_user_by_name("alison").await.unwrap().unwrap().user;

@@ -50,7 +50,7 @@ async fn fill(db: &Db) -> UserId {
         display_name: "",
         mail: None,
         uid_number: None,
-        role: Role::User,
+        role: Some(Role::User),
         groups: &groups,
     };
     db.arrive(&person, START).await.unwrap();

@@ -10,7 +10,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use super::{House, Slapd};
+use super::{Certificate, House, Slapd};
 
 /// What a server does with a connection.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +81,53 @@ async fn ldap_slow() {
             assert!(begin.elapsed() < Duration::from_secs(20), "{manner:?} took {:?}", begin.elapsed());
         }
     }
+}
+
+/// However a directory is no help, the sign-in says that it is away, soon, and in one sentence;
+/// nobody else waits, and the audit table knows what it was.
+#[tokio::test]
+async fn a_directory_that_is_no_help_is_away() {
+    let slapd = Slapd::start();
+    let mut answers = std::collections::BTreeSet::new();
+    let mut sides = Vec::new();
+    for (manner, because) in [
+        (Manner::Silent, "the directory is away"),
+        (Manner::Closes, "the directory is away"),
+        (Manner::HalfAnswer, "the directory is away"),
+        (Manner::Nonsense, "the directory is away"),
+    ] {
+        let peer = peer(manner).await;
+        sides.push((Settings { urls: vec![peer.url.clone()], ..quick(slapd.settings()) }, because, Some(peer), None));
+    }
+    for (kind, because) in [
+        (Certificate::Expired, "expired"),
+        (Certificate::OfAnotherHost, "not valid for name"),
+        (Certificate::OfAnotherAuthority, "invalid peer certificate"),
+    ] {
+        let other = Slapd::start_with(kind);
+        let settings = Settings { urls: vec![other.ldap()], ca_file: other.authority(), ..quick(slapd.settings()) };
+        sides.push((settings, because, None, Some(other)));
+    }
+    for (settings, because, _peer, _slapd) in sides {
+        let (portal, _ldap) = super::portal(settings).await;
+        portal.add_user("keeper", lyceum::model::Role::User).await;
+        let keeper = portal.sign_in("keeper").await;
+        let begin = Instant::now();
+        let (answer, beside) = tokio::join!(portal.try_sign_in("alice", "alice-secret"), async {
+            let answer = keeper.get("/api/v1/me").await;
+            (answer.status(), begin.elapsed())
+        });
+        assert!(begin.elapsed() < Duration::from_secs(30), "{because} took {:?}", begin.elapsed());
+        assert!(beside.0 == 200 && beside.1 < Duration::from_secs(10), "{because}: {beside:?}");
+        assert_eq!(answer.status(), 503, "{because}");
+        let mut body: serde_json::Value = answer.json().await.unwrap();
+        body.as_object_mut().unwrap().remove("instance");
+        answers.insert(body.to_string());
+        let row = portal.db().list_audit(1).await.unwrap().remove(0);
+        assert_eq!((row.action.as_str(), row.actor.as_str()), ("sign_in_failed", "(unknown name)"));
+        assert!(row.detail.contains("the directory is away") && row.detail.contains(because), "{}", row.detail);
+    }
+    assert_eq!(answers.len(), 1, "{answers:?}");
 }
 
 #[tokio::test]

@@ -50,7 +50,7 @@ impl Slapd {
 
     pub fn start_with(certificate: Certificate) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        write_certificates(directory.path(), certificate);
+        write_certificates(directory.path(), certificate, "localhost");
         let base = directory.path().display();
         fs::create_dir(directory.path().join("db")).unwrap();
         fs::write(directory.path().join("slapd.conf"), CONFIGURATION.replace("{base}", &base.to_string())).unwrap();
@@ -113,6 +113,39 @@ impl Slapd {
         ldap
     }
 
+    /// Somebody with the uid of an account of this machine.
+    pub async fn add_person(&self, name: &str, uid: u32) {
+        let one = |value: String| std::collections::HashSet::from([value]);
+        let attributes = vec![
+            ("objectClass".to_owned(), ["inetOrgPerson", "posixAccount"].map(str::to_owned).into()),
+            ("uid".to_owned(), one(name.to_owned())),
+            ("cn".to_owned(), one(name.to_owned())),
+            ("sn".to_owned(), one("X".to_owned())),
+            ("uidNumber".to_owned(), one(uid.to_string())),
+            ("gidNumber".to_owned(), one(uid.to_string())),
+            ("homeDirectory".to_owned(), one(format!("/home/{name}"))),
+            ("userPassword".to_owned(), one(password(name))),
+        ];
+        self.root().await.add(&person_dn(name), attributes).await.unwrap().success().unwrap();
+    }
+
+    /// The lines of a whole portal's configuration; the authority is copied to where its user
+    /// can read it.
+    pub fn configuration(&self, authority: &std::path::Path, more: &str) -> String {
+        fs::copy(self.authority(), authority).unwrap();
+        let known = self.settings();
+        format!(
+            "[auth]\nkind = 'ldap'\n[auth.ldap]\nurls = '{}'\nca_file = '{}'\nbind_dn = '{}'\nbind_password = '{}'\n\
+             user_base = '{}'\ngroup_base = '{}'\nallow_groups = ['*']\nadmin_groups = ['admins']\n{more}\n",
+            self.ldap(),
+            authority.display(),
+            known.bind_dn,
+            known.bind_password,
+            known.user_base,
+            known.group_base,
+        )
+    }
+
     pub async fn delete(&self, dn: &str) {
         self.root().await.delete(dn).await.unwrap().success().unwrap();
     }
@@ -162,7 +195,8 @@ fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-fn write_certificates(directory: &std::path::Path, kind: Certificate) {
+/// An authority and the certificate of a host, as `ca.pem`, `server.pem` and `server.key`.
+pub fn write_certificates(directory: &std::path::Path, kind: Certificate, host: &str) {
     let authority = || {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -171,7 +205,7 @@ fn write_certificates(directory: &std::path::Path, kind: Certificate) {
     };
     let (told, issuer) = authority();
     let issuer = if kind == Certificate::OfAnotherAuthority { authority().1 } else { issuer };
-    let host = if kind == Certificate::OfAnotherHost { "ldap.example.org" } else { "localhost" };
+    let host = if kind == Certificate::OfAnotherHost { "ldap.example.org" } else { host };
     let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
     params.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     if kind == Certificate::Expired {

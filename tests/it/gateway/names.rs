@@ -151,7 +151,7 @@ async fn names_by_https() {
         config.hsts = 86_400;
     })
     .await;
-    let (world, app) = (World::around(portal, None), App::start());
+    let (world, app) = (World::of(portal, None), App::start());
     let alice = world.user("alice").await;
     let id = world.session(alice, &app).await;
     let login = format!("__Host-lyceum_login={}", world.portal.new_login(alice).await);

@@ -60,22 +60,31 @@ impl World {
         match mode {
             Mode::Port => Self::new().await,
             Mode::Path => Self::with(|config| config.apps = AppsOrigin::Path).await,
-            Mode::Names => Self::around(TestPortal::start_with_names(|_| {}).await, None),
+            Mode::Names => Self::of(TestPortal::start_with_names(|_| {}).await, None),
         }
     }
 
     pub async fn with(configure: impl FnOnce(&mut WebConfig)) -> Self {
-        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let portal = TestPortal::start_with(|config| {
-            config.apps = AppsOrigin::Port(address.port());
-            configure(config);
+        Self::around(async |port| {
+            TestPortal::start_with(|config| {
+                config.apps = AppsOrigin::Port(port);
+                configure(config);
+            })
+            .await
         })
-        .await;
-        Self::around(portal, Some(listener))
+        .await
     }
 
-    pub fn around(portal: TestPortal, apps: Option<TcpListener>) -> Self {
+    /// Around a portal that is told the apps' port.
+    pub async fn around(portal: impl AsyncFnOnce(u16) -> TestPortal) -> Self {
+        let listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0))).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let portal = portal(address.port()).await;
+        Self::of(portal, Some(listener))
+    }
+
+    /// Around a portal that serves; the apps' listener, where they have one of their own.
+    pub fn of(portal: TestPortal, apps: Option<TcpListener>) -> Self {
         let shutdown = CancellationToken::new();
         let options = listen::Options { grace: Duration::ZERO, ..listen::Options::default() };
         let mut loops = tokio::task::JoinSet::new();
@@ -202,11 +211,19 @@ pub struct Browser {
     /// Hosts whose cookies it refuses, with their ports.
     pub refuses: Vec<String>,
     pub method: Method,
+    /// Sent with every request.
+    pub headers: Vec<(String, String)>,
 }
 
 impl Default for Browser {
     fn default() -> Self {
-        Self { client: portal::client(), jar: Vec::new(), refuses: Vec::new(), method: Method::GET }
+        Self {
+            client: portal::client(),
+            jar: Vec::new(),
+            refuses: Vec::new(),
+            method: Method::GET,
+            headers: Vec::new(),
+        }
     }
 }
 
@@ -241,6 +258,11 @@ impl Browser {
         Self { client, ..Self::default() }
     }
 
+    /// One that sends headers of its own, as a proxy behind it would.
+    pub fn sending(headers: Vec<(String, String)>) -> Self {
+        Self { headers, ..Self::default() }
+    }
+
     /// Types an address, or follows a link.
     pub async fn visit(&mut self, url: &str) -> Journey {
         let (mut url, mut hops) = (url.to_owned(), Vec::new());
@@ -266,6 +288,7 @@ impl Browser {
             .header("sec-fetch-site", "none")
             .header("sec-fetch-mode", "navigate")
             .header("sec-fetch-dest", "document");
+        let request = self.headers.iter().fold(request, |request, (name, value)| request.header(name, value));
         let request = match self.cookies(url) {
             cookies if cookies.is_empty() => request,
             cookies => request.header("cookie", cookies),

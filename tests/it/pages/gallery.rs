@@ -25,6 +25,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
     let mut pages = vec![
         ("login", draw(&login(word))),
         ("login-wrong", draw(&login_wrong(word))),
+        ("login-by-proxy", draw(&login_by_proxy(word))),
+        ("login-by-proxy-refused", draw(&login_by_proxy_refused(word))),
         ("home", draw(&home(word))),
         ("home-empty", draw(&home_empty(word))),
         ("home-building", draw(&home_building(word))),
@@ -92,7 +94,26 @@ fn login(word: &Word) -> Login {
         next: word("/sessions/new"),
         plain_http: false,
         first_password_file: Some(word("/var/lib/lyceum/private/first-password")),
+        by_proxy: None,
+        leave: None,
     }
+}
+
+fn login_by_proxy(word: &Word) -> Login {
+    Login {
+        notice: Some("You are signed out.".to_owned()),
+        first_password_file: None,
+        by_proxy: Some(word("alice")),
+        // The site's own setting, checked at the start.
+        leave: Some("/oauth2/sign_out".to_owned()),
+        ..login(word)
+    }
+}
+
+fn login_by_proxy_refused(word: &Word) -> Login {
+    let error =
+        "Your organisation's sign-in says that you are alice, who may not enter this portal. Ask an administrator.";
+    Login { notice: None, error: Some(error.to_owned()), ..login_by_proxy(word) }
 }
 
 fn login_wrong(word: &Word) -> Login {
