@@ -2,6 +2,7 @@
 //! log says of it, which groups and roles follow, and what happens when people, passwords or
 //! the directory itself go away.
 
+mod active;
 mod by_proxy;
 mod leaving;
 mod peers;
