@@ -14,7 +14,8 @@ import statistics
 import sys
 import traceback
 
-import life  # noqa: F401 (it enters its rows)
+import directory  # noqa: F401 (it enters its rows, as life does)
+import life  # noqa: F401
 import rows
 from stand import Stand
 
