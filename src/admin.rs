@@ -16,7 +16,7 @@ use clap::Subcommand;
 use crate::{
     auth::{passwords, tokens},
     config::Config,
-    db::{Db, quotas::ChangeNote, users::NewUser},
+    db::{Db, people::UserChange, quotas::ChangeNote, users::NewUser},
     helper::identity::Identity,
     model::{
         Clock, Role, User, Username,
@@ -73,6 +73,11 @@ pub enum UserVerb {
     },
     Enable {
         name: String,
+    },
+    /// Give a role: user, operator or admin.
+    Role {
+        name: String,
+        role: Role,
     },
     /// Give an account to whoever the directory (or the reverse proxy) calls so, with all that it has.
     Link {
@@ -176,11 +181,7 @@ async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
             } else {
                 println!("{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "FROM", "ROLE", "STATE", "UNIX");
                 for user in users {
-                    let state = match (user.disabled, user.absent_since) {
-                        (true, _) => "disabled",
-                        (false, Some(_)) => "absent",
-                        (false, None) => "enabled",
-                    };
+                    let state = user.state().as_str();
                     let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
                     let unix = user.unix_name.as_deref().unwrap_or("-");
                     let (name, role) = (user.name.as_str(), user.role.as_str());
@@ -196,6 +197,19 @@ async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
         UserVerb::Enable { name } => {
             db.set_disabled(find(db, &name).await?.id, false).await?;
             (name, "user.enable")
+        }
+        UserVerb::Role { name, role } => {
+            let user = find(db, &name).await?;
+            let by_directory = user.has_directorys_role() && role < user.role;
+            ensure!(
+                !by_directory,
+                "a group of the directory makes `{name}` {}: only there can it be taken back",
+                user.role.as_str()
+            );
+            db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }).await?;
+            let detail = format!("{} → {}", user.given_role.as_str(), role.as_str());
+            db.add_audit(clock.now(), &actor(), "user.role", &name, &detail).await?;
+            return Ok(());
         }
         UserVerb::Link { name } => {
             let user = find(db, &name).await?;

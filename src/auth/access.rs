@@ -49,6 +49,11 @@ impl Principal {
         self.user.role == Role::Admin
     }
 
+    /// Whether they see everybody and everything.
+    pub fn is_operator(&self) -> bool {
+        Role::Operator <= self.user.role
+    }
+
     /// Whether the credential reaches this far; a login always does.
     pub fn scopes_allow(&self, method: &str, route: &str) -> bool {
         match &self.credential {

@@ -4,11 +4,13 @@
 
 pub mod access;
 pub mod first;
+pub mod groups;
 pub mod header;
 pub mod keys;
 pub mod ldap;
 pub mod local;
 pub mod passwords;
+pub mod people;
 pub mod rules;
 pub mod scopes;
 mod secrets;
@@ -72,6 +74,12 @@ pub enum Error {
     /// A token that an earlier request with the same key made is gone.
     #[error("an earlier request with this Idempotency-Key made a token that has been revoked since")]
     MadeAndRevoked,
+    /// Whoever acts may not do this; the sentence says who may.
+    #[error("{0}")]
+    NotAllowed(&'static str),
+    /// It does not fit how things are; the sentence says why.
+    #[error("{0}")]
+    Conflict(String),
     #[error("keeping the first password in {path}")]
     FirstPassword {
         path: String,

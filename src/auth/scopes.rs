@@ -2,16 +2,17 @@
 //! without scopes may do all that its owner may; scopes only ever take away.
 
 /// A scope with the sentence that the settings page shows.
-pub const SCOPES: [(&str, &str); 9] = [
-    ("read", "See what the portal shows you, your files apart: sessions, quota, usage. Change nothing."),
+pub const SCOPES: [(&str, &str); 10] = [
+    ("read", "See what is yours, your files apart: sessions, quota, usage, tokens. Change nothing."),
     ("sessions", "Start, change and stop your sessions."),
     ("sessions:connect", "Open your running sessions, terminals included."),
     ("jobs", "Start, change and stop your jobs."),
     ("files:read", "See and download your files."),
     ("files", "See, download, upload, rename and delete your files."),
     ("admin:quotas", "Change quotas, as an administrator."),
-    ("admin:users", "Manage people and groups, as an administrator."),
-    ("admin:site", "Manage profiles, environments and announcements, and read the audit log, as an administrator."),
+    ("admin:users", "See people and groups and change them, as far as your role reaches."),
+    ("admin:audit", "Read the audit log, as an administrator."),
+    ("admin:site", "Manage profiles, environments and announcements, as an administrator."),
 ];
 
 /// Whether there is such a scope.
@@ -44,13 +45,16 @@ pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
         "jobs" | "curves" | "sweeps" | "datasets" | "models" => &["jobs"],
         "quotas" => &["admin:quotas"],
         "users" | "groups" => &["admin:users"],
-        "profiles" | "environments" | "announcements" | "maintenance" | "audit" => &["admin:site"],
+        "audit" => &["admin:audit"],
+        "profiles" | "environments" | "announcements" | "maintenance" => &["admin:site"],
         // Tokens, passwords, pages: only a token without scopes.
         _ => &[],
     };
     // What one needs to see in order to use the others.
     let common = matches!(area, "me" | "profiles" | "environments" | "openapi.json");
-    writers.iter().any(|scope| has(scope)) || (reading && (has("read") || common))
+    // Other people's affairs: a token that lies on some dashboard does not tell them.
+    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit") || route.starts_with("/admin");
+    writers.iter().any(|scope| has(scope)) || (reading && ((has("read") && !of_others) || common))
 }
 
 #[cfg(test)]
@@ -59,7 +63,7 @@ mod tests {
 
     #[test]
     fn what_each_scope_allows() {
-        let table: [(&str, &str, &str, bool); 27] = [
+        let table: [(&str, &str, &str, bool); 36] = [
             ("read", "GET", "/api/v1/sessions", true),
             ("read", "GET", "/settings", true),
             ("read", "POST", "/api/v1/sessions", false),
@@ -87,6 +91,15 @@ mod tests {
             ("jobs", "POST", "/api/v1/jobs/{id}/cancel", true),
             ("admin:quotas", "PATCH", "/api/v1/quotas/users/{u}", true),
             ("admin:quotas", "PATCH", "/api/v1/users/{name}", false),
+            ("admin:users", "PATCH", "/api/v1/users/{name}", true),
+            ("admin:users", "PUT", "/api/v1/groups/{group}/members/{name}", true),
+            ("admin:users", "PATCH", "/api/v1/quotas/default", false),
+            ("admin:audit", "GET", "/api/v1/audit", true),
+            ("admin:site", "GET", "/api/v1/audit", false),
+            ("read", "GET", "/api/v1/users", false),
+            ("read", "GET", "/api/v1/quotas/default", false),
+            ("read", "GET", "/api/v1/audit", false),
+            ("read", "GET", "/admin/users", false),
         ];
         for (scope, method, route, allowed) in table {
             assert_eq!(allow(&[scope.to_owned()], method, route), allowed, "{scope} {method} {route}");

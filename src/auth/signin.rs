@@ -172,7 +172,7 @@ impl Access {
     }
 
     /// Writes an audit row. What it tells has happened already, so trouble is logged only.
-    async fn audit(&self, actor: &str, action: &str, target: &str, detail: &str) {
+    pub(super) async fn audit(&self, actor: &str, action: &str, target: &str, detail: &str) {
         if let Err(err) = self.db.add_audit(self.clock.now(), actor, action, target, detail).await {
             tracing::error!(error = &err as &dyn std::error::Error, actor, action, target, "writing an audit row");
         }

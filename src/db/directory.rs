@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use sqlx::{FromRow, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 
 use super::{Db, Result, reading, settings::RAISE_GENERATION, transaction, types::parse};
 use crate::model::{Role, Timestamp, UserId, Username};
@@ -55,7 +55,7 @@ pub struct Known {
 struct Before {
     id: String,
     name: String,
-    role: String,
+    directory_role: Option<String>,
     disabled: bool,
     absent_since: Option<i64>,
 }
@@ -67,10 +67,10 @@ impl Db {
         let uid = person.uid_number.map(i64::from);
         let arrival = transaction!(self, tx => {
             let known: Option<Before> = query_as(
-                "SELECT id, name, role, disabled, absent_since FROM users WHERE source = $1 AND subject = $2")
+                "SELECT id, name, directory_role, disabled, absent_since FROM users WHERE source = $1 AND subject = $2")
                 .bind(person.source).bind(person.subject).fetch_optional(&mut *tx).await?;
             let linked: Option<Before> = query_as(
-                "SELECT id, name, role, disabled, absent_since FROM users WHERE source = $1 AND name = $2 AND subject = $3")
+                "SELECT id, name, directory_role, disabled, absent_since FROM users WHERE source = $1 AND name = $2 AND subject = $3")
                 .bind(person.source).bind(person.name.as_str()).bind(linked_to(person.name.as_str()))
                 .fetch_optional(&mut *tx).await?;
             let before = known.or(linked);
@@ -84,14 +84,15 @@ impl Db {
                 Some(before) if before.disabled => return Ok(Arrival::Disabled),
                 Some(_) => {
                     query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5,
-                         role = COALESCE($6, role),
+                         directory_role = COALESCE($6, directory_role),
                          subject = $7, absent_since = NULL WHERE id = $1")
                         .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
                         .bind(person.role.map(Role::as_str)).bind(person.subject).execute(&mut *tx).await?;
                 }
                 None => {
                     query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
-                         disabled, theme, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 'system', $10)")
+                         directory_role, disabled, theme, created_at)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, 'user', $8, $9, 'system', $10)")
                         .bind(id).bind(person.source).bind(person.subject).bind(person.name.as_str())
                         .bind(person.display_name).bind(person.mail).bind(uid)
                         .bind(person.role.unwrap_or(Role::User).as_str())
@@ -120,7 +121,8 @@ impl Db {
                 }
             }
             let changed = before.as_ref().is_some_and(|before| {
-                person.role.is_some_and(|role| before.role != role.as_str()) || before.name != person.name.as_str()
+                person.role.is_some_and(|role| before.directory_role.as_deref() != Some(role.as_str()))
+                    || before.name != person.name.as_str()
                     || before.absent_since.is_some() || moved
             });
             if changed {
@@ -169,11 +171,11 @@ impl Db {
         Ok(names)
     }
 
-    /// The names of everybody's groups, in order.
-    pub(super) async fn groups_of_everybody(&self) -> Result<HashMap<UserId, Vec<String>>> {
-        let rows: Vec<(String, String)> = reading!(self, pool => query_as(
-            "SELECT DISTINCT user_id, name FROM group_members JOIN groups ON groups.id = group_id")
-            .fetch_all(pool).await)?;
+    /// The names of everybody's groups, in order: those that they are in (`group_members`) or
+    /// manage (`group_managers`).
+    pub(super) async fn groups_of_everybody(&self, table: &'static str) -> Result<HashMap<UserId, Vec<String>>> {
+        let sql = format!("SELECT DISTINCT user_id, name FROM {table} JOIN groups ON groups.id = group_id");
+        let rows: Vec<(String, String)> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
         let mut groups = HashMap::<UserId, Vec<String>>::new();
         for (user, name) in rows {
             groups.entry(parse(&user, "user id")?).or_default().push(name);

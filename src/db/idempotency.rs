@@ -14,6 +14,18 @@ pub struct Earlier {
     pub created_id: String,
 }
 
+/// Whose request it is and its key, to be remembered with what it makes.
+#[derive(Clone, Copy, Debug)]
+pub struct Once<'a> {
+    pub user: UserId,
+    pub key: &'a str,
+    pub request_hash: &'a str,
+}
+
+/// `$1` user, `$2` key, `$3` hash of the request, `$4` what it made, `$5` time.
+pub(super) const ADD: &str =
+    "INSERT INTO idempotency (user_id, key, request_hash, created_id, created_at) VALUES ($1, $2, $3, $4, $5)";
+
 impl Db {
     pub async fn find_idempotent(&self, user: UserId, key: &str) -> Result<Option<Earlier>> {
         let user = user.to_string();

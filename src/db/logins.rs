@@ -78,9 +78,14 @@ impl Db {
             .collect()
     }
 
+    /// Notes that a login was used, and its user seen.
     pub async fn touch_login(&self, id: LoginId, at: Timestamp) -> Result<()> {
         let id = id.to_string();
-        writing!(self, pool => query("UPDATE logins SET last_seen_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(pool).await.map(drop))?;
+        transaction!(self, tx => {
+            query("UPDATE logins SET last_seen_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(&mut *tx).await?;
+            query("UPDATE users SET last_seen_at = $2 WHERE id = (SELECT user_id FROM logins WHERE id = $1)")
+                .bind(&id).bind(at.0).execute(&mut *tx).await?;
+        });
         Ok(())
     }
 

@@ -5,9 +5,11 @@
 pub mod admit;
 pub mod audit;
 pub mod directory;
+pub mod groups;
 pub mod idempotency;
 pub mod logins;
 mod open;
+pub mod people;
 pub mod place;
 #[cfg(test)]
 mod plans;
@@ -134,6 +136,8 @@ pub enum Error {
     Migrate(#[source] sqlx::migrate::MigrateError),
     #[error("something of that name exists already")]
     Unique,
+    #[error("nobody else is left who can sign in as an administrator: make somebody else one first")]
+    LastAdmin,
     #[error("talking to the database")]
     Query(#[source] sqlx::Error),
     #[error("reading a stored {0}")]

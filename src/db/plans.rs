@@ -3,8 +3,14 @@
 
 use sqlx::{AssertSqlSafe, query_as};
 
-use super::{Config, Db, admit, quotas, sessions, sessions::Filter};
-use crate::model::{SessionId, SessionState, UserId};
+use super::{
+    Config, Db, admit,
+    groups::{self, GroupFilter},
+    people::{self, After, PeopleFilter, Sort},
+    quotas, sessions,
+    sessions::Filter,
+};
+use crate::model::{GroupId, SessionId, SessionState, UserId};
 
 /// The steps of a plan: SCAN reads everything (that an index holds), SEARCH what is asked for.
 async fn plan(db: &Db, sql: &str) -> String {
@@ -53,4 +59,46 @@ async fn no_query_reads_the_whole_history() {
         let plan = plan(&db, sql).await;
         assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{sql}\n{plan}");
     }
+}
+
+#[tokio::test]
+async fn a_page_of_people_is_read_in_its_order() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+
+    let all = |sort, after| PeopleFilter {
+        find: String::new(),
+        role: None,
+        state: None,
+        source: None,
+        sort,
+        after,
+        limit: 51,
+    };
+    let name = || Some(After::Name("a".to_owned()));
+    let seen = || Some(After::Seen(1, UserId::new()));
+    for (filter, index) in [
+        (all(Sort::Name, None), "sqlite_autoindex_users_2"),
+        (all(Sort::Name, name()), "sqlite_autoindex_users_2 (name>?)"),
+        (all(Sort::NameDown, name()), "sqlite_autoindex_users_2 (name<?)"),
+        (all(Sort::Seen, None), "users_seen"),
+        (all(Sort::Seen, seen()), "users_seen (<expr>>?)"),
+        (all(Sort::SeenDown, seen()), "users_seen (<expr><?)"),
+        (PeopleFilter { find: "x".to_owned(), ..all(Sort::SeenDown, seen()) }, "users_seen (<expr><?)"),
+        (PeopleFilter { role: Some(crate::model::Role::Admin), ..all(Sort::Name, name()) }, "(name>?)"),
+    ] {
+        let sql = people::list(&filter);
+        let plan = plan(&db, &sql).await;
+        assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
+    }
+    for sql in [people::LIVE_OWNERS.to_owned(), groups::sessions()] {
+        let live = plan(&db, &sql).await;
+        assert!(live.contains("USING INDEX sessions_live") && !live.contains("B-TREE"), "{sql}\n{live}");
+    }
+
+    let members = plan(&db, groups::MEMBERS).await;
+    assert!(members.contains("SEARCH group_members USING COVERING INDEX"), "{members}");
+    let after = GroupFilter { after: Some((String::new(), GroupId::new())), limit: 51, ..GroupFilter::default() };
+    let page = plan(&db, &groups::list(&after)).await;
+    assert!(page.contains("groups_name (name>?)"), "{page}");
 }

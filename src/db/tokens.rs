@@ -3,9 +3,7 @@
 
 use sqlx::{FromRow, query, query_as};
 
-use super::{
-    Db, Json, Result, idempotency::Earlier, reading, settings::RAISE_GENERATION, transaction, types::parse, writing,
-};
+use super::{Db, Json, Result, idempotency::Earlier, reading, settings::RAISE_GENERATION, transaction, types::parse};
 use crate::model::{Timestamp, TokenId, UserId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,9 +102,14 @@ impl Db {
         Ok(0 < removed)
     }
 
+    /// Notes that a token was used, and its user seen.
     pub async fn touch_token(&self, id: TokenId, at: Timestamp) -> Result<()> {
         let id = id.to_string();
-        writing!(self, pool => query("UPDATE tokens SET last_used_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(pool).await.map(drop))?;
+        transaction!(self, tx => {
+            query("UPDATE tokens SET last_used_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(&mut *tx).await?;
+            query("UPDATE users SET last_seen_at = $2 WHERE id = (SELECT user_id FROM tokens WHERE id = $1)")
+                .bind(&id).bind(at.0).execute(&mut *tx).await?;
+        });
         Ok(())
     }
 }

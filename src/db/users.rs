@@ -4,7 +4,9 @@
 use sqlx::{FromRow, query, query_as, query_scalar};
 
 use super::{
-    Db, Result, reading,
+    Db, Result,
+    people::UserChange,
+    reading,
     settings::RAISE_GENERATION,
     transaction,
     types::{parse, parse_optional},
@@ -12,9 +14,9 @@ use super::{
 };
 use crate::model::{Role, Timestamp, User, UserId, Username};
 
-const COLUMNS: &str =
-    "id, source, name, display_name, unix_name, role, disabled, absent_since, uid_number, password_hash, theme, created_at,
-     last_seen_at";
+pub(super) const COLUMNS: &str =
+    "id, source, name, display_name, unix_name, role, directory_role, disabled, absent_since, uid_number, password_hash,
+     theme, created_at, last_seen_at";
 
 /// A user with what only the sign-in and the settings page read.
 #[derive(Clone, Debug)]
@@ -36,13 +38,14 @@ pub struct NewUser<'a> {
 }
 
 #[derive(FromRow)]
-struct Row {
+pub(super) struct Row {
     id: String,
     source: String,
     name: String,
     display_name: String,
     unix_name: Option<String>,
     role: String,
+    directory_role: Option<String>,
     disabled: bool,
     absent_since: Option<i64>,
     uid_number: Option<i64>,
@@ -53,7 +56,9 @@ struct Row {
 }
 
 impl Row {
-    fn account(self) -> Result<Account> {
+    pub(super) fn account(self) -> Result<Account> {
+        let given_role: Role = parse(&self.role, "role")?;
+        let directory_role = parse_optional(self.directory_role.as_deref(), "role")?.unwrap_or(Role::User);
         Ok(Account {
             user: User {
                 id: parse(&self.id, "user id")?,
@@ -61,11 +66,13 @@ impl Row {
                 display_name: self.display_name,
                 source: self.source,
                 unix_name: self.unix_name,
-                role: parse(&self.role, "role")?,
+                role: given_role.max(directory_role),
+                given_role,
                 disabled: self.disabled,
                 absent_since: self.absent_since.map(Timestamp),
                 uid_number: self.uid_number.and_then(|uid| u32::try_from(uid).ok()),
                 groups: Vec::new(),
+                manages: Vec::new(),
                 created_at: Timestamp(self.created_at),
                 last_seen_at: self.last_seen_at.map(Timestamp),
             },
@@ -78,15 +85,7 @@ impl Row {
 impl Db {
     /// Adds a local account; [`super::Error::Unique`] when the name is taken.
     pub async fn add_user(&self, new: NewUser<'_>, at: Timestamp) -> Result<UserId> {
-        let id = UserId::new();
-        let text = id.to_string();
-        writing!(self, pool => query("INSERT INTO users
-             (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at)
-             VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8)")
-            .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
-            .bind(false).bind(new.password_hash).bind(at.0)
-            .execute(pool).await.map(drop))?;
-        Ok(id)
+        self.add_person(new, None, at).await
     }
 
     pub async fn find_user(&self, id: UserId) -> Result<Option<Account>> {
@@ -109,9 +108,8 @@ impl Db {
 
     async fn with_groups(&self, row: Option<Row>) -> Result<Option<Account>> {
         let Some(mut account) = row.map(Row::account).transpose()? else { return Ok(None) };
-        if !account.user.is_local() {
-            account.user.groups = self.groups_of(account.user.id).await?;
-        }
+        account.user.groups = self.groups_of(account.user.id).await?;
+        account.user.manages = self.managed_by(account.user.id).await?;
         Ok(Some(account))
     }
 
@@ -122,9 +120,11 @@ impl Db {
             .into_iter()
             .map(|row| row.account().map(|account| account.user))
             .collect::<Result<Vec<_>>>()?;
-        let mut groups = self.groups_of_everybody().await?;
+        let mut groups = self.groups_of_everybody("group_members").await?;
+        let mut managed = self.groups_of_everybody("group_managers").await?;
         for user in &mut users {
             user.groups = groups.remove(&user.id).unwrap_or_default();
+            user.manages = managed.remove(&user.id).unwrap_or_default();
         }
         // Here, because PostgreSQL sorts text by the language that the database was made for.
         users.sort_by(|a, b| a.name.cmp(&b.name));
@@ -146,17 +146,10 @@ impl Db {
         Ok(())
     }
 
-    /// Disables or enables an account. Disabling ends its logins at once.
+    /// Disables or enables an account. Disabling ends its logins at once;
+    /// [`super::Error::LastAdmin`] as in [`Db::change_user`].
     pub async fn set_disabled(&self, id: UserId, disabled: bool) -> Result<()> {
-        let id = id.to_string();
-        transaction!(self, tx => {
-            query("UPDATE users SET disabled = $2 WHERE id = $1").bind(&id).bind(disabled).execute(&mut *tx).await?;
-            if disabled {
-                query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
-            }
-            query(RAISE_GENERATION).execute(&mut *tx).await?;
-        });
-        Ok(())
+        self.change_user(id, &UserChange { disabled: Some(disabled), ..UserChange::default() }).await
     }
 
     pub async fn set_theme(&self, id: UserId, theme: &str) -> Result<()> {

@@ -49,6 +49,10 @@ id!(
     UserId
 );
 id!(
+    /// A group of people, whatever it is called today.
+    GroupId
+);
+id!(
     /// An interactive app, from its request to its last line of history.
     SessionId
 );

@@ -5,6 +5,7 @@
 pub mod fault;
 pub mod files;
 pub mod gpus;
+pub mod group;
 pub mod ids;
 pub mod quota;
 pub mod resources;
@@ -16,7 +17,8 @@ pub mod user;
 
 pub use fault::FieldError;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, NVIDIA};
-pub use ids::{LoginId, SessionId, TokenId, UserId};
+pub use group::{Group, GroupName};
+pub use ids::{GroupId, LoginId, SessionId, TokenId, UserId};
 pub use resources::{Capacity, Resources};
 pub use session::{EndReason, Session, SessionState};
 pub use time::{Clock, Timestamp};

@@ -42,6 +42,50 @@ impl FromStr for Role {
 #[error("a role is one of user, operator, admin")]
 pub struct UnknownRole;
 
+/// Whether somebody may come in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    Active,
+    /// By an administrator.
+    Disabled,
+    /// The directory does not list them any more, or has locked them.
+    Absent,
+}
+
+impl State {
+    pub fn of(disabled: bool, absent: bool) -> Self {
+        match (disabled, absent) {
+            (true, _) => Self::Disabled,
+            (false, true) => Self::Absent,
+            (false, false) => Self::Active,
+        }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::Disabled => "disabled",
+            Self::Absent => "absent",
+        }
+    }
+}
+
+impl FromStr for State {
+    type Err = UnknownState;
+
+    fn from_str(text: &str) -> Result<Self, UnknownState> {
+        [Self::Active, Self::Disabled, Self::Absent]
+            .into_iter()
+            .find(|state| state.as_str() == text)
+            .ok_or(UnknownState)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a state is one of active, disabled, absent")]
+pub struct UnknownState;
+
 /// A Unix account, as the host's name service tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Person {
@@ -112,6 +156,9 @@ impl fmt::Display for Username {
     }
 }
 
+/// The source of accounts and groups that this portal keeps itself.
+pub const LOCAL: &str = "local";
+
 /// Somebody who may sign in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
@@ -122,7 +169,10 @@ pub struct User {
     pub source: String,
     /// The Unix account their workloads run as, where an administrator named one.
     pub unix_name: Option<String>,
+    /// What they may do: the greater of what was given here and what the directory gives.
     pub role: Role,
+    /// What an administrator gave them here.
+    pub given_role: Role,
     /// By an administrator.
     pub disabled: bool,
     /// Since when the directory does not list them any more, or has locked them.
@@ -131,6 +181,8 @@ pub struct User {
     pub uid_number: Option<u32>,
     /// The names of their groups, in order.
     pub groups: Vec<String>,
+    /// The names of the groups that they manage, in order.
+    pub manages: Vec<String>,
     pub created_at: Timestamp,
     pub last_seen_at: Option<Timestamp>,
 }
@@ -138,12 +190,21 @@ pub struct User {
 impl User {
     /// Whether the account, with its password, is this portal's own.
     pub fn is_local(&self) -> bool {
-        self.source == "local"
+        self.source == LOCAL
+    }
+
+    /// Whether their role is the directory's doing: only there it can be lowered.
+    pub fn has_directorys_role(&self) -> bool {
+        self.given_role < self.role
+    }
+
+    pub fn state(&self) -> State {
+        State::of(self.disabled, self.absent_since.is_some())
     }
 
     /// Whether nobody may be this user now.
     pub fn is_closed(&self) -> bool {
-        self.disabled || self.absent_since.is_some()
+        self.state() != State::Active
     }
 }
 

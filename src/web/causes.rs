@@ -9,6 +9,7 @@ impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
         match err {
             db::Error::Unique => Self::conflict("Something of that name exists already."),
+            last @ db::Error::LastAdmin => Self::conflict(as_sentence(&last.to_string())),
             outage if outage.is_outage() => {
                 Self::outage("The database does not answer right now. Try again in a moment.", 5, outage)
             }
@@ -30,7 +31,10 @@ impl From<auth::Error> for Error {
             Auth::PasswordTooShort => Self::field("new_password", "too_short", "At least 10 characters."),
             Auth::PasswordTooLong => Self::field("new_password", "too_long", "At most 1024 bytes."),
             Auth::WrongCurrentPassword => Self::field("current_password", "wrong", "This is not your password."),
-            Auth::NotOurPassword | Auth::MadeAndRevoked => Self::conflict(as_sentence(&err.to_string())),
+            Auth::NotOurPassword | Auth::MadeAndRevoked | Auth::Conflict(_) => {
+                Self::conflict(as_sentence(&err.to_string()))
+            }
+            Auth::NotAllowed(sentence) => Self::forbidden(as_sentence(sentence)),
             Auth::Field { field, code, message } => Self::field(field, code, as_sentence(&message)),
             Auth::Db(err) | Auth::Directory(auth::ldap::Error::Db(err)) => err.into(),
             Auth::Directory(err) => Self::outage(

@@ -82,6 +82,40 @@ impl<S: Send + Sync> FromRequestParts<S> for Admin {
     }
 }
 
+/// An operator or administrator.
+#[derive(Clone, Debug)]
+pub struct Operator(pub Arc<Principal>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Operator {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let user = <CurrentUser as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        if user.is_operator() {
+            Ok(Self(user.0))
+        } else {
+            Err(Error::forbidden("This is for administrators and operators."))
+        }
+    }
+}
+
+/// Somebody who sees groups: an operator or administrator, or whoever manages one.
+#[derive(Clone, Debug)]
+pub struct GroupReader(pub Arc<Principal>);
+
+impl<S: Send + Sync> FromRequestParts<S> for GroupReader {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        let user = <CurrentUser as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+        if user.is_operator() || !user.user.manages.is_empty() {
+            Ok(Self(user.0))
+        } else {
+            Err(Error::forbidden("This is for administrators, operators and managers of groups."))
+        }
+    }
+}
+
 /// A JSON body. Fields that `T` does not know are refused where `T` says
 /// `#[serde(deny_unknown_fields)]`, which every request type does.
 #[derive(Clone, Copy, Debug, Default)]

@@ -28,6 +28,8 @@ pub(super) struct Me {
     /// `user`, `operator` or `admin`.
     role: &'static str,
     groups: Vec<String>,
+    /// The groups that they manage.
+    manages: Vec<String>,
     /// Where the account comes from: `local` or `ldap`.
     source: String,
     /// What the token that asks may do; null for a login, empty for everything.
@@ -56,6 +58,7 @@ pub(super) async fn me(State(portal): State<Arc<Portal>>, user: CurrentUser) -> 
         display_name: who.display_name,
         role: who.role.as_str(),
         groups: who.groups,
+        manages: who.manages,
         source: who.source,
         scopes: user.scopes().map(<[String]>::to_vec),
         quota: quotas::effective(&standing),

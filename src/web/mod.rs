@@ -26,6 +26,7 @@ mod metrics;
 mod packages;
 pub mod page;
 mod paging;
+mod people;
 mod quotas;
 pub mod reach;
 mod routes;
@@ -36,6 +37,7 @@ mod start_form;
 mod streams;
 mod ticket;
 mod tokens;
+mod versions;
 pub mod views;
 
 use std::{
@@ -140,6 +142,7 @@ impl Portal {
                 name: principal.user.name.to_string(),
                 display_name: principal.user.display_name.clone(),
                 role: principal.user.role,
+                manages_groups: !principal.user.manages.is_empty(),
             }),
             csrf_token: somebody.map(|principal| principal.csrf_token().to_owned()).unwrap_or_default(),
             theme: somebody.map(|principal| Theme::parse(&principal.theme)).unwrap_or_default(),
@@ -263,6 +266,17 @@ fn api() -> Api {
         .routes(routes!(files::uploads::finish))
         .routes(routes!(quotas::defaults, quotas::change_defaults))
         .routes(routes!(quotas::of_user, quotas::change_user))
+        .routes(routes!(people::list, people::create))
+        .routes(routes!(people::find, people::change, people::remove))
+        .routes(routes!(people::sign_out))
+        .routes(routes!(people::tokens))
+        .routes(routes!(people::revoke_token))
+        .routes(routes!(people::groups::list, people::groups::create))
+        .routes(routes!(people::groups::find, people::groups::rename, people::groups::remove))
+        .routes(routes!(people::groups::members))
+        .routes(routes!(people::groups::add_member, people::groups::remove_member))
+        .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
+        .routes(routes!(people::groups::sessions))
         .routes(routes!(health::document))
 }
 
@@ -296,6 +310,25 @@ fn pages() -> Pages {
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/sign-out-everywhere", settings::sign_out_everywhere)
         .post("/settings/theme", settings::set_theme)
+        .get("/admin/users", people::pages::list)
+        .post("/admin/users", people::pages::create)
+        .get("/admin/users/{name}", people::pages::show)
+        .post("/admin/users/{name}/role", people::pages::set_role)
+        .post("/admin/users/{name}/disable", people::pages::disable)
+        .post("/admin/users/{name}/enable", people::pages::enable)
+        .post("/admin/users/{name}/sign-out", people::pages::sign_out)
+        .post("/admin/users/{name}/password", people::pages::set_password)
+        .post("/admin/users/{name}/remove", people::pages::remove)
+        .post("/admin/users/{name}/tokens/{id}/revoke", people::pages::revoke_token)
+        .get("/admin/groups", people::group_pages::list)
+        .post("/admin/groups", people::group_pages::create)
+        .get("/admin/groups/{group}", people::group_pages::show)
+        .post("/admin/groups/{group}/rename", people::group_pages::rename)
+        .post("/admin/groups/{group}/remove", people::group_pages::remove)
+        .post("/admin/groups/{group}/members", people::group_pages::add_member)
+        .post("/admin/groups/{group}/members/{name}/remove", people::group_pages::remove_member)
+        .post("/admin/groups/{group}/managers", people::group_pages::add_manager)
+        .post("/admin/groups/{group}/managers/{name}/remove", people::group_pages::remove_manager)
         .get("/docs/api", health::api_page)
         .get("/problems/{kind}", health::problem)
         .get("/healthz", health::alive)

@@ -43,8 +43,18 @@ impl Layout {
     }
 
     /// The entries of the navigation, in their order.
-    pub fn entries(&self) -> &'static [Entry] {
-        &ENTRIES
+    pub fn entries(&self) -> impl Iterator<Item = &'static Entry> {
+        let managing = match &self.viewer {
+            Some(viewer) if viewer.sees_everything() => Some(&ADMINISTRATION),
+            Some(viewer) if viewer.manages_groups => Some(&GROUPS),
+            _ => None,
+        };
+        ENTRIES.iter().chain(managing)
+    }
+
+    /// Whether the reader sees other people's things.
+    pub fn sees_everything(&self) -> bool {
+        self.viewer.as_ref().is_some_and(Viewer::sees_everything)
     }
 }
 
@@ -59,6 +69,7 @@ pub enum Nav {
     Files,
     Settings,
     ApiDocs,
+    Administration,
 }
 
 /// One line of the navigation.
@@ -78,15 +89,27 @@ const ENTRIES: [Entry; 5] = [
     Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
 ];
 
+/// For whoever sees everything.
+const ADMINISTRATION: Entry = Entry { nav: Nav::Administration, href: "/admin/users", label: "Admin", icon: "people" };
+
+/// For whoever manages a group and sees nothing else of others.
+const GROUPS: Entry = Entry { nav: Nav::Administration, href: "/admin/groups", label: "Groups", icon: "people" };
+
 /// Who looks at the page.
 #[derive(Clone, Debug)]
 pub struct Viewer {
     pub name: String,
     pub display_name: String,
     pub role: Role,
+    /// Whether they manage a group.
+    pub manages_groups: bool,
 }
 
 impl Viewer {
+    fn sees_everything(&self) -> bool {
+        Role::Operator <= self.role
+    }
+
     /// What to call them: the display name, or the name where there is none.
     pub fn called(&self) -> &str {
         if self.display_name.trim().is_empty() { &self.name } else { &self.display_name }

@@ -6,21 +6,21 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use axum::{
     extract::{Path, State},
-    http::{HeaderMap, header},
-    response::{IntoResponse, Response},
+    http::HeaderMap,
+    response::Response,
 };
 use serde::{
     Deserialize, Deserializer, Serialize,
     de::{self, MapAccess, Visitor},
 };
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::{
     Portal,
     error::{Error, FieldError, Result},
     extract::{Admin, Json},
+    versions::{check_version, tagged},
 };
 use crate::{
     admission::Standing,
@@ -116,7 +116,7 @@ impl<'de> Deserialize<'de> for Fields {
     responses((status = 200, body = UserQuota)))]
 pub async fn of_user(_: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let user = find(&portal, &name).await?;
-    Ok(tagged(&user_quota(&portal, &user).await?))
+    Ok(tagged(&user_quota(&portal, &user).await?, &PASSING))
 }
 
 /// Changes one person's limits; the fields that are not named stay.
@@ -130,14 +130,14 @@ pub async fn change_user(
     Json(change): Json<QuotaChange>,
 ) -> Result<Response> {
     let user = find(&portal, &name).await?;
-    check_version(&headers, &user_quota(&portal, &user).await?)?;
+    check_version(&headers, &user_quota(&portal, &user).await?, &PASSING)?;
     write(&portal, &admin.0, Some(&user), change).await?;
-    Ok(tagged(&user_quota(&portal, &user).await?))
+    Ok(tagged(&user_quota(&portal, &user).await?, &PASSING))
 }
 
 #[utoipa::path(get, path = "/quotas/default", tag = "quotas", responses((status = 200, body = DefaultQuota)))]
 pub async fn defaults(_: Admin, State(portal): State<Arc<Portal>>) -> Result<Response> {
-    Ok(tagged(&default_quota(&portal).await?))
+    Ok(tagged(&default_quota(&portal).await?, &PASSING))
 }
 
 /// Changes the defaults; the fields that are not named stay.
@@ -149,10 +149,13 @@ pub async fn change_defaults(
     headers: HeaderMap,
     Json(change): Json<QuotaChange>,
 ) -> Result<Response> {
-    check_version(&headers, &default_quota(&portal).await?)?;
+    check_version(&headers, &default_quota(&portal).await?, &PASSING)?;
     write(&portal, &admin.0, None, change).await?;
-    Ok(tagged(&default_quota(&portal).await?))
+    Ok(tagged(&default_quota(&portal).await?, &PASSING))
 }
+
+/// Usage changes by itself.
+const PASSING: [&str; 1] = ["usage"];
 
 /// Every field as it binds, for `/me` too.
 pub(super) fn effective(standing: &Standing) -> BTreeMap<&'static str, Effective> {
@@ -229,25 +232,4 @@ async fn write(portal: &Portal, admin: &Principal, user: Option<&User>, change: 
     // Raising a limit lets waiters in at once.
     portal.sessions.wake();
     Ok(())
-}
-
-fn tagged<T: Serialize>(body: &T) -> Response {
-    ([(header::ETAG, etag(body))], axum::Json(body)).into_response()
-}
-
-fn etag<T: Serialize>(body: &T) -> String {
-    // Usage changes by itself; the version is of what somebody set.
-    let mut value = serde_json::to_value(body).unwrap_or_default();
-    if let Some(object) = value.as_object_mut() {
-        object.remove("usage");
-    }
-    let digest = Sha256::digest(value.to_string().as_bytes());
-    format!("\"{}\"", hex::encode(&digest[..8]))
-}
-
-fn check_version<T: Serialize>(headers: &HeaderMap, body: &T) -> Result<()> {
-    match headers.get(header::IF_MATCH) {
-        Some(version) if version != "*" && version.as_bytes() != etag(body).as_bytes() => Err(Error::stale()),
-        _ => Ok(()),
-    }
 }

@@ -22,7 +22,8 @@ use super::{
 };
 use crate::{
     auth::{Principal, access::IDLE_SECONDS, scopes::SCOPES, tokens::NewToken},
-    model::TokenId,
+    db::tokens::Token,
+    model::{Timestamp, TokenId},
 };
 
 #[derive(Deserialize)]
@@ -168,21 +169,13 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         notice: None,
         errors: Vec::new(),
         has_local_password: principal.user.source == "local",
-        tokens: tokens
-            .into_iter()
-            .map(|token| TokenRow {
-                id: token.id.to_string(),
-                name: token.name,
-                scopes: token.scopes,
-                created: Moment::ago(token.created_at, now),
-                last_used: token.last_used_at.map(|used| Moment::ago(used, now)),
-                expires: Some(Moment::clock(token.expires_at, now)),
-                is_expired: token.expires_at <= now,
-            })
-            .collect(),
+        tokens: token_rows(tokens, now),
         scopes: SCOPES
             .iter()
-            .filter(|(name, _)| principal.is_admin() || !name.starts_with("admin:"))
+            .filter(|(name, _)| match *name {
+                "admin:users" => principal.is_operator() || !principal.user.manages.is_empty(),
+                name => principal.is_admin() || !name.starts_with("admin:"),
+            })
             .map(|(name, description)| ScopeChoice {
                 name: (*name).to_owned(),
                 description: (*description).to_owned(),
@@ -193,4 +186,18 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         new_token: None,
         logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
     })
+}
+
+/// Tokens as pages list them.
+pub(super) fn token_rows(tokens: Vec<Token>, now: Timestamp) -> Vec<TokenRow> {
+    let row = |token: Token| TokenRow {
+        id: token.id.to_string(),
+        name: token.name,
+        scopes: token.scopes,
+        created: Moment::ago(token.created_at, now),
+        last_used: token.last_used_at.map(|used| Moment::ago(used, now)),
+        expires: Some(Moment::clock(token.expires_at, now)),
+        is_expired: token.expires_at <= now,
+    };
+    tokens.into_iter().map(row).collect()
 }

@@ -16,7 +16,7 @@ use super::{
     page::{Nav, Page},
     views::{self, Happening, Moment, ShowSession},
 };
-use crate::model::{SessionId, size::parse_size};
+use crate::model::{SessionId, Username, size::parse_size};
 
 /// How much of the log the page shows (bytes).
 const LOG_WINDOW: u64 = 32 * 1024;
@@ -143,9 +143,14 @@ pub async fn start_again(
     Ok(Redirect::to("/"))
 }
 
-/// To the page that the button was on: the session's own, else home.
+/// To the page that the button was on: the session's own, somebody's among people, else home.
 fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
     let page = format!("/sessions/{id}");
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if referer.ends_with(&page) { Redirect::to(&page) } else { Redirect::to("/") }
+    if referer.ends_with(&page) {
+        return Redirect::to(&page);
+    }
+    let path = url::Url::parse(referer).map(|url| url.path().to_owned()).unwrap_or_default();
+    let person = path.strip_prefix("/admin/users/").and_then(|name| Username::parse(name).ok());
+    Redirect::to(&person.map_or_else(|| "/".to_owned(), |name| format!("/admin/users/{name}")))
 }

@@ -22,9 +22,9 @@ use crate::{
 };
 
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct TokenInfo {
+pub struct TokenInfo {
     #[schema(format = "uuid")]
-    id: String,
+    pub(super) id: String,
     name: String,
     /// Empty: everything that its owner may do.
     scopes: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct TokenRequest {
     #[schema(min_length = 1, max_length = 64)]
     name: String,
     /// `read`, `sessions`, `sessions:connect`, `jobs`, `files:read`, `files`, `admin:quotas`, `admin:users`,
-    /// `admin:site`; left out or empty: everything that its owner may do.
+    /// `admin:audit`, `admin:site`; left out or empty: everything that its owner may do.
     #[serde(default)]
     scopes: Vec<String>,
     /// 30 days when left out, at most 366 days.

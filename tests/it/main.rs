@@ -24,6 +24,7 @@ mod life;
 mod local;
 mod needs;
 mod pages;
+mod people;
 mod portal;
 mod proxy;
 mod site_apps;

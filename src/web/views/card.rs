@@ -148,7 +148,8 @@ pub fn resources_line(resources: &Resources, gpus: &[Gpu]) -> String {
     parts.map(|part| part.replace(' ', "\u{a0}")).collect::<Vec<_>>().join(" · ")
 }
 
-fn badge(session: &Session) -> (&'static str, &'static str) {
+/// The class and the word of a session's state.
+pub fn badge(session: &Session) -> (&'static str, &'static str) {
     if session.state.is_live() && session.unknown_since.is_some() {
         return ("unknown", "No contact");
     }

@@ -6,20 +6,23 @@ mod card;
 mod entry;
 mod error;
 mod files;
+mod groups;
 mod home;
 mod meter;
 mod moment;
 mod new_session;
 mod packages;
+mod people;
 mod sentence;
 mod session;
 mod settings;
 mod standalone;
 
-pub use card::{Action, Card, CardContext, Look, Target, resources_line};
+pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
+pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
 pub use home::{EnvironmentBanner, Home};
 pub use meter::{Meter, Unit};
 pub use moment::{Moment, Show};
@@ -27,6 +30,9 @@ pub use new_session::{
     AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
 };
 pub use packages::{OverlayPanel, Packages};
+pub use people::{
+    BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
+};
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
 pub use session::{Happening, Progress, ShowSession, Step, notes, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};

@@ -169,6 +169,12 @@ pub struct FieldError {
     pub message: String,
 }
 
+impl From<&crate::model::FieldError> for FieldError {
+    fn from(error: &crate::model::FieldError) -> Self {
+        Self { field: error.field.clone(), message: error.message.clone() }
+    }
+}
+
 /// The live answer under the button.
 #[derive(Clone, Debug)]
 pub struct Verdict {

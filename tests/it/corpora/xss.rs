@@ -2,7 +2,11 @@
 //! sessions and people, as what an agent or a program says, and from the address itself.
 
 use lyceum::{
-    db::{sessions::Ending, users::NewUser},
+    db::{
+        directory::{Group, Person},
+        sessions::Ending,
+        users::NewUser,
+    },
     model::{EndReason, Role, SessionId, UserId, Username},
     web,
 };
@@ -66,14 +70,41 @@ async fn scene(world: &World, owner: UserId, app: &App, words: &str) -> Vec<Sess
     sessions.to_vec()
 }
 
-async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], words: &str) {
+/// A directory's group and somebody in it, with these words; the caller manages it. Its id.
+async fn group(world: &World, owner: UserId, number: usize, words: &str) -> String {
+    let db = world.portal.db();
+    // PostgreSQL would refuse NUL, and so no directory's words hold it here.
+    let words = words.replace('\0', "");
+    let subject = format!("cn={words},{number}");
+    let person = Person {
+        source: "ldap",
+        subject: &format!("entryUUID={number}"),
+        name: &Username::parse(&format!("of_directory{number}")).unwrap(),
+        display_name: &words,
+        mail: None,
+        uid_number: None,
+        role: Some(Role::Operator),
+        groups: &[Group { subject: subject.clone(), name: words.clone() }],
+    };
+    db.arrive(&person, world.portal.clock.now()).await.unwrap();
+    let group = db.find_groups(&words).await.unwrap().remove(0).group;
+    db.set_manager(group.id, owner, true).await.unwrap();
+    group.id.to_string()
+}
+
+async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, group): (&str, &str), words: &str) {
     let query: String = url::form_urlencoded::byte_serialize(words.as_bytes()).collect();
     let encoded = query.replace('+', "%20");
     for route in web::all_routes().iter().filter(|route| route.method == "GET" && !route.path.starts_with("/static/")) {
         let ids: Vec<String> = sessions.iter().map(SessionId::to_string).chain([encoded.clone()]).collect();
         let several = if route.path.contains("{id}") { ids.as_slice() } else { &ids[..1] };
         for id in several {
-            let path = route.path.replace("{id}", id).replace("{name}", "alice").replace("{kind}", &encoded);
+            let path = route
+                .path
+                .replace("{id}", id)
+                .replace("{name}", name)
+                .replace("{group}", group)
+                .replace("{kind}", &encoded);
             // A stream has no end.
             if path.ends_with("/events") {
                 continue;
@@ -88,6 +119,13 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], words: &s
         format!("/sessions/new?from={}", sessions[0]),
         format!("/login?next={query}&signed_out={query}"),
         format!("/?notice={query}&done={query}"),
+        format!("/admin/users?find={query}&role={query}&state={query}&source={query}&sort={query}&done={query}"),
+        format!("/admin/users?find={query}&cursor={query}"),
+        format!("/admin/users/{encoded}"),
+        format!("/admin/users/{name}?done={query}"),
+        format!("/admin/groups?find={query}&done={query}"),
+        format!("/admin/groups/{encoded}"),
+        format!("/admin/groups/{group}?done={query}"),
         format!("/settings?done={query}&error={query}"),
         format!("/sessions/{}?done={query}&notice={query}", sessions[0]),
         format!("/problems/{encoded}"),
@@ -98,7 +136,15 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], words: &s
         inert(world, &path, caller.visit(&path).await).await;
     }
     let html = caller.clone().with("accept", "text/html");
+    let (rename, members) = (format!("/admin/groups/{group}/rename"), format!("/admin/groups/{group}/members"));
+    let (managers, role) = (format!("/admin/groups/{group}/managers"), format!("/admin/users/{name}/role"));
     for (path, fields) in [
+        ("/admin/users", &["name", "display_name", "role", "password"][..]),
+        ("/admin/groups", &["name"]),
+        (&rename, &["name"]),
+        (&members, &["name"]),
+        (&managers, &["name"]),
+        (&role, &["role"]),
         (
             "/sessions",
             &[
@@ -138,7 +184,7 @@ async fn xss_corpus_of_the_running_portal() {
             name: &Username::parse(&name).unwrap(),
             display_name: words,
             unix_name: None,
-            role: Role::User,
+            role: Role::Admin,
             password_hash: Some(&hash),
         };
         let owner = world.portal.db().add_user(new, world.portal.clock.now()).await.unwrap();
@@ -147,7 +193,8 @@ async fn xss_corpus_of_the_running_portal() {
         // As a token's name it is taken or refused.
         let made = caller.post("/api/v1/tokens", &json!({ "name": words })).await;
         assert!(matches!(made.status().as_u16(), 201 | 422), "{}", made.status());
-        pages(&world, &caller, &sessions, words).await;
-        pages(&world, &world.portal.anybody(), &sessions, words).await;
+        let group = group(&world, owner, number, words).await;
+        pages(&world, &caller, &sessions, (&name, &group), words).await;
+        pages(&world, &world.portal.anybody(), &sessions, (&name, &group), words).await;
     }
 }

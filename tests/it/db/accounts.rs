@@ -343,6 +343,10 @@ async fn people_of_a_directory() {
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, Some(START));
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, None, "she is back");
+        let chief = Username::parse("chief").unwrap();
+        let another =
+            NewUser { name: &chief, display_name: "", unix_name: None, role: Role::Admin, password_hash: Some("$h") };
+        db.add_user(another, START).await.unwrap();
         db.set_disabled(id, true).await.unwrap();
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Disabled);
     })

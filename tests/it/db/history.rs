@@ -11,7 +11,7 @@ use lyceum::{
         sessions::Filter,
         tokens::Token,
     },
-    model::{LoginId, Role, TokenId, UserId, Username, quota::Field},
+    model::{GroupName, LoginId, Role, TokenId, UserId, Username, quota::Field},
 };
 
 use super::{START, add_user, mode, number, on_both, running, tables, whole::assert_whole};
@@ -54,6 +54,9 @@ async fn fill(db: &Db) -> UserId {
         groups: &groups,
     };
     db.arrive(&person, START).await.unwrap();
+    let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
+    db.set_member(group, user, true).await.unwrap();
+    db.set_manager(group, user, true).await.unwrap();
     db.set_setting("name", "value").await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
@@ -66,6 +69,7 @@ async fn everything(db: &Db, user: UserId) -> String {
         "{:#?}",
         (
             db.list_users().await.unwrap(),
+            db.belongings(user).await.unwrap(),
             db.list_logins(user).await.unwrap(),
             db.list_tokens(user, None, 10).await.unwrap(),
             db.find_idempotent(user, "key").await.unwrap(),

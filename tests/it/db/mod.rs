@@ -9,6 +9,7 @@ mod disk;
 mod history;
 mod listed;
 pub mod opening;
+mod people;
 mod races;
 mod sessions;
 pub mod whole;

@@ -7,8 +7,9 @@ use lyceum::{
     db::{
         admit::{Admitted, NewSession, Verdict},
         sessions::{Ending, Filter},
+        tokens::Token,
     },
-    model::{EndReason, Resources, Role, SessionId, session::SessionSpec},
+    model::{EndReason, GroupName, Resources, Role, SessionId, TokenId, session::SessionSpec},
     web::{self, Route},
 };
 use serde_json::{Value, json};
@@ -107,6 +108,46 @@ const MATRIX: &[Row] = &[
     row("POST", "/settings/tokens/{id}/revoke", "a=b", [401, 303, 404, 404, 403, 401, 401]),
     row("POST", "/settings/sign-out-everywhere", "a=b", [401, 303, 303, 303, 403, 401, 401]),
     row("POST", "/settings/theme", "theme=dark", [401, 303, 303, 303, 403, 401, 401]),
+    // These are about "third", who was here before: such an account is not removed.
+    row("GET", "/api/v1/users", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("POST", "/api/v1/users", r#"{"name": "fresh"}"#, [401, 403, 403, 201, 403, 401, 401]),
+    row("GET", "/api/v1/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("PATCH", "/api/v1/users/{name}", r#"{"disabled": false}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("DELETE", "/api/v1/users/{name}", "", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/api/v1/users/{name}/sign-out", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("GET", "/api/v1/users/{name}/tokens", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("DELETE", "/api/v1/users/{name}/tokens/{id}", "", [401, 403, 403, 204, 403, 401, 401]),
+    // Managers of groups, for whom these are too, are in tests/it/people.
+    row("GET", "/api/v1/groups", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("POST", "/api/v1/groups", r#"{"name": "made"}"#, [401, 403, 403, 201, 403, 401, 401]),
+    row("GET", "/api/v1/groups/{group}", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("PATCH", "/api/v1/groups/{group}", r#"{"name": "renamed"}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("DELETE", "/api/v1/groups/{group}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("GET", "/api/v1/groups/{group}/members", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("PUT", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("DELETE", "/api/v1/groups/{group}/members/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("PUT", "/api/v1/groups/{group}/managers/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("DELETE", "/api/v1/groups/{group}/managers/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("GET", "/api/v1/groups/{group}/sessions", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/admin/users", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/users", "name=by_form", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/users/{name}", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/users/{name}/role", "role=operator", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/disable", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/enable", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/sign-out", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/password", "password=a-long-one-of-course", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/remove", "a=b", [401, 403, 403, 409, 403, 401, 401]),
+    row("POST", "/admin/users/{name}/tokens/{id}/revoke", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/groups", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/groups", "name=by_form", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/groups/{group}", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/groups/{group}/rename", "name=renamed_by_form", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/groups/{group}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/groups/{group}/members", "name=third", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/groups/{group}/members/{name}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/groups/{group}/managers", "name=third", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/groups/{group}/managers/{name}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/docs/api", "", [303, 200, 200, 200, 200, 401, 303]),
     row("GET", "/problems/{kind}", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/healthz", "", [200, 200, 200, 200, 200, 200, 200]),
@@ -162,10 +203,12 @@ struct Scene {
 impl Scene {
     async fn set() -> Self {
         let portal = TestPortal::start().await;
-        for (name, role) in [("user", Role::User), ("other", Role::User), ("gone", Role::User), ("chief", Role::Admin)]
-        {
-            portal.add_user(name, role).await;
+        for name in ["user", "other", "gone", "third"] {
+            portal.add_user(name, Role::User).await;
         }
+        portal.add_user("chief", Role::Admin).await;
+        let third = portal.db().find_user_by_name("third").await.unwrap().unwrap().user;
+        portal.db().touch_user(third.id, portal.clock.now()).await.unwrap();
         let browser = portal.sign_in("user").await;
         let user = portal.token(&browser, &[]).await;
         Self { portal, user }
@@ -211,10 +254,14 @@ impl Scene {
         } else {
             String::new()
         };
+        let group = if template.contains("{group}") { self.group().await } else { String::new() };
+        let of_people =
+            ["/admin/", "/api/v1/users/", "/api/v1/groups/"].iter().any(|start| template.starts_with(start));
         template
             .replace("{id}", &id)
+            .replace("{group}", &group)
             .replace("{*rest}", &format!("{id}/"))
-            .replace("{name}", "user")
+            .replace("{name}", if of_people { "third" } else { "user" })
             .replace("{kind}", "not-found")
             .replace("{*path}", "app.css")
     }
@@ -227,9 +274,25 @@ impl Scene {
         if template.contains("/uploads/") {
             return crate::files::upload_id("", "thing", 1);
         }
+        if template.contains("/users/") {
+            let user = self.portal.db().find_user_by_name("third").await.unwrap().unwrap().user.id;
+            let now = self.portal.clock.now();
+            let (id, name) = (TokenId::new(), "thing".to_owned());
+            let token =
+                Token { id, user, name, scopes: Vec::new(), created_at: now, expires_at: now, last_used_at: None };
+            self.portal.db().add_token(&token, &id.to_string(), None).await.unwrap();
+            return id.to_string();
+        }
         assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");
         let made: Value = self.user.post("/api/v1/tokens", &json!({ "name": "thing" })).await.json().await.unwrap();
         made["id"].as_str().unwrap().to_owned()
+    }
+
+    /// The id of a fresh group.
+    async fn group(&self) -> String {
+        let name = format!("g{}", SessionId::new().short());
+        let name = GroupName::parse(&name).unwrap();
+        self.portal.db().add_group(&name, None, self.portal.clock.now()).await.unwrap().to_string()
     }
 
     /// A session of the user's that waits. Those of the rows before have ended.

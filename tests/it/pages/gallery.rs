@@ -39,6 +39,13 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("settings-token", draw(&settings_token(word))),
         ("packages", draw(&packages(word))),
         ("packages-away", draw(&packages_away(word))),
+        ("users", draw(&super::people::users(word))),
+        ("users-wrong", draw(&super::people::users_wrong(word))),
+        ("user", draw(&super::people::user(word))),
+        ("user-directory", draw(&super::people::user_directory(word))),
+        ("groups", draw(&super::people::groups(word))),
+        ("group", draw(&super::people::group(word))),
+        ("group-directory", draw(&super::people::group_directory(word))),
         ("error", draw(&error(word))),
         ("api", draw(&api(word))),
         ("terminal", draw(&terminal(word))),
@@ -70,7 +77,12 @@ pub fn card(word: &Word) -> String {
 
 pub fn layout(word: &Word) -> Layout {
     Layout {
-        viewer: Some(Viewer { name: word("alice"), display_name: word("Alice Åström"), role: Role::Admin }),
+        viewer: Some(Viewer {
+            name: word("alice"),
+            display_name: word("Alice Åström"),
+            role: Role::Admin,
+            manages_groups: false,
+        }),
         csrf_token: word("5a1f0c"),
         ..Layout::default()
     }
@@ -295,7 +307,7 @@ fn new_session_wrong(word: &Word) -> NewSession {
     }
 }
 
-fn settings(word: &Word) -> Settings {
+pub fn settings(word: &Word) -> Settings {
     let ago = |seconds: i64| Moment::ago(NOW.plus_seconds(-seconds), NOW);
     let token = |name: &str, scopes: &[&str], expires: i64| TokenRow {
         id: "0199a0b2-0000-7000-8000-000000000001".to_owned(),
@@ -456,7 +468,7 @@ fn show(word: &Word, session: &Session) -> ShowSession {
     }
 }
 
-fn context(word: &Word) -> CardContext {
+pub fn context(word: &Word) -> CardContext {
     CardContext {
         around: Circumstances {
             now: NOW,

@@ -5,6 +5,7 @@
 mod files;
 mod gallery;
 pub mod markup;
+mod people;
 mod sessions;
 
 use std::{cell::Cell, fs, path::Path};

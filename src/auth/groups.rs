@@ -1,0 +1,123 @@
+//! Who keeps which group: administrators make, rename and remove groups and name managers; a
+//! manager puts people into a group that was made here and takes them out, and sees what its
+//! people run. What a directory says of its groups is changed in the directory alone.
+
+use super::{Access, Error, Principal, Result, people::Key};
+use crate::{
+    db::{self, groups::ListedGroup, idempotency::Once},
+    model::{Group, GroupId, GroupName, User},
+};
+
+impl Access {
+    /// The group of an id or a name, if this person may see it; `None` also where it is not theirs.
+    pub async fn group_for(&self, reader: &Principal, id_or_name: &str) -> Result<Option<ListedGroup>> {
+        let mut seen = Vec::new();
+        for found in self.db.find_groups(id_or_name).await? {
+            if reader.is_operator() || self.db.is_manager(found.group.id, reader.id()).await? {
+                seen.push(found);
+            }
+        }
+        match seen.len() {
+            0 | 1 => Ok(seen.pop()),
+            many => {
+                let ids: Vec<String> = seen.iter().map(|found| found.group.id.to_string()).collect();
+                Err(Error::Conflict(format!("{many} groups have this name; say the id: {}", ids.join(", "))))
+            }
+        }
+    }
+
+    /// Makes a group; asked twice with one key it is the same group.
+    pub async fn make_group(&self, actor: &Principal, name: &str, key: Key<'_>) -> Result<GroupId> {
+        administrator(actor)?;
+        if let Some(id) = self.made_earlier(actor, key).await? {
+            return id.parse().map_err(|_err| db::Error::Stored("group id").into());
+        }
+        let name = parsed(name)?;
+        let once = key.map(|(key, request_hash)| Once { user: actor.id(), key, request_hash });
+        match self.db.add_group(&name, once, self.clock.now()).await {
+            Ok(id) => {
+                self.tell(actor, "group.add", name.as_str(), "").await;
+                Ok(id)
+            }
+            Err(db::Error::Unique) => match self.made_earlier(actor, key).await? {
+                Some(id) => id.parse().map_err(|_err| db::Error::Stored("group id").into()),
+                None => Err(taken(&name)),
+            },
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    pub async fn rename_group(&self, actor: &Principal, group: &Group, name: &str) -> Result<()> {
+        administrator(actor)?;
+        made_here(group)?;
+        let name = parsed(name)?;
+        if name.as_str() == group.name {
+            return Ok(());
+        }
+        match self.db.rename_group(group.id, &name).await {
+            Ok(_) => {}
+            Err(db::Error::Unique) => return Err(taken(&name)),
+            Err(err) => return Err(err.into()),
+        }
+        self.poll().await?;
+        self.tell(actor, "group.rename", name.as_str(), &format!("was {}", group.name)).await;
+        Ok(())
+    }
+
+    pub async fn remove_group(&self, actor: &Principal, group: &Group) -> Result<()> {
+        administrator(actor)?;
+        made_here(group)?;
+        self.db.remove_group(group.id).await?;
+        self.poll().await?;
+        self.tell(actor, "group.remove", &group.name, "").await;
+        Ok(())
+    }
+
+    /// Puts somebody into a group that was made here, or takes them out.
+    pub async fn set_member(&self, actor: &Principal, group: &Group, user: &User, is: bool) -> Result<()> {
+        if !actor.is_admin() && !self.db.is_manager(group.id, actor.id()).await? {
+            return Err(Error::NotAllowed("this is for administrators and the managers of the group"));
+        }
+        made_here(group)?;
+        if self.db.set_member(group.id, user.id, is).await? {
+            self.poll().await?;
+            let action = if is { "group.member_add" } else { "group.member_remove" };
+            self.tell(actor, action, &group.name, user.name.as_str()).await;
+        }
+        Ok(())
+    }
+
+    /// Makes somebody a manager of a group, or ends it. It is a right, so administrators alone do this.
+    pub async fn set_manager(&self, actor: &Principal, group: &Group, user: &User, is: bool) -> Result<()> {
+        administrator(actor)?;
+        if self.db.set_manager(group.id, user.id, is).await? {
+            self.poll().await?;
+            let action = if is { "group.manager_add" } else { "group.manager_remove" };
+            self.tell(actor, action, &group.name, user.name.as_str()).await;
+        }
+        Ok(())
+    }
+}
+
+fn administrator(actor: &Principal) -> Result<()> {
+    if actor.is_admin() { Ok(()) } else { Err(Error::NotAllowed("this is for administrators")) }
+}
+
+fn made_here(group: &Group) -> Result<()> {
+    if group.is_local() {
+        return Ok(());
+    }
+    Err(Error::Conflict(format!("the group `{}` is the directory's: change it there", group.name)))
+}
+
+fn parsed(name: &str) -> Result<GroupName> {
+    GroupName::parse(name.trim()).map_err(|bad| Error::Field {
+        field: "name",
+        code: "invalid_value",
+        message: bad.to_string(),
+    })
+}
+
+fn taken(name: &GroupName) -> Error {
+    Error::Field { field: "name", code: "taken", message: format!("there is a group `{name}` already") }
+}

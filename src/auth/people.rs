@@ -1,0 +1,269 @@
+//! What administrators do with other people's accounts: making, changing, disabling, signing
+//! out, removing. Nobody does any of it to themselves, so that nobody raises their own role or
+//! locks themselves out; that the last administrator stays is held by the database. Each change
+//! takes hold at once and leaves an audit row.
+
+use super::{Access, Error, Principal, Result, passwords};
+use crate::{
+    db::{self, idempotency::Once, people::UserChange, users::NewUser},
+    model::{Role, TokenId, User, UserId, Username},
+};
+
+/// The longest display name, in characters.
+const LONGEST_NAME: usize = 128;
+
+/// A local account to be made.
+#[derive(Clone, Debug)]
+pub struct NewPerson {
+    pub name: String,
+    /// Empty: none.
+    pub display_name: String,
+    pub role: Role,
+    /// Without one nobody can sign in yet.
+    pub password: Option<String>,
+}
+
+/// What to change of an account; what is `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct PersonChange {
+    pub display_name: Option<String>,
+    pub role: Option<Role>,
+    pub disabled: Option<bool>,
+    pub password: Option<String>,
+}
+
+/// A request's Idempotency-Key with a hash of its body.
+pub type Key<'a> = Option<(&'a str, &'a str)>;
+
+impl Access {
+    /// Makes a local account; asked twice with one key it is the same account.
+    pub async fn add_person(&self, actor: &Principal, new: NewPerson, key: Key<'_>) -> Result<UserId> {
+        administrator(actor)?;
+        if let Some(id) = self.made_earlier(actor, key).await? {
+            return id.parse().map_err(|_err| db::Error::Stored("user id").into());
+        }
+        let name = Username::parse(&new.name).map_err(|bad| Error::Field {
+            field: "name",
+            code: "invalid_value",
+            message: bad.to_string(),
+        })?;
+        let display_name = display_name(&new.display_name)?;
+        let hash = match &new.password {
+            Some(password) => Some(hashed(password).await?),
+            None => None,
+        };
+        let account =
+            NewUser { name: &name, display_name, unix_name: None, role: new.role, password_hash: hash.as_deref() };
+        let once = key.map(|(key, request_hash)| Once { user: actor.id(), key, request_hash });
+        match self.db.add_person(account, once, self.clock.now()).await {
+            Ok(id) => {
+                self.tell(actor, "user.add", name.as_str(), new.role.as_str()).await;
+                Ok(id)
+            }
+            Err(db::Error::Unique) => match self.made_earlier(actor, key).await? {
+                Some(id) => id.parse().map_err(|_err| db::Error::Stored("user id").into()),
+                None => Err(Error::Field {
+                    field: "name",
+                    code: "taken",
+                    message: format!("there is a user `{name}` already"),
+                }),
+            },
+            Err(err) => Err(err.into()),
+        }
+    }
+
+    /// Changes somebody's account, all or nothing.
+    pub async fn change_person(&self, actor: &Principal, target: &User, change: PersonChange) -> Result<()> {
+        administrator(actor)?;
+        objection(actor.id(), target, &change).map_or(Ok(()), Err)?;
+        let hash = match &change.password {
+            Some(password) => Some(hashed(password).await?),
+            None => None,
+        };
+        let new_name = change.display_name.as_deref().map(display_name).transpose()?;
+        let change = UserChange {
+            display_name: new_name.filter(|name| *name != target.display_name),
+            role: change.role.filter(|role| *role != target.given_role),
+            disabled: change.disabled.filter(|disabled| *disabled != target.disabled),
+            password_hash: hash.as_deref(),
+        };
+        let deeds = [
+            change.display_name.map(|name| ("user.display_name", name.to_owned())),
+            change.role.map(|role| ("user.role", format!("{} → {}", target.given_role.as_str(), role.as_str()))),
+            change.disabled.map(|disabled| (if disabled { "user.disable" } else { "user.enable" }, String::new())),
+            change.password_hash.map(|_| ("user.password", String::new())),
+        ];
+        let deeds: Vec<_> = deeds.into_iter().flatten().collect();
+        if deeds.is_empty() {
+            return Ok(());
+        }
+        self.db.change_user(target.id, &change).await?;
+        self.poll().await?;
+        for (action, detail) in deeds {
+            self.tell(actor, action, target.name.as_str(), &detail).await;
+        }
+        Ok(())
+    }
+
+    /// Ends all logins of somebody; their tokens and sessions go on.
+    pub async fn sign_out_person(&self, actor: &Principal, target: &User) -> Result<()> {
+        administrator(actor)?;
+        self.db.remove_logins_of(target.id).await?;
+        self.poll().await?;
+        self.tell(actor, "user.sign_out", target.name.as_str(), "").await;
+        Ok(())
+    }
+
+    /// Revokes somebody's token, at once; false when they have none of this id.
+    pub async fn revoke_token_of(&self, actor: &Principal, target: &User, id: TokenId) -> Result<bool> {
+        administrator(actor)?;
+        let removed = self.db.remove_token(target.id, id).await?;
+        if removed {
+            self.poll().await?;
+            self.tell(actor, "token_revoked", &id.to_string(), &format!("of {}", target.name)).await;
+        }
+        Ok(removed)
+    }
+
+    /// Removes an account that nobody has ever used.
+    pub async fn remove_person(&self, actor: &Principal, target: &User) -> Result<()> {
+        administrator(actor)?;
+        if actor.id() == target.id {
+            return Err(Error::NotAllowed(ONESELF));
+        }
+        if !self.db.remove_user(target.id).await? {
+            return Err(Error::Conflict(format!(
+                "the account `{}` was used, or is a directory's, so that its history stays: disable it instead",
+                target.name
+            )));
+        }
+        self.poll().await?;
+        self.tell(actor, "user.remove", target.name.as_str(), "").await;
+        Ok(())
+    }
+
+    /// What an earlier request with this key made, if there was one.
+    pub(super) async fn made_earlier(&self, actor: &Principal, key: Key<'_>) -> Result<Option<String>> {
+        let Some((key, hash)) = key else { return Ok(None) };
+        match self.db.find_idempotent(actor.id(), key).await? {
+            Some(earlier) if earlier.request_hash == hash => Ok(Some(earlier.created_id)),
+            Some(_) => Err(Error::Field {
+                field: "Idempotency-Key",
+                code: "reused",
+                message: "this key was used before with another request: take a new one".to_owned(),
+            }),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) async fn tell(&self, actor: &Principal, action: &str, target: &str, detail: &str) {
+        self.audit(actor.user.name.as_str(), action, target, detail).await;
+    }
+}
+
+const ONESELF: &str = "nobody changes their own role or closes their own account: another administrator does that";
+
+/// Why this change of this account cannot be, if so.
+fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Error> {
+    let oneself = actor == target.id;
+    let role = change.role.filter(|role| *role != target.given_role);
+    if oneself && (role.is_some() || change.disabled == Some(true)) {
+        return Some(Error::NotAllowed(ONESELF));
+    }
+    if oneself && change.password.is_some() {
+        return Some(Error::NotAllowed("one's own password is changed on the settings page, with the current one"));
+    }
+    if change.role.is_some_and(|role| role < target.role) && target.has_directorys_role() {
+        let (name, role) = (&target.name, target.role.as_str());
+        return Some(Error::Conflict(format!(
+            "a group of the directory makes `{name}` {role}: only there can it be taken back"
+        )));
+    }
+    if !target.is_local() && (change.password.is_some() || change.display_name.is_some()) {
+        return Some(Error::Conflict(format!(
+            "name and password of `{}` are kept by the site's directory: change them there",
+            target.name
+        )));
+    }
+    None
+}
+
+fn administrator(actor: &Principal) -> Result<()> {
+    if actor.is_admin() { Ok(()) } else { Err(Error::NotAllowed("this is for administrators")) }
+}
+
+fn display_name(text: &str) -> Result<&str> {
+    let text = text.trim();
+    if LONGEST_NAME < text.chars().count() || text.chars().any(char::is_control) {
+        let message = format!("a display name is one line of at most {LONGEST_NAME} characters");
+        return Err(Error::Field { field: "display_name", code: "invalid_value", message });
+    }
+    Ok(text)
+}
+
+async fn hashed(password: &str) -> Result<String> {
+    let too = |code, message: &str| Error::Field { field: "password", code, message: message.to_owned() };
+    passwords::check(password).map_err(|err| match err {
+        Error::PasswordTooShort => too("too_short", "at least 10 characters"),
+        Error::PasswordTooLong => too("too_long", "at most 1024 bytes"),
+        err => err,
+    })?;
+    passwords::hash(password).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Timestamp;
+
+    fn user(source: &str, given_role: Role, role: Role) -> User {
+        User {
+            id: UserId::new(),
+            name: Username::parse("ada").unwrap(),
+            display_name: "Ada".to_owned(),
+            source: source.to_owned(),
+            unix_name: None,
+            role,
+            given_role,
+            disabled: false,
+            absent_since: None,
+            uid_number: None,
+            groups: Vec::new(),
+            manages: Vec::new(),
+            created_at: Timestamp(0),
+            last_seen_at: None,
+        }
+    }
+
+    #[test]
+    fn what_stands_against_a_change() {
+        let none = PersonChange::default;
+        let role = |role| PersonChange { role: Some(role), ..none() };
+        let disable = PersonChange { disabled: Some(true), ..none() };
+        let password = PersonChange { password: Some("a password of some length".to_owned()), ..none() };
+        let name = PersonChange { display_name: Some("x".to_owned()), ..none() };
+        let local = user("local", Role::Operator, Role::Operator);
+        let chief = user("ldap", Role::User, Role::Admin);
+        let somebody = UserId::new();
+        for (actor, target, change, fits) in [
+            (somebody, &local, &role(Role::Admin), true),
+            (somebody, &local, &role(Role::User), true),
+            (somebody, &local, &disable, true),
+            (somebody, &local, &password, true),
+            (somebody, &local, &name, true),
+            (local.id, &local, &role(Role::Admin), false),
+            (local.id, &local, &role(Role::User), false),
+            (local.id, &local, &role(Role::Operator), true),
+            (local.id, &local, &disable, false),
+            (local.id, &local, &password, false),
+            (local.id, &local, &name, true),
+            (somebody, &chief, &role(Role::Operator), false),
+            (somebody, &chief, &role(Role::Admin), true),
+            (somebody, &chief, &disable, true),
+            (somebody, &chief, &password, false),
+            (somebody, &chief, &name, false),
+        ] {
+            assert_eq!(objection(actor, target, change).is_none(), fits, "{change:?} of {target:?}");
+        }
+    }
+}

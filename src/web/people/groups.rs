@@ -1,0 +1,334 @@
+//! `/groups` over REST: administrators keep groups, operators see them, and whoever manages one
+//! sees it, its people and what they run. The rules are `auth::groups`'s.
+
+#![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    http::HeaderMap,
+    response::{IntoResponse, NoContent, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{named, place::GroupPlace};
+use crate::{
+    auth::Principal,
+    db::groups::{GroupFilter, ListedGroup},
+    model::{Resources, Session, SessionState, Timestamp, User},
+    web::{
+        Portal,
+        error::{Created, Error, Problem, Result},
+        extract::{Admin, GroupReader, HashedJson, IdempotencyKey, Json, Query},
+        paging::{Listed, Paging},
+        versions::{check_version, tagged},
+    },
+};
+
+/// How many live sessions of a group are shown, the newest ones.
+pub(super) const MOST_SESSIONS: i64 = 500;
+
+/// A group of people.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Group)]
+pub struct GroupView {
+    #[schema(format = "uuid")]
+    id: String,
+    name: String,
+    /// `local`: made here; `ldap`: the directory's, which alone changes its members.
+    source: String,
+    /// The directory's own id of the group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    subject: Option<String>,
+    /// How many people are in it.
+    members: i64,
+    /// The names of who manages it.
+    managers: Vec<String>,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    created_at: Option<Timestamp>,
+}
+
+impl From<ListedGroup> for GroupView {
+    fn from(listed: ListedGroup) -> Self {
+        let ListedGroup { group, members, managers } = listed;
+        Self {
+            id: group.id.to_string(),
+            subject: (!group.is_local()).then_some(group.subject),
+            name: group.name,
+            source: group.source,
+            members,
+            managers,
+            created_at: group.created_at,
+        }
+    }
+}
+
+/// Somebody in a group.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Member)]
+pub struct MemberView {
+    name: String,
+    display_name: String,
+    /// `active`, `disabled` or `absent`.
+    state: &'static str,
+    /// How many of their sessions have not ended.
+    sessions: i64,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    last_seen_at: Option<Timestamp>,
+}
+
+/// What a member runs, as its manager sees it: what it holds, not what is in it.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GroupSession)]
+pub struct GroupSessionView {
+    #[schema(format = "uuid")]
+    id: String,
+    owner: String,
+    app: String,
+    state: SessionState,
+    resources: Resources,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+}
+
+impl From<Session> for GroupSessionView {
+    fn from(session: Session) -> Self {
+        Self {
+            id: session.id.to_string(),
+            owner: session.owner_name,
+            app: session.app,
+            state: session.state,
+            resources: session.spec.resources,
+            created_at: session.created_at,
+        }
+    }
+}
+
+/// `?find=` of the list, with paging.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParameters {
+    /// A part of the name.
+    find: Option<String>,
+    limit: Option<i64>,
+    cursor: Option<String>,
+}
+
+impl ListParameters {
+    pub(super) fn new(find: String, cursor: Option<String>) -> Self {
+        Self { find: Some(find), limit: None, cursor }
+    }
+
+    /// What to ask the database for this reader, and the number of groups that a page has.
+    pub(super) fn filter(self, reader: &Principal) -> Result<(GroupFilter, i64)> {
+        let paging = Paging::new(self.limit, self.cursor.filter(|cursor| !cursor.is_empty()));
+        let limit = paging.limit()?;
+        let after = paging.after::<GroupPlace>()?.map(|place| (place.0, place.1));
+        let find = self.find.unwrap_or_default().trim().chars().take(200).collect();
+        let manager = (!reader.is_operator()).then(|| reader.id());
+        Ok((GroupFilter { find, manager, after, limit: limit + 1 }, limit))
+    }
+}
+
+/// The groups that one may see, by name: all for administrators and operators, else those that one manages.
+#[utoipa::path(get, path = "/groups", tag = "groups", params(ListParameters),
+    responses((status = 200, body = Listed<GroupView>), (status = 403, description = "For administrators, operators and managers of groups", body = Problem)))]
+pub async fn list(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Query(parameters): Query<ListParameters>,
+) -> Result<axum::Json<Listed<GroupView>>> {
+    let (filter, limit) = parameters.filter(&reader.0)?;
+    let page = page(&portal, &filter, limit).await?;
+    let items = page.items.into_iter().map(GroupView::from).collect();
+    Ok(axum::Json(Listed { items, next_cursor: page.next_cursor }))
+}
+
+pub(super) async fn page(portal: &Portal, filter: &GroupFilter, limit: i64) -> Result<Listed<ListedGroup>> {
+    let found = portal.db.list_groups(filter).await?;
+    Ok(Listed::new(found, limit, |listed: &ListedGroup| GroupPlace(listed.group.name.clone(), listed.group.id)))
+}
+
+/// The name of a group that is made here.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct GroupRequest {
+    /// `[a-z0-9_][a-z0-9_.-]{0,63}`
+    #[schema(min_length = 1, max_length = 64)]
+    name: String,
+}
+
+/// Make a group here.
+#[utoipa::path(post, path = "/groups", tag = "groups", request_body = GroupRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    responses((status = 201, body = GroupView), (status = 403, description = "For administrators", body = Problem),
+        (status = 422, description = "The name cannot be, or is taken", body = Problem)))]
+pub async fn create(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    IdempotencyKey(key): IdempotencyKey,
+    HashedJson { value: request, hash }: HashedJson<GroupRequest>,
+) -> Result<Created<GroupView>> {
+    let key = key.as_deref().map(|key| (key, hash.as_str()));
+    let id = portal.access.make_group(&admin.0, &request.name, key).await?;
+    let made = group(&portal, &admin.0, &id.to_string()).await?;
+    Ok(Created(format!("/api/v1/groups/{id}"), made.into()))
+}
+
+/// One group, by its id or its name.
+#[utoipa::path(get, path = "/groups/{group}", tag = "groups", params(("group" = String, Path, description = "Id or name")),
+    responses((status = 200, body = GroupView), (status = 404, description = "There is no such group, or one does not manage it", body = Problem),
+        (status = 409, description = "Several groups have this name", body = Problem)))]
+pub async fn find(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    Ok(tagged(&GroupView::from(group(&portal, &reader.0, &name).await?), &[]))
+}
+
+/// Rename a group that was made here.
+#[utoipa::path(patch, path = "/groups/{group}", tag = "groups", params(("group" = String, Path)), request_body = GroupRequest,
+    responses((status = 200, body = GroupView), (status = 409, description = "It is the directory's", body = Problem),
+        (status = 412, description = "Changed since If-Match", body = Problem)))]
+pub async fn rename(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Json(request): Json<GroupRequest>,
+) -> Result<Response> {
+    let found = group(&portal, &admin.0, &name).await?;
+    let (id, here) = (found.group.id.to_string(), found.group.clone());
+    check_version(&headers, &GroupView::from(found), &[])?;
+    portal.access.rename_group(&admin.0, &here, &request.name).await?;
+    Ok(tagged(&GroupView::from(group(&portal, &admin.0, &id).await?), &[]))
+}
+
+/// Remove a group that was made here; its people stay.
+#[utoipa::path(delete, path = "/groups/{group}", tag = "groups", params(("group" = String, Path)),
+    responses((status = 204, description = "Removed"), (status = 409, description = "It is the directory's", body = Problem)))]
+pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+    let found = group(&portal, &admin.0, &name).await?;
+    portal.access.remove_group(&admin.0, &found.group).await?;
+    Ok(NoContent.into_response())
+}
+
+/// The people of a group, by name.
+#[utoipa::path(get, path = "/groups/{group}/members", tag = "groups", params(("group" = String, Path), Paging),
+    responses((status = 200, body = Listed<MemberView>)))]
+pub async fn members(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    Query(paging): Query<Paging>,
+) -> Result<axum::Json<Listed<MemberView>>> {
+    let found = group(&portal, &reader.0, &name).await?;
+    let limit = paging.limit()?;
+    let after = paging.after::<String>()?.filter(|name| !name.contains('\0'));
+    let people = portal.db.group_members(found.group.id, after.as_deref(), limit + 1).await?;
+    let live = portal.db.live_by_owner().await?;
+    let items = people
+        .into_iter()
+        .map(|member| MemberView {
+            name: member.name.to_string(),
+            display_name: member.display_name,
+            state: member.state.as_str(),
+            sessions: live.get(&member.id).copied().unwrap_or_default(),
+            last_seen_at: member.last_seen_at,
+        })
+        .collect();
+    Ok(axum::Json(Listed::new(items, limit, |member: &MemberView| member.name.clone())))
+}
+
+/// Put somebody into a group that was made here; fine when they are in it.
+#[utoipa::path(put, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "They are in it"), (status = 404, description = "No such group of yours, or no such user", body = Problem),
+        (status = 409, description = "It is the directory's", body = Problem)))]
+pub async fn add_member(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(path): Path<(String, String)>,
+) -> Result<Response> {
+    set_member(&portal, &reader.0, &path, true).await
+}
+
+/// Take somebody out of a group that was made here; fine when they are not in it.
+#[utoipa::path(delete, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "They are not in it"), (status = 409, description = "It is the directory's", body = Problem)))]
+pub async fn remove_member(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(path): Path<(String, String)>,
+) -> Result<Response> {
+    set_member(&portal, &reader.0, &path, false).await
+}
+
+async fn set_member(portal: &Portal, actor: &Principal, (name, user): &(String, String), is: bool) -> Result<Response> {
+    let found = group(portal, actor, name).await?;
+    let user = somebody(portal, user).await?;
+    portal.access.set_member(actor, &found.group, &user, is).await?;
+    Ok(NoContent.into_response())
+}
+
+/// Make somebody a manager of a group of any source; fine when they are one.
+#[utoipa::path(put, path = "/groups/{group}/managers/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "They manage it"), (status = 403, description = "For administrators", body = Problem)))]
+pub async fn add_manager(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(path): Path<(String, String)>,
+) -> Result<Response> {
+    set_manager(&portal, &admin.0, &path, true).await
+}
+
+/// End that somebody manages a group; fine when they do not.
+#[utoipa::path(delete, path = "/groups/{group}/managers/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
+    responses((status = 204, description = "They do not manage it"), (status = 403, description = "For administrators", body = Problem)))]
+pub async fn remove_manager(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(path): Path<(String, String)>,
+) -> Result<Response> {
+    set_manager(&portal, &admin.0, &path, false).await
+}
+
+async fn set_manager(
+    portal: &Portal,
+    actor: &Principal,
+    (name, user): &(String, String),
+    is: bool,
+) -> Result<Response> {
+    let found = group(portal, actor, name).await?;
+    let user = somebody(portal, user).await?;
+    portal.access.set_manager(actor, &found.group, &user, is).await?;
+    Ok(NoContent.into_response())
+}
+
+/// What the people of a group run and wait for now, the newest 500.
+#[utoipa::path(get, path = "/groups/{group}/sessions", tag = "groups", params(("group" = String, Path)),
+    responses((status = 200, body = Listed<GroupSessionView>)))]
+pub async fn sessions(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<axum::Json<Listed<GroupSessionView>>> {
+    let found = group(&portal, &reader.0, &name).await?;
+    let sessions = portal.db.group_sessions(found.group.id, MOST_SESSIONS).await?;
+    Ok(axum::Json(Listed { items: sessions.into_iter().map(GroupSessionView::from).collect(), next_cursor: None }))
+}
+
+/// A group that this person may see.
+pub(super) async fn group(portal: &Portal, reader: &Principal, id_or_name: &str) -> Result<ListedGroup> {
+    portal.access.group_for(reader, id_or_name).await?.ok_or_else(Error::not_found)
+}
+
+async fn somebody(portal: &Portal, name: &str) -> Result<User> {
+    named(portal, name).await.map_err(|error| match error.kind() {
+        crate::web::error::Kind::NotFound => Error::not_found_because("There is no user of this name."),
+        _ => error,
+    })
+}

@@ -1,0 +1,401 @@
+//! `/admin/users` as pages: the list with its search and its form for a new account, and one
+//! person's page with the forms that change it. The rules are `auth::people`'s, as the API's.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::{Path, State},
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+use url::form_urlencoded::Serializer;
+
+use super::{ListParameters, Place, named};
+use crate::{
+    auth::{
+        access::IDLE_SECONDS,
+        people::{NewPerson, PersonChange},
+    },
+    db::{people::ListedUser, sessions::Filter},
+    model::{Role, SessionState, TokenId, User, UserId, user},
+    web::{
+        Portal, cards,
+        error::{Error, Result},
+        extract::{Admin, Form, Id, Operator, Query},
+        page::{Nav, Page},
+        paging::Listed,
+        settings::token_rows,
+        views::{
+            self, BelongingRow, Column, Moment, NewUserForm, UserPage, UserRow, UserSearch, UsersPage, source_word,
+        },
+    },
+};
+
+/// How many of somebody's groups a line of the list names.
+const SHOWN_GROUPS: usize = 3;
+
+/// How many ended sessions somebody's page shows.
+const ENDED: i64 = 5;
+
+/// More live sessions than this nobody has.
+const LIVE: i64 = 200;
+
+/// The address of the list: what is not known is left out, so that a link of yesterday works.
+#[derive(Default, Deserialize)]
+pub struct ListVisit {
+    find: Option<String>,
+    role: Option<String>,
+    state: Option<String>,
+    source: Option<String>,
+    sort: Option<String>,
+    cursor: Option<String>,
+    done: Option<String>,
+}
+
+/// `/admin/users`
+pub async fn list(
+    Operator(reader): Operator,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<ListVisit>,
+) -> Result<Response> {
+    let done = visit.done.clone();
+    let mut view = list_view(&portal, &reader, visit).await?;
+    view.notice = done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+/// `POST /admin/users`: makes a local account.
+pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let role = match form.get("role") {
+        "" => Ok(Role::User),
+        text => text.parse().map_err(|_err| Error::field("role", "invalid_value", "Choose one of the list.")),
+    };
+    let made = match role {
+        Ok(role) => {
+            let new = NewPerson {
+                name: form.get("name").trim().to_owned(),
+                display_name: form.get("display_name").to_owned(),
+                role,
+                password: Some(form.get("password").to_owned()).filter(|password| !password.is_empty()),
+            };
+            portal.access.add_person(&admin.0, new, None).await.map_err(Error::from)
+        }
+        Err(error) => Err(error),
+    };
+    let error = match made {
+        Ok(id) => {
+            let user = portal.db.find_user(id).await?.ok_or_else(Error::not_found)?.user;
+            return Ok(Redirect::to(&format!("/admin/users/{}?done=added", user.name)).into_response());
+        }
+        Err(error) if error.field_errors().is_empty() => return Err(error),
+        Err(error) => error,
+    };
+    let mut view = list_view(&portal, &admin.0, ListVisit::default()).await?;
+    view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
+    view.form = NewUserForm {
+        name: form.get("name").chars().take(200).collect(),
+        display_name: form.get("display_name").chars().take(400).collect(),
+        role: form.get("role").chars().take(40).collect(),
+    };
+    Ok(error.with_page(Page(view)))
+}
+
+async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit: ListVisit) -> Result<UsersPage> {
+    let now = portal.clock.now();
+    let known = |text: Option<String>, is: fn(&str) -> bool| text.filter(|text| is(text)).unwrap_or_default();
+    let search = UserSearch {
+        find: visit.find.unwrap_or_default().trim().chars().take(200).collect(),
+        role: known(visit.role, |text| text.parse::<Role>().is_ok()),
+        state: known(visit.state, |text| text.parse::<user::State>().is_ok()),
+        source: known(visit.source, |text| ["local", "ldap"].contains(&text)),
+        sort: known(visit.sort, |text| ["-name", "seen", "-seen"].contains(&text)),
+    };
+    let parameters = ListParameters {
+        find: Some(search.find.clone()),
+        role: Some(search.role.clone()),
+        state: Some(search.state.clone()),
+        source: Some(search.source.clone()),
+        sort: Some(search.sort.clone()),
+        limit: None,
+        cursor: visit.cursor.clone(),
+    };
+    let (filter, limit) = parameters.filter()?;
+    let found = portal.db.list_people(&filter).await?;
+    let page = Listed::new(found, limit, |one: &ListedUser| Place::after(&one.user, filter.sort));
+    let paged = visit.cursor.is_some_and(|cursor| !cursor.is_empty());
+    Ok(UsersPage {
+        layout: portal.layout_of(reader, Nav::Administration),
+        notice: None,
+        errors: Vec::new(),
+        columns: columns(&search),
+        rows: page.items.into_iter().map(|one| row(one, now)).collect(),
+        total: portal.db.count_users().await?,
+        first_href: paged.then(|| address(&search, &search.sort, "")),
+        next_href: page.next_cursor.map(|cursor| address(&search, &search.sort, &cursor)),
+        may_change: reader.is_admin(),
+        form: NewUserForm::default(),
+        search,
+    })
+}
+
+/// The list with this search in another order, from a place on.
+fn address(search: &UserSearch, sort: &str, cursor: &str) -> String {
+    let parts = [
+        ("find", search.find.as_str()),
+        ("role", &search.role),
+        ("state", &search.state),
+        ("source", &search.source),
+        ("sort", sort),
+        ("cursor", cursor),
+    ];
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(parts.into_iter().filter(|(_, value)| !value.is_empty()));
+    let query = query.finish();
+    if query.is_empty() { "/admin/users".to_owned() } else { format!("/admin/users?{query}") }
+}
+
+fn columns(search: &UserSearch) -> Vec<Column> {
+    let sorted = match search.sort.as_str() {
+        "-name" => ("Name", "descending"),
+        "seen" => ("Last seen", "ascending"),
+        "-seen" => ("Last seen", "descending"),
+        _ => ("Name", "ascending"),
+    };
+    // Whoever looks for use wants the latest first.
+    let column = |label, first: &str, other: &str| Column {
+        label,
+        href: address(search, if search.sort == first { other } else { first }, ""),
+        sorted: (sorted.0 == label).then_some(sorted.1),
+    };
+    vec![column("Name", "", "-name"), column("Last seen", "-seen", "seen")]
+}
+
+fn row(one: ListedUser, now: crate::model::Timestamp) -> UserRow {
+    let ListedUser { mut user, sessions } = one;
+    let more_groups = user.groups.len().saturating_sub(SHOWN_GROUPS);
+    user.groups.truncate(SHOWN_GROUPS);
+    UserRow {
+        name: user.name.to_string(),
+        role: views::role_word(user.role),
+        is_directorys_role: user.has_directorys_role(),
+        state: user.state().into(),
+        source: source_word(&user.source),
+        seen: user.last_seen_at.map(|at| Moment::ago(at, now)),
+        display_name: user.display_name,
+        groups: user.groups,
+        more_groups,
+        sessions,
+    }
+}
+
+/// What a form did, after the redirect.
+#[derive(Default, Deserialize)]
+pub struct Visit {
+    pub(super) done: Option<String>,
+}
+
+pub(super) fn notice(done: &str) -> Option<&'static str> {
+    Some(match done {
+        "added" => "The account is made.",
+        "role" => "The role is changed, and holds at once.",
+        "disabled" => {
+            "The account is disabled: sign-ins, tokens and open connections end now. Sessions go on; stop them below."
+        }
+        "enabled" => "The account is enabled.",
+        "signed-out" => "All their sign-ins have ended.",
+        "password" => "The password is changed, and their sign-ins have ended.",
+        "revoked" => "The token is revoked.",
+        "removed" => "The account is removed.",
+        _ => return None,
+    })
+}
+
+/// `/admin/users/{name}`
+pub async fn show(
+    Operator(reader): Operator,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let user = named(&portal, &name).await?;
+    let mut view = view(&portal, &reader, &headers, &user).await?;
+    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+pub async fn set_role(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let role = form.get("role").parse();
+    let role = role.map_err(|_err| Error::field("role", "invalid_value", "Choose one of the list."))?;
+    change(&portal, &admin, &headers, &name, PersonChange { role: Some(role), ..PersonChange::default() }, "role").await
+}
+
+pub async fn disable(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let closed = PersonChange { disabled: Some(true), ..PersonChange::default() };
+    change(&portal, &admin, &headers, &name, closed, "disabled").await
+}
+
+pub async fn enable(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let open = PersonChange { disabled: Some(false), ..PersonChange::default() };
+    change(&portal, &admin, &headers, &name, open, "enabled").await
+}
+
+pub async fn set_password(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+    form: Form,
+) -> Result<Response> {
+    let password = Some(form.get("password").to_owned());
+    change(&portal, &admin, &headers, &name, PersonChange { password, ..PersonChange::default() }, "password").await
+}
+
+pub async fn sign_out(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+    let user = named(&portal, &name).await?;
+    portal.access.sign_out_person(&admin.0, &user).await?;
+    Ok(back(&user, "signed-out"))
+}
+
+pub async fn revoke_token(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path((name, _)): Path<(String, String)>,
+    Id(id): Id<TokenId>,
+) -> Result<Response> {
+    let user = named(&portal, &name).await?;
+    if portal.access.revoke_token_of(&admin.0, &user, id).await? {
+        Ok(back(&user, "revoked"))
+    } else {
+        Err(Error::not_found())
+    }
+}
+
+pub async fn remove(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let user = named(&portal, &name).await?;
+    match portal.access.remove_person(&admin.0, &user).await {
+        Ok(()) => Ok(Redirect::to("/admin/users?done=removed").into_response()),
+        Err(err) => again(&portal, &admin, &headers, &user, err.into()).await,
+    }
+}
+
+async fn change(
+    portal: &Portal,
+    admin: &Admin,
+    headers: &HeaderMap,
+    name: &str,
+    change: PersonChange,
+    done: &str,
+) -> Result<Response> {
+    let user = named(portal, name).await?;
+    match portal.access.change_person(&admin.0, &user, change).await {
+        Ok(()) => Ok(back(&user, done)),
+        Err(err) => again(portal, admin, headers, &user, err.into()).await,
+    }
+}
+
+fn back(user: &User, done: &str) -> Response {
+    Redirect::to(&format!("/admin/users/{}?done={done}", user.name)).into_response()
+}
+
+/// The page once more, with why a form was refused.
+async fn again(portal: &Portal, admin: &Admin, headers: &HeaderMap, user: &User, error: Error) -> Result<Response> {
+    if error.status().is_server_error() {
+        return Err(error);
+    }
+    let mut view = view(portal, &admin.0, headers, user).await?;
+    let field = error.field_errors().first().map(|field| field.message.clone());
+    view.error = Some(field.unwrap_or_else(|| error.detail().to_owned()));
+    Ok(error.with_page(Page(view)))
+}
+
+async fn view(
+    portal: &Portal,
+    reader: &Arc<crate::auth::Principal>,
+    headers: &HeaderMap,
+    user: &User,
+) -> Result<UserPage> {
+    let now = portal.clock.now();
+    let standing = portal.sessions.standing(user.id).await?;
+    let theirs = Filter { owner: Some(user.id), ..Filter::default() };
+    let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..theirs }).await?;
+    let ended = portal.sessions.list(Filter { state: Some(SessionState::Ended), limit: ENDED, ..theirs }).await?;
+    let card = |session| cards::card(portal, reader, headers, session, &standing.limits);
+    let tokens = portal.db.list_tokens(user.id, None, 500).await?;
+    let is_unused = user.is_local()
+        && user.last_seen_at.is_none()
+        && live.is_empty()
+        && ended.is_empty()
+        && tokens.iter().all(|token| token.last_used_at.is_none());
+    let mut moments = vec![("Known since", Moment::clock(user.created_at, now))];
+    moments.extend(user.last_seen_at.map(|at| ("Last seen", Moment::ago(at, now))));
+    moments.extend(user.absent_since.map(|at| ("Not in the directory since", Moment::clock(at, now))));
+    let mut facts = Vec::new();
+    facts.extend(user.unix_name.clone().map(|name| ("Unix account", name)));
+    facts.extend(user.uid_number.map(|uid| ("Unix uid, by the directory", uid.to_string())));
+    Ok(UserPage {
+        layout: portal.layout_of(reader, Nav::Administration),
+        notice: None,
+        error: None,
+        name: user.name.to_string(),
+        display_name: user.display_name.clone(),
+        source: user.source.clone(),
+        state: user.state(),
+        role: user.role,
+        given_role: user.given_role,
+        is_oneself: user.id == reader.id(),
+        may_change: reader.is_admin(),
+        is_unused,
+        facts,
+        moments,
+        groups: portal
+            .db
+            .belongings(user.id)
+            .await?
+            .into_iter()
+            .map(|belonging| BelongingRow {
+                id: belonging.group.id.to_string(),
+                source: source_word(&belonging.group.source),
+                name: belonging.group.name,
+                is_member: belonging.is_member,
+                is_manager: belonging.is_manager,
+            })
+            .collect(),
+        tokens: token_rows(tokens, now),
+        logins: live_logins(portal, user.id).await?,
+        live: live.iter().map(card).collect(),
+        ended: ended.iter().map(card).collect(),
+    })
+}
+
+/// How many browsers somebody is signed in on.
+pub(super) async fn live_logins(portal: &Portal, user: UserId) -> Result<i64> {
+    let now = portal.clock.now();
+    let logins = portal.db.list_logins(user).await?;
+    let stands = |login: &&crate::db::logins::Login| {
+        now < login.expires_at && now.seconds_since(login.last_seen_at) < IDLE_SECONDS
+    };
+    Ok(i64::try_from(logins.iter().filter(stands).count()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,132 @@
+// The administrator's morning: a new colleague, her role, a group with a manager, what she
+// runs, and her last day; and what the manager sees of it.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { addUser, ask, startPortal, until } from "./portal.mjs";
+
+let chromium, portal, chief, mia, eve;
+
+before(async () => {
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: "none" });
+  const boss = addUser(portal, `boss${process.pid}`, ["--admin"]);
+  eve = { name: `eve${process.pid}`, password: "eve-has-a-long-password" };
+  portal.users.push(eve.name);
+  mia = await browser.visit(chromium, portal);
+  mia.account = addUser(portal, `mia${process.pid}`);
+  chief = await browser.visit(chromium, portal);
+  await browser.signIn(chief, boss);
+  await browser.isSignedIn(chief);
+});
+
+after(async () => {
+  await chromium?.close();
+  await portal?.stop();
+});
+
+test("an account is made, found and given a role", async () => {
+  const { page } = chief;
+  await page.getByRole("link", { name: "Admin", exact: true }).click();
+  await page.getByRole("heading", { name: "Users" }).waitFor();
+  await page.getByText("New local account").click();
+  await page.getByLabel("User name").fill(eve.name);
+  await page.getByLabel("Display name").fill("Eve Nakamura");
+  await page.getByLabel("Password").fill(eve.password);
+  await page.getByRole("button", { name: "Make account" }).click();
+  await page.getByText("The account is made.").waitFor();
+  await page.getByRole("heading", { name: "Eve Nakamura" }).waitFor();
+
+  await page.getByRole("radio", { name: /^Operator/ }).check();
+  await confirm(page, "Change role");
+  await page.getByText("The role is changed").waitFor();
+  await page.getByRole("radio", { name: /^User/ }).check();
+  await confirm(page, "Change role");
+  await page.getByText("The role is changed").waitFor();
+
+  await page.goto(`${portal.url}/admin/users`);
+  await page.getByRole("searchbox", { name: "Part of a name" }).fill("nakamura");
+  await page.getByRole("button", { name: "Find" }).click();
+  await page.getByRole("link", { name: eve.name }).waitFor();
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  await check("users-found");
+});
+
+test("a group is made, with people and a manager", async () => {
+  const { page } = chief;
+  await page.goto(`${portal.url}/admin/groups`);
+  const name = page.getByLabel("Name", { exact: true });
+  if (!(await name.isVisible())) await page.getByText("New group").click();
+  await name.fill("Vision Lab");
+  await page.getByRole("button", { name: "Make group" }).click();
+  await page.getByText("a group's name has", { exact: false }).or(page.getByText("A group's name has", { exact: false })).first().waitFor();
+  await page.getByLabel("Name", { exact: true }).fill("vision");
+  await page.getByRole("button", { name: "Make group" }).click();
+  await page.getByRole("heading", { name: "vision" }).waitFor();
+  await page.getByLabel("Put somebody in").fill(eve.name);
+  await page.getByRole("button", { name: "Add", exact: true }).click();
+  await page.getByText("They are in the group now.").waitFor();
+  await page.getByLabel("New manager").fill(mia.account.name);
+  await page.getByRole("button", { name: "Add manager" }).click();
+  await page.getByText("They manage the group now.").waitFor();
+  await check("group");
+});
+
+test("a manager sees what the group runs, and nothing else of others", async () => {
+  const session = await ask(portal, eve.name, "/sessions", {
+    method: "POST",
+    body: { app: "terminal", name: "private-name", resources: { cpus: 1 } },
+  });
+  const state = async () => (await ask(portal, eve.name, `/sessions/${session.id}`)).state;
+  await until(async () => (await state()) === "running", 60, "the terminal's start");
+  await browser.signIn(mia, mia.account);
+  await browser.isSignedIn(mia);
+  const { page } = mia;
+  await page.getByRole("link", { name: "Groups", exact: true }).click();
+  await page.getByRole("link", { name: "vision" }).click();
+  await page.getByRole("heading", { name: /What they run/ }).waitFor();
+  await page.getByRole("cell", { name: "Running" }).waitFor();
+  assert.ok(!(await page.content()).includes("private-name"));
+  assert.equal(await page.getByRole("button", { name: "Rename" }).count(), 0);
+  await browser.photograph(page, "group-of-a-manager");
+  await browser.assertAccessible(page, "group-of-a-manager");
+  assert.equal((await page.goto(`${portal.url}/admin/users`)).status(), 403);
+  browser.assertNoFaults(mia, [/status of 403/]);
+});
+
+test("somebody's session is stopped from their page, and the account is closed", async () => {
+  const eves = await browser.visit(chromium, portal);
+  await browser.signIn(eves, eve);
+  await browser.isSignedIn(eves);
+  const { page } = chief;
+  await page.goto(`${portal.url}/admin/users/${eve.name}`);
+  await check("user");
+  await browser.press(chief, "private-name", /^Stop/);
+  await page.waitForURL(`${portal.url}/admin/users/${eve.name}`);
+  await until(async () => {
+    await page.goto(`${portal.url}/admin/users/${eve.name}`);
+    return /Ended/.test(await browser.card(page, "private-name").first().innerText());
+  }, 60, "the session's end");
+
+  await confirm(page, "Disable");
+  await page.getByText("The account is disabled:", { exact: false }).first().waitFor();
+  await check("user-disabled");
+  await eves.page.goto(portal.url);
+  await eves.page.getByRole("heading", { name: "Sign in" }).waitFor();
+  await page.getByRole("button", { name: "Enable" }).click();
+  await page.getByText("The account is enabled.").waitFor();
+  browser.assertNoFaults(chief, [/status of 422/]);
+});
+
+/** Presses a button and says yes to its question. */
+async function confirm(page, name) {
+  await page.getByRole("button", { name, exact: true }).click();
+  await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
+}
+
+async function check(name) {
+  await browser.photograph(chief.page, name);
+  await browser.assertAccessible(chief.page, name);
+}

@@ -1,0 +1,156 @@
+//! `/users` and its pages: making, finding, changing and removing accounts.
+
+use lyceum::model::Role;
+use serde_json::{Value, json};
+
+use super::{audit, of_directory, outcome};
+use crate::portal::TestPortal;
+
+#[tokio::test]
+async fn accounts_are_made_changed_and_removed() {
+    let portal = TestPortal::start().await;
+    portal.add_user("chief", Role::Admin).await;
+    let chief = portal.sign_in("chief").await;
+    let body = json!({ "name": "zoe", "display_name": " Zoë ", "password": "zoe-has-a-password" });
+    let keyed = chief.clone().with("idempotency-key", "one");
+    let answer = keyed.post("/api/v1/users", &body).await;
+    assert_eq!(answer.status(), 201);
+    assert_eq!(answer.headers()["location"], "/api/v1/users/zoe");
+    let made: Value = answer.json().await.unwrap();
+    assert_eq!(
+        (made["display_name"].as_str(), made["role"].as_str(), made["state"].as_str(), made["logins"].as_i64()),
+        (Some("Zoë"), Some("user"), Some("active"), Some(0))
+    );
+    let again: Value = keyed.post("/api/v1/users", &body).await.json().await.unwrap();
+    assert_eq!(again["id"], made["id"], "the same request makes nothing new");
+    let other = json!({ "name": "yan" });
+    assert_eq!(outcome(keyed.post("/api/v1/users", &other).await).await, (422, "Idempotency-Key reused".to_owned()));
+    assert_eq!(audit(&portal, 1).await, ["chief user.add zoe user"], "once");
+
+    for (body, expected) in [
+        (json!({ "name": "zoe" }), "name taken"),
+        (json!({ "name": "Zoe" }), "name invalid_value"),
+        (json!({ "name": "root" }), "name invalid_value"),
+        (json!({ "name": "x", "role": "king" }), "role invalid_value"),
+        (json!({ "name": "x", "password": "short" }), "password too_short"),
+        (json!({ "name": "x", "display_name": "a\nb" }), "display_name invalid_value"),
+        (json!({ "name": "x", "unix_name": "root" }), "unix_name unknown_field"),
+        (json!({}), "name missing_field"),
+    ] {
+        let (status, error) = outcome(chief.post("/api/v1/users", &body).await).await;
+        assert_eq!((status, error.as_str()), (422, expected), "{body}");
+    }
+    assert_eq!(portal.db().count_users().await.unwrap(), 2);
+
+    let answer = chief.get("/api/v1/users/zoe").await;
+    let version = answer.headers()["etag"].to_str().unwrap().to_owned();
+    let change = async |body: &Value, version: &str| {
+        chief.request("PATCH", "/api/v1/users/zoe").header("if-match", version).json(body).send().await.unwrap()
+    };
+    let answer = change(&json!({ "role": "operator", "display_name": "Zoë O." }), &version).await;
+    assert_eq!(answer.status(), 200);
+    let newer = answer.headers()["etag"].to_str().unwrap().to_owned();
+    assert_eq!(answer.json::<Value>().await.unwrap()["role"], "operator");
+    assert_eq!(change(&json!({ "disabled": true }), &version).await.status(), 412, "somebody else was faster");
+    assert_eq!(change(&json!({ "disabled": false }), &newer).await.status(), 200);
+    assert_eq!(
+        audit(&portal, 2).await,
+        ["chief user.role zoe user → operator", "chief user.display_name zoe Zoë O."],
+        "what changed nothing is not told"
+    );
+    assert_eq!(outcome(change(&json!({ "admin": true }), "*").await).await, (422, "admin unknown_field".to_owned()));
+
+    // One that is half wrong changes nothing.
+    let answer = change(&json!({ "role": "admin", "password": "short" }), "*").await;
+    assert_eq!(answer.status(), 422);
+    let now: Value = chief.get("/api/v1/users/zoe").await.json().await.unwrap();
+    assert_eq!(now["role"], "operator");
+
+    assert_eq!(chief.delete("/api/v1/users/zoe").await.status(), 204);
+    assert_eq!(chief.get("/api/v1/users/zoe").await.status(), 404);
+    assert_eq!(audit(&portal, 1).await, ["chief user.remove zoe "]);
+    assert_eq!(chief.delete("/api/v1/users/chief").await.status(), 403);
+}
+
+#[tokio::test]
+async fn the_list_is_searched_sorted_and_paged() {
+    let portal = TestPortal::start().await;
+    portal.add_user("chief", Role::Admin).await;
+    let chief = portal.sign_in("chief").await;
+    for number in 0..5 {
+        assert_eq!(chief.post("/api/v1/users", &json!({ "name": format!("u{number}") })).await.status(), 201);
+    }
+    of_directory(&portal, "dora", Role::Operator, &["lab", "staff"]).await;
+    let names = async |query: &str| {
+        let (mut names, mut path) = (Vec::new(), format!("/api/v1/users?limit=3&{query}"));
+        loop {
+            let page: Value = chief.get(&path).await.json().await.unwrap();
+            let items = page["items"].as_array().unwrap_or_else(|| panic!("{path}: {page}"));
+            names.extend(items.iter().map(|item| item["name"].as_str().unwrap().to_owned()));
+            match page["next_cursor"].as_str() {
+                Some(cursor) => path = format!("/api/v1/users?limit=3&{query}&cursor={cursor}"),
+                None => return names,
+            }
+        }
+    };
+    assert_eq!(names("").await, ["chief", "dora", "u0", "u1", "u2", "u3", "u4"]);
+    assert_eq!(names("sort=-name").await, ["u4", "u3", "u2", "u1", "u0", "dora", "chief"]);
+    assert_eq!(names("sort=-seen").await[0], "chief", "who has just signed in");
+    assert_eq!(names("sort=seen").await.len(), 7);
+    assert_eq!(names("find=u&role=user&state=active&source=local").await, ["u0", "u1", "u2", "u3", "u4"]);
+    assert_eq!(names("source=ldap").await, ["dora"]);
+    let dora: Value = chief.get("/api/v1/users/dora").await.json().await.unwrap();
+    assert_eq!(dora["groups"], json!(["lab", "staff"]));
+    assert_eq!((dora["role"].as_str(), dora["given_role"].as_str()), (Some("operator"), Some("user")));
+
+    let first: Value = chief.get("/api/v1/users?limit=1").await.json().await.unwrap();
+    let cursor = first["next_cursor"].as_str().unwrap();
+    for (query, field) in [
+        (format!("sort=-seen&cursor={cursor}"), "cursor"),
+        ("cursor=zzz".to_owned(), "cursor"),
+        ("sort=password_hash".to_owned(), "sort"),
+        ("role=king".to_owned(), "role"),
+        ("state=dead".to_owned(), "state"),
+        ("limit=0".to_owned(), "limit"),
+        ("offset=1".to_owned(), "offset"),
+    ] {
+        let (status, error) = outcome(chief.get(&format!("/api/v1/users?{query}")).await).await;
+        assert_eq!((status, error.split(' ').next()), (422, Some(field)), "{query}");
+    }
+    let page = chief.visit("/admin/users?find=u3&sort=-seen").await.text().await.unwrap();
+    assert!(page.contains("/admin/users/u3") && !page.contains("/admin/users/u2"));
+    assert!(page.contains("aria-sort=\"descending\""));
+    let page = chief.visit("/admin/users?role=king&sort=nonsense").await;
+    assert_eq!(page.status(), 200, "a link that is half wrong shows the list");
+}
+
+#[tokio::test]
+async fn forms_say_what_was_wrong_and_what_they_did() {
+    let portal = TestPortal::start().await;
+    portal.add_user("chief", Role::Admin).await;
+    let chief = portal.sign_in("chief").await.with("accept", "text/html");
+    let bad =
+        chief.post_form("/admin/users", &[("name", "No Name"), ("password", "short"), ("role", "operator")]).await;
+    assert_eq!(bad.status(), 422);
+    let bad = bad.text().await.unwrap();
+    assert!(bad.contains("name-error") && bad.contains("value=\"No Name\""), "what was typed is kept");
+    assert!(!bad.contains("short\""), "but never a password");
+    let made = chief.post_form("/admin/users", &[("name", "zoe"), ("password", "zoe-has-a-password")]).await;
+    assert_eq!(made.headers()["location"], "/admin/users/zoe?done=added");
+    let answer = chief.post_form("/admin/users/zoe/role", &[("role", "admin")]).await;
+    assert_eq!(answer.headers()["location"], "/admin/users/zoe?done=role");
+    let page = chief.visit("/admin/users/zoe?done=role").await.text().await.unwrap();
+    assert!(page.contains("The role is changed"));
+
+    let own = chief.post_form("/admin/users/chief/disable", &[]).await;
+    assert_eq!(own.status(), 403);
+    assert!(own.text().await.unwrap().contains("another administrator"));
+    let removed = chief.post_form("/admin/users/zoe/remove", &[]).await;
+    assert_eq!(removed.headers()["location"], "/admin/users?done=removed");
+    portal.sign_in("chief").await;
+    let used = portal.add_user("used", Role::User).await;
+    portal.db().touch_user(used, portal.clock.now()).await.unwrap();
+    let kept = chief.post_form("/admin/users/used/remove", &[]).await;
+    assert_eq!(kept.status(), 409);
+    assert!(kept.text().await.unwrap().contains("disable it instead"));
+}
