@@ -76,6 +76,7 @@ async fn bodies_that_are_no_requests() {
             && matches!(method, "POST" | "PATCH" | "PUT")
             // These are asked for without one.
             && path != "/api/v1/logout"
+            && !path.ends_with("/sign-out")
     };
     for route in web::all_routes().iter().filter(|route| takes_a_body(&route.path, &route.method)) {
         let path = route.path.replace("{name}", "alice").replace("{id}", &lyceum::model::SessionId::new().to_string());
