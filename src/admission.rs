@@ -64,10 +64,9 @@ impl Admission {
 
     /// Limits with their sources, and use now, for bars and sliders.
     pub async fn standing(&self, owner: UserId) -> db::Result<Standing> {
-        let single = self.db.count_users().await? <= 1;
-        let facts = self.db.usage(owner).await?;
-        let limits = Limits::resolve(&facts.limits, &self.capacity, single, self.clock.now());
-        Ok(Standing { limits, usage: facts.usage, in_use: facts.in_use, capacity: self.capacity })
+        let limits = self.limits(owner).await?;
+        let (usage, in_use) = self.db.usage(owner).await?;
+        Ok(Standing { limits, usage, in_use, capacity: self.capacity })
     }
 
     /// Somebody's limits alone, for those who look often.

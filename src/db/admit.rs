@@ -84,6 +84,26 @@ struct Held {
 pub(super) const LIVE: &str = "SELECT id, owner, name, state, admitted_at, gpus, cpus, memory_bytes, light, gpu_list
      FROM sessions WHERE state <> 'ended'";
 
+/// Sums over the live sessions, for those who only look: `$1`'s and the others', those that
+/// wait and those that were admitted.
+pub(super) const SUMS: &str = "SELECT owner = $1 AS own, admitted_at IS NULL AS waits, COUNT(*) AS count,
+     CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
+     CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
+     CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus
+     FROM sessions WHERE state <> 'ended' GROUP BY 1, 2";
+
+#[derive(FromRow)]
+struct Sum {
+    own: bool,
+    waits: bool,
+    count: i64,
+    gpus: i64,
+    cpus: i64,
+    memory_bytes: i64,
+    light: i64,
+    light_cpus: i64,
+}
+
 /// Somebody started a session of theirs: `$1` the row's id, `$2` time, `$3` session, `$4` owner.
 const START_AUDIT: &str = "INSERT INTO audit (id, at, actor, action, target, detail)
      SELECT $1, $2, name, 'session.start', $3, '' FROM users WHERE id = $4";
@@ -180,12 +200,25 @@ impl Db {
     }
 
     /// What somebody's workloads hold now, and what everybody's do.
-    pub async fn usage(&self, owner: UserId) -> Result<Facts> {
+    pub async fn usage(&self, owner: UserId) -> Result<(Usage, Usage)> {
         let owner = owner.to_string();
-        let live: Vec<Held> = super::reading!(self, pool => query_as(LIVE).fetch_all(pool).await)?;
-        let limits: Vec<quotas::Row> =
-            super::reading!(self, pool => query_as(quotas::OF_PERSON).bind(&owner).fetch_all(pool).await)?;
-        facts(&owner, None, live, limits)
+        let sums: Vec<Sum> = super::reading!(self, pool => query_as(SUMS).bind(&owner).fetch_all(pool).await)?;
+        let (mut own, mut everybody) = (Usage::default(), Usage::default());
+        for sum in sums {
+            for usage in std::iter::once(&mut everybody).chain(sum.own.then_some(&mut own)) {
+                if sum.waits {
+                    usage.pending += sum.count;
+                    continue;
+                }
+                usage.gpus += sum.gpus;
+                usage.cpus += sum.cpus;
+                usage.light_cpus += sum.light_cpus;
+                usage.memory_bytes += sum.memory_bytes;
+                usage.light += sum.light;
+                usage.sessions += sum.count - sum.light;
+            }
+        }
+        Ok((own, everybody))
     }
 }
 

@@ -51,6 +51,8 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
         .journal_mode(SqliteJournalMode::Wal)
         .synchronous(SqliteSynchronous::Full)
         .foreign_keys(true)
+        // Room for a page of any list, so that whoever reads rows is waited for less often.
+        .row_buffer_size(512)
         .busy_timeout(PATIENCE);
     let failed = |err| open_error(&what, err);
     let write = SqlitePoolOptions::new()

@@ -2,7 +2,8 @@
 //! expects and says whether it happened, so that two who act at once cannot both succeed;
 //! its line of history is written in the same transaction.
 
-use sqlx::{FromRow, query, query_as};
+use serde::Deserialize;
+use sqlx::{query, query_as, query_scalar};
 
 use super::{
     Db, Json, Result,
@@ -10,7 +11,7 @@ use super::{
     reading,
     settings::SET_SETTING,
     transaction,
-    types::{parse, parse_optional},
+    types::parse,
     users::user_id,
     writing,
 };
@@ -45,19 +46,23 @@ pub struct Ending {
     pub detail: String,
 }
 
-pub(super) const COLUMNS: &str = "s.id, s.owner, u.name AS owner_name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, \
-     s.cluster, s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
+/// The fields of [`Row`], in its order.
+const COLUMNS: &str = "s.id, s.owner, u.name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, s.cluster, \
+     s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
      s.last_activity_at, s.keep_until, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
-     s.exit_code, s.signal, s.detail FROM sessions s JOIN users u ON u.id = s.owner";
+     s.exit_code, s.signal, s.detail";
 
-#[derive(FromRow)]
-pub(super) struct Row {
-    id: String,
-    owner: String,
+/// A session as it is stored. It comes as one JSON array, because each value that passes the
+/// driver costs copies and allocations on two threads: 27 of them a session were most of
+/// what a page of sessions cost.
+#[derive(Deserialize)]
+struct Row {
+    id: SessionId,
+    owner: UserId,
     owner_name: String,
     app: String,
     name: String,
-    state: String,
+    state: SessionState,
     spec: String,
     gpu_list: String,
     reasons: String,
@@ -72,67 +77,76 @@ pub(super) struct Row {
     last_activity_at: Option<i64>,
     keep_until: Option<i64>,
     unknown_since: Option<i64>,
-    stop_reason: Option<String>,
+    stop_reason: Option<EndReason>,
     stopping_at: Option<i64>,
     ended_at: Option<i64>,
-    end_reason: Option<String>,
+    end_reason: Option<EndReason>,
     exit_code: Option<i64>,
     signal: Option<i64>,
     detail: Option<String>,
 }
 
-impl Row {
-    pub(super) fn session(self) -> Result<Session> {
-        Ok(Session {
-            id: parse(&self.id, "session id")?,
-            owner: parse(&self.owner, "user id")?,
-            owner_name: self.owner_name,
-            app: self.app,
-            name: self.name,
-            state: parse(&self.state, "state")?,
-            spec: Json::read(&self.spec, "session's specification")?,
-            reasons: Json::read(&self.reasons, "session's reasons")?,
-            gpus: Json::read(&self.gpu_list, "session's GPUs")?,
-            cluster: self.cluster,
-            placement: self.placement.as_deref().map(|text| Json::read(text, "placement")).transpose()?,
-            extensions: self.extensions,
-            created_at: Timestamp(self.created_at),
-            admitted_at: self.admitted_at.map(Timestamp),
-            started_at: self.started_at.map(Timestamp),
-            ready_at: self.ready_at.map(Timestamp),
-            expires_at: self.expires_at.map(Timestamp),
-            last_activity_at: self.last_activity_at.map(Timestamp),
-            keep_until: self.keep_until.map(Timestamp),
-            unknown_since: self.unknown_since.map(Timestamp),
-            stop_reason: parse_optional(self.stop_reason.as_deref(), "stop reason")?,
-            stopping_at: self.stopping_at.map(Timestamp),
-            ended_at: self.ended_at.map(Timestamp),
-            end_reason: parse_optional(self.end_reason.as_deref(), "end reason")?,
-            exit_code: self.exit_code,
-            signal: self.signal,
-            detail: self.detail,
-        })
-    }
+fn session(row: &str) -> Result<Session> {
+    let row: Row = Json::read(row, "session")?;
+    Ok(Session {
+        id: row.id,
+        owner: row.owner,
+        owner_name: row.owner_name,
+        app: row.app,
+        name: row.name,
+        state: row.state,
+        spec: Json::read(&row.spec, "session's specification")?,
+        reasons: Json::read(&row.reasons, "session's reasons")?,
+        gpus: Json::read(&row.gpu_list, "session's GPUs")?,
+        cluster: row.cluster,
+        placement: row.placement.as_deref().map(|text| Json::read(text, "placement")).transpose()?,
+        extensions: row.extensions,
+        created_at: Timestamp(row.created_at),
+        admitted_at: row.admitted_at.map(Timestamp),
+        started_at: row.started_at.map(Timestamp),
+        ready_at: row.ready_at.map(Timestamp),
+        expires_at: row.expires_at.map(Timestamp),
+        last_activity_at: row.last_activity_at.map(Timestamp),
+        keep_until: row.keep_until.map(Timestamp),
+        unknown_since: row.unknown_since.map(Timestamp),
+        stop_reason: row.stop_reason,
+        stopping_at: row.stopping_at.map(Timestamp),
+        ended_at: row.ended_at.map(Timestamp),
+        end_reason: row.end_reason,
+        exit_code: row.exit_code,
+        signal: row.signal,
+        detail: row.detail,
+    })
 }
 
 /// A line of history, numbered within its session: `$1` session, `$2` time, `$3` state, `$4` message.
 pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, number, at, state, message)
      SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4 FROM session_events WHERE session_id = $1";
 
+/// The text that reads whole sessions, up to the conditions. What makes an array has a name
+/// of its own in each database.
+fn select(db: &Db) -> String {
+    let array = match db {
+        Db::Sqlite { .. } => "json_array",
+        Db::Postgres { .. } => "json_build_array",
+    };
+    format!("SELECT CAST({array}({COLUMNS}) AS TEXT) FROM sessions s JOIN users u ON u.id = s.owner")
+}
+
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many.
 ///
 /// A condition is there only when it is asked for, and what is not ended says so in the
 /// words of the index of live sessions: else the whole history would be read.
-pub(super) fn list(filter: &Filter) -> String {
+pub(super) fn list(db: &Db, filter: &Filter) -> String {
     let owner = if filter.owner.is_some() { "s.owner = $1" } else { "$1 = ''" };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
     let live_only = filter.live_only || filter.state.is_some_and(SessionState::is_live);
     let live = if live_only { "AND s.state <> 'ended'" } else { "" };
-    format!("SELECT {COLUMNS} WHERE {owner} AND {state} {live} AND s.id < $3 ORDER BY s.id DESC LIMIT $4")
+    format!("{} WHERE {owner} AND {state} {live} AND s.id < $3 ORDER BY s.id DESC LIMIT $4", select(db))
 }
 
-pub(super) fn live() -> String {
-    format!("SELECT {COLUMNS} WHERE s.state <> 'ended' ORDER BY s.id")
+pub(super) fn live(db: &Db) -> String {
+    format!("{} WHERE s.state <> 'ended' ORDER BY s.id", select(db))
 }
 
 pub(super) const OPEN_INTERVALS: &str =
@@ -140,33 +154,30 @@ pub(super) const OPEN_INTERVALS: &str =
 
 impl Db {
     pub async fn find_session(&self, id: SessionId) -> Result<Option<Session>> {
-        let sql = format!("SELECT {COLUMNS} WHERE s.id = $1");
+        let sql = format!("{} WHERE s.id = $1", select(self));
         let id = id.to_string();
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&id).fetch_optional(pool).await)?
-            .map(Row::session)
-            .transpose()
+        let row: Option<String> = reading!(self, pool =>
+            query_scalar(sqlx::AssertSqlSafe(sql)).bind(&id).fetch_optional(pool).await)?;
+        row.as_deref().map(session).transpose()
     }
 
     pub async fn list_sessions(&self, filter: Filter) -> Result<Vec<Session>> {
-        let sql = list(&filter);
+        let sql = list(self, &filter);
         let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
         let state = filter.state.map(SessionState::as_str).unwrap_or_default();
         // "g" sorts after every hexadecimal digit, so after every id.
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql))
+        let rows: Vec<String> = reading!(self, pool => query_scalar(sqlx::AssertSqlSafe(sql))
             .bind(&owner).bind(state).bind(&before).bind(filter.limit)
-            .fetch_all(pool).await)?
-        .into_iter()
-        .map(Row::session)
-        .collect()
+            .fetch_all(pool).await)?;
+        rows.iter().map(|row| session(row)).collect()
     }
 
     /// Everything that has not ended, oldest first: what `reconcile` works on.
     pub async fn live_sessions(&self) -> Result<Vec<Session>> {
-        reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(live())).fetch_all(pool).await)?
-            .into_iter()
-            .map(Row::session)
-            .collect()
+        let rows: Vec<String> =
+            reading!(self, pool => query_scalar(sqlx::AssertSqlSafe(live(self))).fetch_all(pool).await)?;
+        rows.iter().map(|row| session(row)).collect()
     }
 
     pub async fn session_events(&self, id: SessionId, after: i64) -> Result<Vec<Event>> {

@@ -3,6 +3,10 @@
 
 use std::{fmt::Display, str::FromStr};
 
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
@@ -59,6 +63,16 @@ impl<T> Listed<T> {
         let last = items.last().filter(|_| more);
         let next_cursor = last.map(|item| BASE64_URL_SAFE_NO_PAD.encode(id(item).to_string()));
         Self { items, next_cursor }
+    }
+}
+
+/// As JSON. `axum::Json` writes byte by byte into a growing buffer, which a long list notices.
+impl<T: Serialize> IntoResponse for Listed<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self) {
+            Ok(document) => ([(header::CONTENT_TYPE, "application/json")], document).into_response(),
+            Err(error) => Error::internal(error).into_response(),
+        }
     }
 }
 

@@ -78,7 +78,7 @@ pub struct SessionView {
 
 impl SessionView {
     pub fn new(portal: &Portal, headers: &HeaderMap, session: Session) -> Self {
-        let idle_stops_at = portal.sessions.live(session.id).idle_stops_at;
+        let runs = session.state == SessionState::Running;
         Self {
             visible_on_node: portal.sessions.port(&session).is_some(),
             url: format!("/s/{}/", session.id),
@@ -103,7 +103,7 @@ impl SessionView {
             started_at: session.started_at,
             ready_at: session.ready_at,
             expires_at: session.expires_at,
-            idle_stops_at: idle_stops_at.filter(|_| session.state == SessionState::Running),
+            idle_stops_at: runs.then(|| portal.sessions.live(session.id).idle_stops_at).flatten(),
             last_activity_at: session.last_activity_at,
             ended_at: session.ended_at,
             exit_code: session.exit_code,
@@ -133,7 +133,7 @@ pub async fn list(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     Query(parameters): Query<ListParameters>,
-) -> Result<axum::Json<Listed<SessionView>>> {
+) -> Result<Listed<SessionView>> {
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
     let state = match parameters.state.as_deref() {
@@ -155,7 +155,7 @@ pub async fn list(
     let filter = Filter { owner, state, live_only: false, before: paging.after()?, limit: limit + 1 };
     let found = portal.sessions.list(filter).await?;
     let views = found.into_iter().map(|session| SessionView::new(&portal, &headers, session)).collect();
-    Ok(axum::Json(Listed::new(views, limit, |view: &SessionView| view.id)))
+    Ok(Listed::new(views, limit, |view: &SessionView| view.id))
 }
 
 /// Asks for a session. It starts as soon as the quota and the machine allow.

@@ -4,7 +4,7 @@
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Deed, Verdict},
+        admit::{Admitted, Deed, Facts, Verdict},
         idempotency::Earlier,
         sessions::{Ending, Filter},
     },
@@ -83,12 +83,16 @@ async fn admission_writes_all_or_nothing() {
         // Full: the next waits with its reason, which changes and goes.
         let next = new_session(owner, 1);
         judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
-        let usage = db.usage(owner).await.unwrap();
-        assert_eq!((usage.usage.gpus, usage.usage.sessions, usage.usage.pending), (2, 1, 1));
-        assert_eq!(usage.gpus_taken.len(), 2);
-        assert_eq!(usage.own, [("A name".to_owned(), 2)]);
-        let nobodys = db.usage(UserId::new()).await.unwrap();
-        assert_eq!((nobodys.usage, nobodys.in_use), (Usage::default(), usage.in_use));
+        let (usage, in_use) = db.usage(owner).await.unwrap();
+        assert_eq!((usage.gpus, usage.sessions, usage.pending), (2, 1, 1));
+        let look = |facts: &Facts| {
+            assert_eq!((facts.usage, facts.in_use), (usage, in_use), "who judges sums up alike");
+            assert_eq!(facts.gpus_taken.len(), 2);
+            assert_eq!(facts.own, [("A name".to_owned(), 2)]);
+            Verdict::Wait(vec![])
+        };
+        db.admit(owner, Deed::Nothing, &clock, look).await.unwrap();
+        assert_eq!(db.usage(UserId::new()).await.unwrap(), (Usage::default(), in_use));
         judged(db, owner, Deed::Reconsider(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
         let waiting = db.find_session(next.id).await.unwrap().unwrap();
         assert_eq!((waiting.reasons, waiting.admitted_at), (vec![reason("Stop two.")], None));
