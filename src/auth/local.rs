@@ -7,7 +7,7 @@ use super::{Authenticator, Error, Result, passwords};
 use crate::{db::Db, model::UserId};
 
 /// Each check takes 19 MiB, so this many never take more than 76.
-const SLOTS: usize = 4;
+const MOST_SLOTS: usize = 4;
 
 pub struct Local {
     db: Db,
@@ -39,7 +39,9 @@ impl Authenticator for Local {
         }
     }
 
+    /// Half of the cores: however nice a thread is, it takes memory's bandwidth from the others.
     fn slots(&self) -> usize {
-        SLOTS
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (cores / 2).clamp(1, MOST_SLOTS)
     }
 }

@@ -68,6 +68,8 @@ pub enum Error {
     NotOurPassword,
     #[error("hashing a password")]
     Hash(#[source] argon2::password_hash::Error),
+    #[error("starting a thread that hashes a password")]
+    Thread(#[source] std::io::Error),
     /// A field of a token to be made: its name, what is wrong in one word, the sentence.
     #[error("{message}")]
     Field { field: &'static str, code: &'static str, message: String },

@@ -1,11 +1,15 @@
 //! Passwords: the one rule about them, and Argon2id. Hashing takes some 30 ms and 19 MiB, so
-//! it runs on the blocking threads, and callers hold one of `Authenticator::slots`.
+//! it runs on threads that give way to all others, and callers hold one of `Authenticator::slots`.
+
+use std::thread;
 
 use argon2::{
     Algorithm, Argon2, Block, Params, Version,
     password_hash::phc::{Output, ParamsString, PasswordHash, Salt},
 };
+use rustix::process::setpriority_process;
 use subtle::ConstantTimeEq;
+use tokio::sync::oneshot;
 
 use super::{Error, Result};
 
@@ -29,13 +33,13 @@ pub fn check(password: &str) -> Result<()> {
 pub async fn hash(password: &str) -> Result<String> {
     check(password)?;
     let password = password.to_owned();
-    blocking(move || Ok(made(password.as_bytes()).map_err(Error::Hash)?.to_string())).await
+    aside(move || Ok(made(password.as_bytes()).map_err(Error::Hash)?.to_string())).await
 }
 
 /// Whether `password` is the one that `hash` was made of; a hash that cannot be read fits none.
 pub(super) async fn verify(password: &str, hash: &str) -> Result<bool> {
     let (password, hash) = (password.to_owned(), hash.to_owned());
-    blocking(move || {
+    aside(move || {
         let Ok(hash) = PasswordHash::new(&hash) else { return Ok(false) };
         Ok(fits(password.as_bytes(), &hash).unwrap_or(false))
     })
@@ -81,8 +85,22 @@ fn fill(argon2: &Argon2<'_>, password: &[u8], salt: &[u8], output: &mut [u8]) ->
     argon2.hash_password_into_with_memory(password, salt, output, &mut memory)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
-    tokio::task::spawn_blocking(work).await.expect("hashing neither panics nor is aborted")
+/// How nice a thread is that hashes. It gets a tenth of what others get of a core that they
+/// want too, so that many sign-ins at once slow nobody's work, and go on all the same.
+const NICE: i32 = 10;
+
+/// Runs a hash on a thread of its own: it takes a thousand times as long as to make one, and a
+/// thread that has become nice must not come back to a pool.
+async fn aside<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    let (tell, told) = oneshot::channel();
+    let thread = move || {
+        // On Linux it is the thread's own; where it is refused, hashing only disturbs more.
+        let _ = setpriority_process(None, NICE);
+        // Whoever asked may have gone.
+        let _ = tell.send(work());
+    };
+    thread::Builder::new().name("hashing".to_owned()).spawn(thread).map_err(Error::Thread)?;
+    told.await.expect("hashing does not panic")
 }
 
 #[cfg(test)]

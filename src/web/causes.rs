@@ -43,7 +43,7 @@ impl From<auth::Error> for Error {
                 30,
                 err,
             ),
-            Auth::Hash(_) | Auth::FirstPassword { .. } => Self::internal(err),
+            Auth::Hash(_) | Auth::Thread(_) | Auth::FirstPassword { .. } => Self::internal(err),
         }
     }
 }
