@@ -34,9 +34,21 @@ pub(super) struct Ended {
     pub killed: usize,
 }
 
-/// Every living process below the agent.
+/// Every living process below the agent. It is asked for every second where no control groups
+/// count, so it looks at these alone: hundreds of agents that each read all of `/proc` were
+/// all that a machine did.
 pub(super) fn descendants() -> Vec<Process> {
-    below(&scan(), own_pid())
+    // A kernel may be built without these lists.
+    let Some(mut todo) = children_of(own_pid()) else { return below(&scan(), own_pid()) };
+    let (mut seen, mut living) = (HashSet::new(), Vec::new());
+    while let Some(pid) = todo.pop() {
+        // One that has just become another's child may be listed twice.
+        if seen.insert(pid) {
+            living.extend(read(pid).filter(|process| !process.dead));
+            todo.extend(children_of(pid).unwrap_or_default());
+        }
+    }
+    living
 }
 
 /// SIGTERM to all, SIGKILL after `grace` to what is left, until nothing is.
@@ -107,11 +119,17 @@ fn kill_children(reaper: &Reaper, killed: &mut HashSet<i32>) {
 /// Our own children, the zombies among them too. Read in one go, unlike the list of all
 /// processes, so that none can hide by being new.
 fn children() -> Vec<Pid> {
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return Vec::new() };
+    children_of(own_pid()).unwrap_or_default().into_iter().filter_map(Pid::from_raw).collect()
+}
+
+/// A process's children, which the kernel lists by the thread that made them; `None` where
+/// there is no list.
+fn children_of(pid: i32) -> Option<Vec<i32>> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let lists = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
     lists
-        .flat_map(|list| list.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect::<Vec<_>>())
-        .collect()
+        .map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .reduce(|all, more| [all, more].concat())
 }
 
 fn members(session: SessionId) -> Vec<Process> {
@@ -206,6 +224,25 @@ mod tests {
         let all = [process(5, 4, false), process(4, 3, true), process(3, 2, false), process(9, 1, false)];
         let found: Vec<i32> = below(&all, 2).iter().map(|process| process.pid).collect();
         assert_eq!(found, [5, 3]);
+    }
+
+    #[test]
+    fn grandchildren_are_found_without_a_scan() {
+        use std::io::{BufRead, BufReader};
+        let mut shell = std::process::Command::new("/bin/sh");
+        shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(std::process::Stdio::piped());
+        let mut shell = shell.spawn().unwrap();
+        let mut told = String::new();
+        BufReader::new(shell.stdout.take().unwrap()).read_line(&mut told).unwrap();
+        let sleep: i32 = told.trim().parse().unwrap();
+        let found: HashSet<i32> = descendants().iter().map(|process| process.pid).collect();
+        let scanned: HashSet<i32> = below(&scan(), own_pid()).iter().map(|process| process.pid).collect();
+        rustix::process::kill_process(Pid::from_raw(sleep).unwrap(), Signal::KILL).unwrap();
+        shell.kill().unwrap();
+        shell.wait().unwrap();
+        for pid in [i32::try_from(shell.id()).unwrap(), sleep] {
+            assert!(found.contains(&pid) && scanned.contains(&pid), "{pid}: {found:?}, {scanned:?}");
+        }
     }
 
     #[test]
