@@ -16,18 +16,19 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{Portal, cards, extract::CurrentUser, streams::sse};
+use super::{Portal, cards, error::Result, extract::CurrentUser, streams::sse_for};
 
 /// How often the stream looks whether its reader still may read.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// `/events`
-pub async fn stream(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Response {
+pub async fn stream(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Response> {
     // The first words show that the line is open, and whose: a browser may meanwhile be
     // somebody else's.
     let hello = event(&json!({ "type": "open", "user": user.user.name }));
+    let id = user.id();
     let messages = futures_util::stream::once(async { hello }).chain(messages(portal.clone(), user));
-    sse(portal.stopping.clone(), messages)
+    sse_for(&portal, id, messages)
 }
 
 fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event> {

@@ -93,6 +93,7 @@ pub struct Portal {
     pub files: Arc<Files>,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
+    pub streams: streams::Streams,
     /// The portal is ending: streams close.
     pub stopping: CancellationToken,
     /// The OpenAPI document, made from the routes.
@@ -123,6 +124,7 @@ impl Portal {
             gateway,
             files,
             single_user,
+            streams: streams::Streams::default(),
             stopping,
             document: OnceLock::new(),
         }

@@ -15,10 +15,10 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::{
     Portal,
-    error::{Accepted, Created, Error, Result},
+    error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
-    streams::{LOG_WINDOW, follow_events, follow_log, sse},
+    streams::{LOG_WINDOW, follow_events, follow_log, sse_for},
 };
 use crate::{
     db::{admit::Verdict, sessions::Filter},
@@ -265,7 +265,8 @@ pub struct LogParameters {
 
 /// The end of the log as plain text, or, for `Accept: text/event-stream`, followed as it grows.
 #[utoipa::path(get, path = "/sessions/{id}/log", tag = "sessions", params(("id" = String, Path), LogParameters),
-    responses((status = 200, content_type = "text/plain", body = String)))]
+    responses((status = 200, content_type = "text/plain", body = String),
+        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
 pub async fn log(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -282,12 +283,14 @@ pub async fn log(
     if !wants_events(&headers) {
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
     }
-    Ok(sse(portal.stopping.clone(), follow_log(portal, user, id, tail)))
+    let reader = user.id();
+    sse_for(&portal, reader, follow_log(portal.clone(), user, id, tail))
 }
 
 /// What happened to a session, as server-sent events with ids; `Last-Event-ID` resumes.
 #[utoipa::path(get, path = "/sessions/{id}/events", tag = "sessions", params(("id" = String, Path)),
-    responses((status = 200, content_type = "text/event-stream", body = String)))]
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
 pub async fn events(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
@@ -296,7 +299,8 @@ pub async fn events(
 ) -> Result<Response> {
     let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     portal.sessions.find(user.actor(), id).await?;
-    Ok(sse(portal.stopping.clone(), follow_events(portal, user, id, last)))
+    let reader = user.id();
+    sse_for(&portal, reader, follow_events(portal.clone(), user, id, last))
 }
 
 /// What would be decided about a request.

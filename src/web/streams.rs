@@ -1,18 +1,24 @@
-//! Server-sent events: how a stream of ours ends, and the two that follow one session, its
-//! log and its history. Each looks again and again whether its reader still may read.
+//! Server-sent events: how a stream of ours ends, how many one person may have, and the two that
+//! follow one session, its log and its history. Each looks again and again whether its reader
+//! still may read.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
 
 use axum::response::{
     IntoResponse, Response,
     sse::{Event, KeepAlive, Sse},
 };
 use futures_util::{Stream, StreamExt};
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::{Portal, extract::CurrentUser};
-use crate::model::{SessionId, SessionState, Timestamp};
+use super::{
+    Portal,
+    error::{Error, Result},
+    extract::CurrentUser,
+};
+use crate::model::{SessionId, SessionState, Timestamp, UserId};
 
 /// The most that is read of a log (bytes).
 pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
@@ -20,6 +26,56 @@ pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
 /// How often a silent stream sends a comment. Reverse proxies close what is silent for a
 /// minute or less, and a browser that misses two of these knows that nobody is there.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// How many streams one person may have open. All pages of a browser share one, so only a
+/// program that forgets to close its own comes near; each costs a look at its login again and again.
+const MOST: usize = 64;
+
+/// How many streams everybody has open.
+#[derive(Clone, Default)]
+pub struct Streams(Arc<Mutex<HashMap<UserId, usize>>>);
+
+/// One open stream's place under [`MOST`].
+struct Place {
+    streams: Streams,
+    user: UserId,
+}
+
+impl Streams {
+    fn enter(&self, user: UserId) -> Result<Place> {
+        let mut open = self.0.lock();
+        let count = open.entry(user).or_default();
+        if MOST <= *count {
+            let told = format!("You have {MOST} event streams open, as many as anybody may: close some first.");
+            return Err(Error::throttled(told, 5));
+        }
+        *count += 1;
+        Ok(Place { streams: self.clone(), user })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.streams.0.lock();
+        if let Some(count) = open.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.user);
+            }
+        }
+    }
+}
+
+/// Somebody's stream of events, if they do not have too many.
+pub(super) fn sse_for<S>(portal: &Portal, user: UserId, stream: S) -> Result<Response>
+where
+    S: Stream<Item = Event> + Send + 'static,
+{
+    let place = portal.streams.enter(user)?;
+    // It is left when the stream is dropped, whoever ends it.
+    let stream = stream.inspect(move |_| _ = &place);
+    Ok(sse(portal.stopping.clone(), stream))
+}
 
 /// A stream of events; it ends with the portal, which does not wait for those who listen.
 pub(super) fn sse<S>(stopping: CancellationToken, stream: S) -> Response
@@ -153,6 +209,18 @@ impl<'a> EventView<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_are_counted_for_each_person() {
+        let (streams, ann, bob) = (Streams::default(), UserId::new(), UserId::new());
+        let mut places: Vec<_> = (0..MOST).map(|_| streams.enter(ann).unwrap_or_else(|_| panic!("room"))).collect();
+        assert_eq!(streams.enter(ann).err().map(|error| error.status().as_u16()), Some(429));
+        drop(streams.enter(bob).unwrap_or_else(|_| panic!("room for others")));
+        places.pop();
+        places.push(streams.enter(ann).unwrap_or_else(|_| panic!("room again")));
+        drop(places);
+        assert!(streams.0.lock().is_empty(), "nobody is remembered who has none");
+    }
 
     #[test]
     fn a_log_that_grew() {

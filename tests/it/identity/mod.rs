@@ -5,4 +5,5 @@ mod matrix;
 mod origin;
 mod shapes;
 mod sign_in;
+mod streams;
 mod tokens;
