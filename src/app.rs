@@ -54,8 +54,8 @@ const TELL_ACTIVITY: Duration = Duration::from_secs(1);
 /// How often the files of the certificate are looked at; what is new is taken up at the second look.
 const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
 
-/// How often files agents that nobody asks are let go.
-const SWEEP_FILES: Duration = Duration::from_secs(10);
+/// How often what nobody uses any more is let go: files agents, connections to apps.
+const SWEEP: Duration = Duration::from_secs(10);
 
 /// How often what has expired is forgotten.
 const PURGE: Duration = Duration::from_mins(10);
@@ -253,15 +253,15 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
         }
     });
     let swept = portal.clone();
-    life.periodic("files", SWEEP_FILES, move || {
+    life.periodic("sweep", SWEEP, move || {
         swept.files.sweep();
+        swept.gateway.proxy.sweep();
         std::future::ready(())
     });
     let purged = portal.clone();
     life.periodic("purge", PURGE, move || {
         let portal = purged.clone();
         async move {
-            portal.gateway.proxy.sweep();
             let day_ago = portal.clock.now().plus_seconds(-86_400);
             let outcomes = [
                 portal.access.purge().await.map_err(|err| err.to_string()),
