@@ -306,3 +306,63 @@ def sign_ins(stand, options, portal, people, what):
     yield result(f"{what}, {len(people)} at once", f"{median([one[2] for one in results['storm']]):.1f}/s", "", "")
     yield result("others' p50, p99 meanwhile (GET /api/v1/me, 200/s)", f"{p50['storm']:.1f} ms, {p99['storm']:.1f} ms",
                  f"without sign-ins {p50['quiet']:.1f} ms, {p99['quiet']:.1f} ms", times(p99["storm"], p99["quiet"]))
+
+
+@row("soak")
+def soak(stand, options):
+    """What is left of a portal's work: memory, files and threads after each of so many rounds of everything."""
+    echo = f'[[apps]]\nname = "echo"\ncommand = ["{stand.load}", "app", "unix:{{socket}}"]\nidle = "none"\n'
+    portal = stand.portal(config=echo)
+    app = f"{portal.url}/s/{portal.session('echo')}/"
+    body = json.dumps({"username": "admin", "password": "a long password"}).encode()
+    done = dict.fromkeys(("requests", "messages", "sockets", "sign-ins", "streams", "sessions"), 0)
+
+    def sign_in():
+        request = urllib.request.Request(portal.url + "/api/v1/login", body,
+                                         {"Content-Type": "application/json", "Origin": portal.url})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            csrf, cookie = json.loads(answer.read())["csrf_token"], answer.headers["Set-Cookie"].split(";")[0]
+        ending = urllib.request.Request(portal.url + "/api/v1/logout", b"", {"Cookie": cookie, "X-CSRF-Token": csrf,
+                                                                         "Origin": portal.url})
+        urllib.request.urlopen(ending, timeout=60).close()
+
+    def stream():
+        asked = urllib.request.Request(portal.url + "/events", headers={"Authorization": f"Bearer {portal.token}"})
+        with urllib.request.urlopen(asked, timeout=60) as answer:
+            answer.readline()
+
+    def everything():
+        for path, rate in ((app, 2000), (portal.url + "/", 20), (portal.url + "/api/v1/sessions?limit=200", 20)):
+            done["requests"] += load(stand, "rate", path, 20, rate, options.seconds, headers=[portal.header])["count"]
+        done["messages"] += load(stand, "ws", app, 100, options.seconds, headers=[portal.header])["count"]
+        done["sockets"] += 100
+        for what, times in ((sign_in, 20), (stream, 40)):
+            for _ in range(times):
+                what()
+        done["sign-ins"] += 20
+        done["streams"] += 40
+        live = [portal.session("terminal") for _ in range(3)]
+        for session in live:
+            portal.api("DELETE", f"/sessions/{session}")
+            until("it has ended", lambda: portal.api("GET", f"/sessions/{session}")["state"] == "ended")
+        done["sessions"] += len(live)
+
+    def held():
+        """When nothing is under way: MB, open files, threads."""
+        # Connections to apps are kept for a minute.
+        time.sleep(75)
+        proc = pathlib.Path(f"/proc/{portal.process.pid}")
+        return portal.memory(), len(list((proc / "fd").iterdir())), len(list((proc / "task").iterdir()))
+
+    for _ in range(2):
+        everything()
+    before = held()
+    done.update(dict.fromkeys(done, 0))
+    began = time.monotonic()
+    for _ in range(options.rounds):
+        everything()
+    minutes = (time.monotonic() - began) / 60
+    after = held()
+    told = [f"{memory:.1f} MB, {files} files, {threads} threads" for memory, files, threads in (before, after)]
+    work = ", ".join(f"{count:,} {what}" for what, count in done.items())
+    yield result(f"soak, {minutes:.0f} min: {work}", told[1], f"before {told[0]}", f"{after[0] - before[0]:+.1f} MB")
