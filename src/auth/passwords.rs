@@ -85,9 +85,10 @@ fn fill(argon2: &Argon2<'_>, password: &[u8], salt: &[u8], output: &mut [u8]) ->
     argon2.hash_password_into_with_memory(password, salt, output, &mut memory)
 }
 
-/// How nice a thread is that hashes. It gets a tenth of what others get of a core that they
-/// want too, so that many sign-ins at once slow nobody's work, and go on all the same.
-const NICE: i32 = 10;
+/// How nice a thread is that hashes. It gets a third of what others get of a core that they
+/// want too: many sign-ins at once slow nobody's work, and on a machine that is full of work
+/// people still get in.
+const NICE: i32 = 5;
 
 /// Runs a hash on a thread of its own: it takes a thousand times as long as to make one, and a
 /// thread that has become nice must not come back to a pool.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// How long a sign-in waits for one of the authenticator's slots.
-const LONGEST_QUEUE: Duration = Duration::from_secs(10);
+const LONGEST_QUEUE: Duration = Duration::from_secs(30);
 
 /// Who failed to sign in under a name that is nobody's. The name itself is not kept: it is a
 /// password often enough, typed in the wrong field.
