@@ -116,9 +116,9 @@ pub(super) const MEMBERS: &str =
      JOIN group_members ON user_id = users.id WHERE group_id = $1 AND users.name > $2 ORDER BY users.name LIMIT $3";
 
 /// `$1` group, `$2` how many. Asked of each live session, so that no history is read.
-pub(super) fn sessions() -> String {
+pub(super) fn sessions(db: &Db) -> String {
     let theirs = "EXISTS (SELECT 1 FROM group_members WHERE group_id = $1 AND user_id = s.owner)";
-    format!("SELECT {} WHERE s.state <> 'ended' AND {theirs} ORDER BY s.id DESC LIMIT $2", sessions::COLUMNS)
+    format!("{} WHERE s.state <> 'ended' AND {theirs} ORDER BY s.id DESC LIMIT $2", sessions::select(db))
 }
 
 impl Db {
@@ -187,10 +187,9 @@ impl Db {
     /// The live sessions of a group's people, newest first.
     pub async fn group_sessions(&self, group: GroupId, limit: i64) -> Result<Vec<Session>> {
         let group = group.to_string();
-        reading!(self, pool => query_as::<_, sessions::Row>(AssertSqlSafe(sessions())).bind(&group).bind(limit).fetch_all(pool).await)?
-            .into_iter()
-            .map(sessions::Row::session)
-            .collect()
+        let rows: Vec<String> = reading!(self, pool =>
+            query_scalar(AssertSqlSafe(sessions(self))).bind(&group).bind(limit).fetch_all(pool).await)?;
+        rows.iter().map(|row| sessions::session(row)).collect()
     }
 
     /// Every group that somebody is in or manages, by name.

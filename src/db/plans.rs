@@ -96,7 +96,7 @@ async fn a_page_of_people_is_read_in_its_order() {
         let plan = plan(&db, &sql).await;
         assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
     }
-    for sql in [people::LIVE_OWNERS.to_owned(), groups::sessions()] {
+    for sql in [people::LIVE_OWNERS.to_owned(), groups::sessions(&db)] {
         let live = plan(&db, &sql).await;
         assert!(live.contains("USING INDEX sessions_live") && !live.contains("B-TREE"), "{sql}\n{live}");
     }

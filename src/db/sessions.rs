@@ -86,7 +86,7 @@ struct Row {
     detail: Option<String>,
 }
 
-fn session(row: &str) -> Result<Session> {
+pub(super) fn session(row: &str) -> Result<Session> {
     let row: Row = Json::read(row, "session")?;
     Ok(Session {
         id: row.id,
@@ -125,7 +125,7 @@ pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, numb
 
 /// The text that reads whole sessions, up to the conditions. What makes an array has a name
 /// of its own in each database.
-fn select(db: &Db) -> String {
+pub(super) fn select(db: &Db) -> String {
     let array = match db {
         Db::Sqlite { .. } => "json_array",
         Db::Postgres { .. } => "json_build_array",
