@@ -2,6 +2,8 @@
 //! database itself, also while the portal runs. Whoever may write the database may do this;
 //! root becomes the database's owner first, so that no file of root's is left in there.
 
+mod quota;
+
 use std::{
     fs::{File, OpenOptions},
     io::{Read, Write},
@@ -13,17 +15,13 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
+use self::quota::QuotaVerb;
 use crate::{
     auth::{passwords, tokens},
     config::Config,
-    db::{Db, people::UserChange, quotas::ChangeNote, users::NewUser},
+    db::{Db, people::UserChange, users::NewUser},
     helper::identity::Identity,
-    model::{
-        Clock, Role, User, Username,
-        quota::{Field, LimitRow, Scope},
-        size::parse_size,
-        time::parse_duration,
-    },
+    model::{Clock, Role, User, Username, time::parse_duration},
     start::Paths,
 };
 
@@ -35,7 +33,7 @@ pub enum Verb {
     /// API tokens.
     #[command(subcommand)]
     Token(TokenVerb),
-    /// Limits of everybody (default) or of one person (user NAME).
+    /// Limits: of everybody, of a group, of one person, of all together.
     #[command(subcommand)]
     Quota(QuotaVerb),
     /// Write a copy of the database to a file that does not exist yet.
@@ -107,14 +105,6 @@ pub enum TokenVerb {
     },
 }
 
-#[derive(Subcommand)]
-pub enum QuotaVerb {
-    /// Show what is set: `default`, or `user NAME`.
-    Get { who: Vec<String> },
-    /// Set fields: `default gpus=2`, `user alice memory_bytes=48GiB sessions=inherit`.
-    Set { words: Vec<String> },
-}
-
 /// Runs one command.
 pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     let owner = owner(&paths.private)?;
@@ -138,7 +128,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
         let done = match verb {
             Verb::User(verb) => user(&db, verb, config.auth.source()).await,
             Verb::Token(verb) => token(&db, verb).await,
-            Verb::Quota(verb) => quota(&db, verb).await,
+            Verb::Quota(verb) => quota::quota(&db, verb).await,
             Verb::Backup { .. } => match file {
                 Some(file) => backup(&db, file, &paths.private).await,
                 None => Ok(()),
@@ -240,74 +230,6 @@ async fn token(db: &Db, verb: TokenVerb) -> Result<()> {
     Ok(())
 }
 
-#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
-    let (words, sets) = match verb {
-        QuotaVerb::Get { who } => (who, false),
-        QuotaVerb::Set { words } => (words, true),
-    };
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (user, fields) = match words.as_slice() {
-        ["default", fields @ ..] => (None, fields),
-        ["user", name, fields @ ..] => (Some(find(db, name).await?), fields),
-        ["group" | "cluster", ..] => bail!("this portal has no groups and one machine: say `default` or `user NAME`"),
-        _ => bail!("say whose: `default` or `user NAME`"),
-    };
-    if sets {
-        ensure!(
-            !fields.is_empty(),
-            "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
-        );
-        let changes = fields.iter().map(|field| parse_change(field)).collect::<Result<Vec<_>>>()?;
-        let (now, by) = (Clock::System.now(), actor());
-        let about = ChangeNote { by: &by, at: now, expires_at: None, note: None };
-        db.set_limits(user.as_ref().map(|user| user.id), &changes, &about).await?;
-        let target = user.as_ref().map_or("default", |user| user.name.as_str());
-        db.add_audit(now, &by, "quota.change", target, &fields.join(" ")).await?;
-    }
-    let rows = match &user {
-        Some(user) => db.limits_of(user.id).await?,
-        None => db.default_limits().await?,
-    };
-    print!("{}", shown(&rows));
-    Ok(())
-}
-
-/// What is set, a line each; that nothing is set is said as well.
-fn shown(rows: &[LimitRow]) -> String {
-    if rows.is_empty() {
-        return "nothing is set: the limits of a fresh install hold\n".to_owned();
-    }
-    let line = |row: &LimitRow| {
-        let value = if row.value < 0 { "unlimited".to_owned() } else { row.value.to_string() };
-        let scope = if row.scope == Scope::User { "override" } else { "default" };
-        format!("{}={value}  ({scope})\n", row.field.as_str())
-    };
-    rows.iter().map(line).collect()
-}
-
-/// `gpus=2`, `memory_bytes=48GiB`, `max_session_seconds=8h`, `cpus=unlimited`, `sessions=inherit`.
-fn parse_change(text: &str) -> Result<crate::db::quotas::Change> {
-    let (name, value) = text.split_once('=').with_context(|| format!("`{text}`: say FIELD=VALUE"))?;
-    let field = Field::parse(name).with_context(|| {
-        let known: Vec<_> = Field::ALL.iter().map(|field| field.as_str()).collect();
-        format!("there is no field `{name}`; there are {}", known.join(", "))
-    })?;
-    let value = match value {
-        "inherit" => None,
-        "unlimited" | "-1" => Some(-1),
-        text => {
-            let read = match field {
-                Field::MemoryBytes => parse_size(text),
-                _ if name.ends_with("_seconds") => parse_duration(text),
-                _ => text.parse().ok().filter(|number| 0 <= *number),
-            };
-            Some(read.with_context(|| format!("{name}: `{text}` is no value; say a number, `unlimited` or `inherit`"))?)
-        }
-    };
-    Ok((field, value))
-}
-
 /// SQLite writes the copy where it may; from there it goes to the caller's file.
 async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
     ensure!(
@@ -395,19 +317,4 @@ fn become_owner(owner: u32) -> Result<()> {
     let user = nix::unistd::User::from_uid(owner.into())?.with_context(|| format!("uid {owner} has no name"))?;
     let identity = Identity::facts(&user.name).map_err(|err| anyhow::anyhow!(err.sentence()))?;
     identity.become_for_good().map_err(|err| anyhow::anyhow!(err.sentence()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_set_is_shown_and_that_nothing_is() {
-        let row = |scope, field, value| LimitRow { scope, field, value, expires_at: None, note: None };
-        assert_eq!(shown(&[]), "nothing is set: the limits of a fresh install hold\n");
-        assert_eq!(
-            shown(&[row(Scope::Default, Field::Gpus, 2), row(Scope::User, Field::Cpus, -1)]),
-            "gpus=2  (default)\ncpus=unlimited  (override)\n"
-        );
-    }
 }

@@ -7,11 +7,17 @@ use std::collections::HashSet;
 use crate::{
     db::{
         self, Db,
-        admit::{Admitted, Deed, Facts, NewSession, Verdict},
+        admit::{Admitted, Deed, NewSession, Verdict},
+        facts::{Facts, Holdings},
+        quotas::{Change, Kind, Level, Marks, Purse, QuotaGroup},
+        standing::{Asking, Sums},
     },
     model::{
-        Capacity, Clock, GpuInventory, Resources, SessionId, UserId,
-        quota::{Decision, Limits, Reason, Request, Situation, Usage, decide},
+        Capacity, Clock, GpuInventory, GroupId, Resources, SessionId, Timestamp, UserId,
+        quota::{
+            Decision, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope, Situation, Total,
+            Unit, Usage, Waiter, Window, decide,
+        },
         session::SessionSpec,
     },
 };
@@ -23,6 +29,8 @@ pub struct Admission {
     pub clock: Clock,
     pub capacity: Capacity,
     pub inventory: GpuInventory,
+    /// What GPU-hours and core-hours are counted in.
+    pub period: Period,
 }
 
 /// Somebody's limits and what bears on them now.
@@ -30,8 +38,35 @@ pub struct Admission {
 pub struct Standing {
     pub limits: Limits,
     pub usage: Usage,
+    /// Of the group that they charge by default, and of all together.
+    pub totals: Vec<Total>,
     pub in_use: Usage,
     pub capacity: Capacity,
+    pub period: Period,
+    pub window: Window,
+    /// What their sessions can be charged to.
+    pub purse: Purse,
+    pub at: Timestamp,
+}
+
+/// Somebody, or all together, who would hold more than a change allows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Over {
+    /// `None` where a total would be exceeded.
+    pub user: Option<String>,
+    /// Where the limit comes from.
+    pub scope: String,
+    pub field: Field,
+    pub used: i64,
+    pub limit: i64,
+}
+
+/// What would be decided.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rehearsal {
+    pub verdict: Verdict,
+    /// When it would start at the latest, where it has to wait for room and that can be told.
+    pub estimated_start: Option<Timestamp>,
 }
 
 /// Whether a portal that is not root serves this person: it runs everything as its own
@@ -40,15 +75,40 @@ pub async fn is_the_one_person(db: &Db, user: UserId) -> db::Result<bool> {
     Ok(db.setting_or("one_person", &user.to_string()).await? == user.to_string())
 }
 
+impl Standing {
+    /// Whether a request would be admitted, by the numbers alone.
+    #[must_use]
+    pub fn decide(&self, request: &Request) -> Decision {
+        decide(request, &self.situation(&[], false))
+    }
+
+    fn situation<'a>(&'a self, own: &'a [(String, i64)], already_waiting: bool) -> Situation<'a> {
+        Situation {
+            limits: &self.limits,
+            usage: &self.usage,
+            totals: &self.totals,
+            in_use: &self.in_use,
+            capacity: self.capacity,
+            period: &self.period,
+            period_left: self.window.to.map(|to| to.seconds_since(self.at)),
+            own,
+            already_waiting,
+        }
+    }
+}
+
 impl Admission {
     /// What would be decided about this request, with nothing reserved.
-    pub async fn rehearse(&self, owner: UserId, request: &Request) -> db::Result<Verdict> {
-        self.admit(owner, Deed::Nothing, request).await.map(verdict)
+    pub async fn rehearse(&self, owner: UserId, group: Option<GroupId>, request: &Request) -> db::Result<Rehearsal> {
+        let mut estimated_start = None;
+        let verdict = self.admit(owner, group, Deed::Nothing, request, &mut estimated_start).await.map(verdict)?;
+        Ok(Rehearsal { verdict, estimated_start })
     }
 
     /// Decides about a new session and writes it, unless it is refused.
     pub async fn insert(&self, new: &NewSession) -> db::Result<Admitted> {
-        self.admit(new.owner, Deed::Insert(new), &request(&new.spec, new.light)).await
+        let request = request(&new.spec, new.light);
+        self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, &mut None).await
     }
 
     /// Decides again about one that waits.
@@ -59,14 +119,16 @@ impl Admission {
         spec: &SessionSpec,
         light: bool,
     ) -> db::Result<Verdict> {
-        self.admit(owner, Deed::Reconsider(id), &request(spec, light)).await.map(verdict)
+        self.admit(owner, None, Deed::Reconsider(id), &request(spec, light), &mut None).await.map(verdict)
     }
 
     /// Limits with their sources, and use now, for bars and sliders.
     pub async fn standing(&self, owner: UserId) -> db::Result<Standing> {
-        let limits = self.limits(owner).await?;
-        let (usage, in_use) = self.db.usage(owner).await?;
-        Ok(Standing { limits, usage, in_use, capacity: self.capacity })
+        let single = self.db.count_users().await? <= 1;
+        let purse = self.db.purse_of(owner).await?;
+        let asking = Asking { owner, group: purse.default_group(), period: &self.period };
+        let sums = self.db.usage(&asking, self.clock.now()).await?;
+        Ok(self.standing_of(sums, single, purse))
     }
 
     /// Somebody's limits alone, for those who look often.
@@ -76,27 +138,212 @@ impl Admission {
         Ok(Limits::resolve(&rows, &self.capacity, single, self.clock.now()))
     }
 
-    async fn admit(&self, owner: UserId, deed: Deed<'_>, request: &Request) -> db::Result<Admitted> {
+    /// What everybody holds now, by person and by group, without hours.
+    pub async fn holdings(&self) -> db::Result<Holdings> {
+        self.db.holdings().await
+    }
+
+    /// Who would hold more than they may after a change. Nothing is stopped for that.
+    pub async fn preview(&self, level: Level, changes: &[Change], marks: Marks) -> db::Result<Vec<Over>> {
         let single = self.db.count_users().await? <= 1;
         let now = self.clock.now();
-        let already_waiting = matches!(deed, Deed::Reconsider(_));
-        let judge = |facts: &Facts| {
-            let limits = Limits::resolve(&facts.limits, &self.capacity, single, now);
-            let situation = Situation {
-                limits: &limits,
-                usage: facts.usage,
-                in_use: facts.in_use,
-                capacity: self.capacity,
-                own: &facts.own,
-                already_waiting,
+        let holdings = self.db.holdings().await?;
+        let mut over = Vec::new();
+        for (user, name, usage) in &holdings.by_user {
+            let mut rows = self.db.limits_of(*user).await?;
+            let group = match level {
+                Level::Group(group) => self.db.membership(*user, group).await?,
+                _ => None,
             };
-            match decide(request, &situation) {
+            let Some(scope) = scope_of(level, *user, group, marks) else { continue };
+            let before = Limits::resolve(&rows, &self.capacity, single, now);
+            for Change { field, value, .. } in changes.iter().filter(|change| change.kind == Kind::Each) {
+                rows.retain(|row| !(same_level(&row.scope, &scope) && row.field == *field));
+                let row = |value| LimitRow {
+                    scope: scope.clone(),
+                    field: field.clone(),
+                    value,
+                    expires_at: None,
+                    note: None,
+                };
+                rows.extend(value.map(row));
+            }
+            if let Scope::Group { restrictive, .. } = &scope {
+                for row in rows.iter_mut().filter(|row| same_level(&row.scope, &scope)) {
+                    if let Scope::Group { restrictive: mark, .. } = &mut row.scope {
+                        *mark = *restrictive;
+                    }
+                }
+            }
+            let after = Limits::resolve(&rows, &self.capacity, single, now);
+            for (field, effective) in after.iter().filter(|(field, after)| after.limit < before.of(field).limit) {
+                over.extend(exceeds(field, effective.limit, usage).map(|(used, limit)| Over {
+                    user: Some(name.clone()),
+                    scope: effective.source.to_string(),
+                    field: field.clone(),
+                    used,
+                    limit,
+                }));
+            }
+        }
+        let together = match level {
+            Level::Cluster => Some(("cluster".to_owned(), holdings.all)),
+            Level::Group(group) => match self.db.find_quota_group(&group.to_string()).await? {
+                Some(found) => {
+                    let usage = holdings.by_group.get(&group).cloned().unwrap_or_default();
+                    Some((format!("group {}", found.name), usage))
+                }
+                None => None,
+            },
+            Level::Default | Level::User(_) => None,
+        };
+        let totals = changes.iter().filter(|change| change.kind == Kind::Total);
+        for (Change { field, value, .. }, (scope, usage)) in totals.zip(together.iter().cycle()) {
+            let limit = value.map_or(Limit::Unlimited, Limit::of);
+            over.extend(exceeds(field, limit, usage).map(|(used, limit)| Over {
+                user: None,
+                scope: scope.clone(),
+                field: field.clone(),
+                used,
+                limit,
+            }));
+        }
+        Ok(over)
+    }
+
+    async fn admit(
+        &self,
+        owner: UserId,
+        group: Option<GroupId>,
+        deed: Deed<'_>,
+        request: &Request,
+        estimate: &mut Option<Timestamp>,
+    ) -> db::Result<Admitted> {
+        let single = self.db.count_users().await? <= 1;
+        let already_waiting = matches!(deed, Deed::Reconsider(_));
+        let asking = Asking { owner, group, period: &self.period };
+        let judge = |facts: &Facts| {
+            let verdict = self.judge(request, facts, single, already_waiting);
+            let lacks_room = |reasons: &[Reason]| reasons.iter().all(|reason| !reason.code.starts_with("quota."));
+            if matches!(&verdict, Verdict::Wait(reasons) if lacks_room(reasons)) {
+                *estimate = self.queue(facts).estimate(&waiter(owner, request, facts));
+            }
+            verdict
+        };
+        self.db.admit(&asking, deed, &self.clock, judge).await
+    }
+
+    /// The whole decision: quotas, room, the GPUs themselves, and those who wait already.
+    fn judge(&self, request: &Request, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
+        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
+        let situation = standing.situation(&facts.own, already_waiting);
+        let mut best: Option<Verdict> = None;
+        for model in self.models(request, &standing) {
+            let mut asked = request.clone();
+            asked.resources.gpu_model = model;
+            let verdict = match decide(&asked, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => choose_gpus(&self.inventory, &facts.gpus_taken, &request.resources),
+                Decision::Admit => choose_gpus(&self.inventory, &facts.gpus_taken, &asked.resources),
+            };
+            match (&verdict, &best) {
+                (Verdict::Admit { .. }, _) => {
+                    best = Some(verdict);
+                    break;
+                }
+                // Of two that wait, or two that never fit, the first is as good.
+                (Verdict::Wait(_), None | Some(Verdict::Refuse(_))) | (Verdict::Refuse(_), None) => {
+                    best = Some(verdict)
+                }
+                _ => {}
             }
-        };
-        self.db.admit(owner, deed, &self.clock, judge).await
+        }
+        let verdict = best.unwrap_or(Verdict::Wait(Vec::new()));
+        if matches!(verdict, Verdict::Admit { .. })
+            && facts.waiting.iter().any(|waiter| waiter.lacks_room)
+            && let Some(reason) = self.queue(facts).objection(&waiter(facts.owner, request, facts))
+        {
+            return Verdict::Wait(vec![reason]);
+        }
+        verdict
+    }
+
+    /// Which models a request is tried with: the one that it names; where somebody limits single
+    /// models, each that has enough of them; else whatever is free.
+    fn models(&self, request: &Request, standing: &Standing) -> Vec<Option<String>> {
+        let asked = &request.resources;
+        let of_a_model = |field: &Field| matches!(field, Field::GpusOf(_));
+        let limited = standing.limits.iter().any(|(field, _)| of_a_model(field))
+            || standing.totals.iter().flat_map(|total| &total.limits).any(|(field, _)| of_a_model(field));
+        let mut models = vec![asked.gpu_model.clone()];
+        if asked.gpus < 1 || asked.gpu_model.is_some() || !limited {
+            return models;
+        }
+        let enough = self.inventory.models().into_iter().filter(|(_, count)| asked.gpus <= *count);
+        let enough: Vec<_> = enough.map(|(model, _)| Some(model)).collect();
+        if !enough.is_empty() {
+            models = enough;
+        }
+        models
+    }
+
+    fn queue(&self, facts: &Facts) -> Queue {
+        let Capacity { cpus, memory_bytes, .. } = self.capacity;
+        let room = Room { cpus, memory_bytes, gpus: self.inventory.models() };
+        Queue::new(room, facts.held.clone(), facts.waiting.clone(), facts.sums.at)
+    }
+
+    fn standing_of(&self, sums: Sums, single: bool, purse: Purse) -> Standing {
+        Standing {
+            limits: Limits::resolve(&sums.limits, &self.capacity, single, sums.at),
+            usage: sums.usage,
+            totals: sums.totals,
+            in_use: sums.in_use,
+            capacity: self.capacity,
+            period: self.period.clone(),
+            window: sums.window,
+            purse,
+            at: sums.at,
+        }
+    }
+}
+
+/// Whom a change at this level concerns, as the scope of their rows.
+fn scope_of(level: Level, user: UserId, group: Option<QuotaGroup>, marks: Marks) -> Option<Scope> {
+    match level {
+        Level::Default => Some(Scope::Default),
+        Level::User(changed) => (changed == user).then_some(Scope::User),
+        Level::Group(_) => group.map(|group| Scope::Group {
+            name: group.name,
+            restrictive: marks.restrictive.unwrap_or(group.restrictive),
+        }),
+        Level::Cluster => None,
+    }
+}
+
+/// Groups of one person that are called the same count as one here.
+fn same_level(one: &Scope, other: &Scope) -> bool {
+    match (one, other) {
+        (Scope::Group { name, .. }, Scope::Group { name: other, .. }) => name == other,
+        _ => one == other,
+    }
+}
+
+/// Used and limit, where more is used. Hours are not looked at: what they run over is refused
+/// later, and nobody holds them.
+fn exceeds(field: &Field, limit: Limit, usage: &Usage) -> Option<(i64, i64)> {
+    let Limit::AtMost(limit) = limit else { return None };
+    let used = usage.of(field);
+    (limit < used && field.unit() != Unit::Hours).then_some((used, limit))
+}
+
+fn waiter(owner: UserId, request: &Request, facts: &Facts) -> Waiter {
+    Waiter {
+        owner,
+        request: request.clone(),
+        recent_gpu_seconds: facts.recent_gpu_seconds,
+        since: facts.since,
+        lacks_room: true,
     }
 }
 

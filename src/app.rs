@@ -102,7 +102,8 @@ impl App {
             variables: surroundings.for_tools(),
         };
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
-        let admission = Admission { db: db.clone(), clock: clock.clone(), capacity, inventory };
+        let period = config.quotas.period()?;
+        let admission = Admission { db: db.clone(), clock: clock.clone(), capacity, inventory, period };
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let single_user = if one_person { own_account(&scheduler).await } else { None };

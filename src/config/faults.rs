@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::Path};
 
 use super::{Config, ProfileSetting, Server, Storage};
-use crate::{apps, auth, web::forwarded::parse_network};
+use crate::{apps, auth, model::quota::BadPeriod, web::forwarded::parse_network};
 
 impl Config {
     /// Every fault; empty where all is well.
@@ -17,6 +17,10 @@ impl Config {
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());
+        }
+        if let Err(fault) = self.quotas.period() {
+            let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
+            faults.push(format!("quotas.{key}: {fault}"));
         }
         faults.extend(faults_of_profiles(&self.profiles));
         faults.extend(faults_of_storage(&self.storage));

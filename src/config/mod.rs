@@ -21,7 +21,10 @@ use values::{auto_count, auto_size, duration, list, optional_duration, overlay, 
 use crate::{
     apps, auth, check, db, environments, gpu,
     helper::ACCOUNT_UIDS,
-    model::{Capacity, Clock, Resources},
+    model::{
+        Capacity, Clock, Resources,
+        quota::{BadPeriod, Period},
+    },
     sessions::Profile,
     start::Paths,
     web::ClientHeader,
@@ -40,6 +43,7 @@ pub struct Config {
     pub accounts: Accounts,
     pub environments: environments::Config,
     pub sessions: Sessions,
+    pub quotas: Quotas,
     pub files: Files,
     pub profiles: Vec<ProfileSetting>,
     pub apps: Vec<apps::SiteApp>,
@@ -174,6 +178,28 @@ pub struct Sessions {
 impl Default for Sessions {
     fn default() -> Self {
         Self { start_timeout: 180 }
+    }
+}
+
+/// What GPU-hours and core-hours are counted in; the limits themselves are in the database.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Quotas {
+    /// `30d` for the last 30 days, or `month`, `week`: from its first day on.
+    pub period: String,
+    /// Where months and weeks begin at midnight.
+    pub time_zone: String,
+}
+
+impl Default for Quotas {
+    fn default() -> Self {
+        Self { period: "30d".to_owned(), time_zone: "UTC".to_owned() }
+    }
+}
+
+impl Quotas {
+    pub fn period(&self) -> Result<Period, BadPeriod> {
+        Period::parse(&self.period, &self.time_zone)
     }
 }
 

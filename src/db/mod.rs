@@ -5,6 +5,7 @@
 pub mod admit;
 pub mod audit;
 pub mod directory;
+pub mod facts;
 pub mod groups;
 pub mod idempotency;
 pub mod logins;
@@ -16,6 +17,7 @@ mod plans;
 pub mod quotas;
 pub mod sessions;
 pub mod settings;
+pub mod standing;
 pub mod tokens;
 mod types;
 pub mod users;

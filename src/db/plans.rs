@@ -4,11 +4,12 @@
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::{
-    Config, Db, admit,
+    Config, Db, facts,
     groups::{self, GroupFilter},
     people::{self, After, PeopleFilter, Sort},
     quotas, sessions,
     sessions::Filter,
+    standing,
 };
 use crate::model::{GroupId, SessionId, SessionState, UserId};
 
@@ -25,7 +26,7 @@ async fn no_query_reads_the_whole_history() {
     let directory = tempfile::tempdir().unwrap();
     let db = Db::open(&Config::default(), directory.path()).await.unwrap();
 
-    let live = [admit::LIVE.to_owned(), sessions::live(&db)];
+    let live = [facts::LIVE.to_owned(), sessions::live(&db)];
     let all = Filter { limit: 50, before: Some(SessionId::new()), ..Filter::default() };
     let mine = Filter { owner: Some(UserId::new()), ..all };
     let by_state = |state| sessions::list(&db, &Filter { state: Some(state), ..all });
@@ -54,6 +55,11 @@ async fn no_query_reads_the_whole_history() {
 
     for sql in [
         quotas::OF_PERSON,
+        quotas::TOTALS,
+        standing::CLOSED_OF_PERSON,
+        standing::GPUS_OF_PERSON,
+        standing::CLOSED_OF_GROUP,
+        standing::CLOSED,
         sessions::ADD_EVENT,
         "UPDATE intervals SET ended_at = 1 WHERE session_id = 'x' AND ended_at IS NULL",
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",

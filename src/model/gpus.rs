@@ -68,6 +68,18 @@ impl GpuInventory {
         DeviceAccess { open, closed }
     }
 
+    /// The models and how many there are of each, in the order of their first GPU.
+    pub fn models(&self) -> Vec<(String, i64)> {
+        let mut models: Vec<(String, i64)> = Vec::new();
+        for gpu in &self.gpus {
+            match models.iter_mut().find(|(model, _)| *model == gpu.model) {
+                Some((_, count)) => *count += 1,
+                None => models.push((gpu.model.clone(), 1)),
+            }
+        }
+        models
+    }
+
     /// Chooses `want` of the GPUs that are not in `taken` (UUIDs), or `None` where too few of
     /// that model are left.
     ///

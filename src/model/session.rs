@@ -117,6 +117,9 @@ pub struct SessionSpec {
     pub duration_seconds: i64,
     /// TensorBoard: the folder of logs.
     pub log_directory: Option<String>,
+    /// The name of the group that it is charged to, as it was called then.
+    #[serde(default)]
+    pub group: Option<String>,
 }
 
 /// Where a launched workload runs: what is needed to find it again after a restart.

@@ -164,7 +164,7 @@ impl Sessions {
         }
         let limits = self.admission.limits(session.owner).await?;
         // Nobody could come while no portal ran, so that time is not idleness.
-        Ok(stops_at(session, last_use.max(self.since), limits.of(Field::IdleTimeoutSeconds).limit))
+        Ok(stops_at(session, last_use.max(self.since), limits.of(&Field::IdleTimeoutSeconds).limit))
     }
 
     async fn see(&self, session: &Session, rule: Idle) -> Seen {

@@ -27,7 +27,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::request::LONGEST_DURATION;
 use crate::{
-    admission::{self, Admission, Standing},
+    admission::{self, Admission, Rehearsal, Standing},
     apps::Catalogue,
     db::{
         self, Db,
@@ -212,6 +212,7 @@ impl Sessions {
         let new = NewSession {
             id: self.new_id(&checked.app),
             owner: actor.user.id,
+            charged_group: checked.charged_group,
             app: checked.app,
             name: checked.name,
             spec: checked.spec,
@@ -232,12 +233,15 @@ impl Sessions {
                 ));
             }
         };
+        if let Some(group) = checked.charged_group.filter(|group| standing.purse.chosen != Some(*group)) {
+            self.db.choose_charged_group(actor.user.id, group).await?;
+        }
         self.changed(id, actor.user.id, false);
         self.db.find_session(id).await?.ok_or(Error::NotFound)
     }
 
     /// What would be decided about a request, with nothing written.
-    pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Verdict> {
+    pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Rehearsal> {
         let standing = self.admission.standing(actor.user.id).await?;
         let checked = self.check(actor, request, &standing)?;
         self.check_places(actor.user, &checked).await?;
@@ -246,7 +250,7 @@ impl Sessions {
             resources: checked.spec.resources,
             light: checked.light,
         };
-        Ok(self.admission.rehearse(actor.user.id, &request).await?)
+        Ok(self.admission.rehearse(actor.user.id, checked.charged_group, &request).await?)
     }
 
     pub async fn find(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
@@ -298,7 +302,7 @@ impl Sessions {
             )));
         };
         let standing = self.admission.standing(session.owner).await?;
-        let most = standing.limits.of(Field::ExtensionSeconds).limit;
+        let most = standing.limits.of(&Field::ExtensionSeconds).limit;
         let seconds = seconds.unwrap_or_else(|| most.cap(8 * 3600));
         if seconds <= 0 {
             return Err(Error::Invalid(vec![FieldError::new("seconds", "too_small", "must be at least 1")]));
@@ -308,7 +312,7 @@ impl Sessions {
             let message = format!("one extension adds at most {}", human_duration(most));
             return Err(Error::Invalid(vec![FieldError::new("seconds", "too_large", &message)]));
         }
-        if let Limit::AtMost(times) = standing.limits.of(Field::MaxExtensions).limit
+        if let Limit::AtMost(times) = standing.limits.of(&Field::MaxExtensions).limit
             && times <= session.extensions
         {
             return Err(Error::Conflict(format!(

@@ -11,8 +11,9 @@ use super::{
 use crate::{
     admission::Standing,
     apps::{App, AppKind},
+    db::quotas::{Purse, QuotaGroup},
     environments::DEFAULT,
-    model::{FieldError, Resources, Role, User, quota::Field, session::SessionSpec, size::GIB},
+    model::{FieldError, GroupId, Resources, Role, User, quota::Field, session::SessionSpec, size::GIB},
     protocol::{Directory, Errand, Found, Installer, OwnEnvironment},
     scheduler::PortalUser,
 };
@@ -38,6 +39,7 @@ pub struct StartRequest {
     /// Absolute, or below the home directory. It must be there and open to the user.
     #[serde(default)]
     pub working_directory: Option<String>,
+    /// Which of one's groups is charged; left out, the one that was chosen last, or the only one.
     #[serde(default)]
     pub group: Option<String>,
     #[serde(default)]
@@ -74,6 +76,7 @@ pub(super) struct Checked {
     pub name: String,
     pub spec: SessionSpec,
     pub light: bool,
+    pub charged_group: Option<GroupId>,
 }
 
 /// The longest name a person may give (characters).
@@ -133,7 +136,7 @@ impl Sessions {
             .or_else(|| app.and_then(|app| app.default_resources.clone()))
             .unwrap_or_default();
         check_resources(&resources, &mut fault);
-        let longest = standing.limits.of(Field::MaxSessionSeconds).limit;
+        let longest = standing.limits.of(&Field::MaxSessionSeconds).limit;
         let duration_seconds = request
             .duration_seconds
             .unwrap_or_else(|| longest.cap(profile.map_or(8 * 3600, |profile| profile.duration_seconds)));
@@ -163,9 +166,13 @@ impl Sessions {
         if log_directory.is_some() && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
             fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
         }
-        if request.group.is_some_and(|group| !group.is_empty()) {
-            fault("group", "unknown_group", "there are no groups on this portal; leave it out");
-        }
+        let charged = match charged_group(request.group.as_deref(), &standing.purse) {
+            Ok(charged) => charged,
+            Err((code, message)) => {
+                fault("group", code, &message);
+                None
+            }
+        };
         if !request.modules.is_empty() {
             fault("modules", "not_available", "this machine has no module environment; leave it out");
         }
@@ -180,8 +187,9 @@ impl Sessions {
             working_directory,
             duration_seconds,
             log_directory,
+            group: charged.map(|group| group.name.clone()),
         };
-        Ok(Checked { app: request.app, name, spec, light })
+        Ok(Checked { app: request.app, name, spec, light, charged_group: charged.map(|group| group.id) })
     }
 }
 
@@ -228,6 +236,25 @@ impl Sessions {
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
+    }
+}
+
+/// Which group pays: the one that was asked for, else the one that was chosen last, else the
+/// only one. The fault is a code and a sentence.
+fn charged_group<'a>(asked: Option<&str>, purse: &'a Purse) -> Result<Option<&'a QuotaGroup>, (&'static str, String)> {
+    let names = || purse.groups.iter().map(|group| group.name.as_str()).collect::<Vec<_>>().join(", ");
+    match asked.map(str::trim).filter(|name| !name.is_empty()) {
+        Some(name) => match purse.groups.iter().find(|group| group.name == name) {
+            Some(group) => Ok(Some(group)),
+            None if purse.groups.is_empty() => {
+                Err(("unknown_group", "you are in no group that sessions can be charged to; leave it out".to_owned()))
+            }
+            None => Err(("unknown_group", format!("you can charge {}", names()))),
+        },
+        None if 1 < purse.groups.len() && purse.chosen.is_none() => {
+            Err(("required", format!("choose the group that this is charged to: {}", names())))
+        }
+        None => Ok(purse.default_group().and_then(|id| purse.groups.iter().find(|group| group.id == id))),
     }
 }
 

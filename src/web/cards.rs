@@ -26,17 +26,17 @@ pub(super) fn card(
 ) -> Card {
     let live = portal.sessions.live(session.id);
     let capacity = portal.sessions.admission.capacity;
-    let extendable = match limits.of(Field::MaxExtensions).limit {
+    let extendable = match limits.of(&Field::MaxExtensions).limit {
         Limit::Unlimited => true,
         Limit::AtMost(times) => session.extensions < times,
     };
-    let extension = limits.of(Field::ExtensionSeconds).limit.cap(8 * 3600);
+    let extension = limits.of(&Field::ExtensionSeconds).limit.cap(8 * 3600);
     let context = CardContext {
         around: Circumstances {
             now: portal.clock.now(),
             idle_stops_at: live.idle_stops_at,
             step: live.status.map(|status| status.step),
-            most_memory_bytes: Some(limits.of(Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
+            most_memory_bytes: Some(limits.of(&Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
             is_own: session.owner == principal.id(),
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
@@ -60,28 +60,36 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         (Field::Light, "light", "light sessions", usage.light, Unit::Count, i64::MAX),
     ];
     let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
-        let effective = standing.limits.of(field);
+        let effective = standing.limits.of(&field);
         // A limit beyond the machine is the machine's.
         let limit = match effective.limit {
             Limit::Unlimited if machine == i64::MAX => None,
             limit => Some(limit.cap(machine)),
         };
         let label = if field == Field::Gpus && limit == Some(1) { "GPU" } else { label };
-        Meter { field: name, label: label.to_owned(), used, asked: 0, limit, unit, source: effective.source.clone() }
+        Meter {
+            field: name,
+            label: label.to_owned(),
+            used,
+            asked: 0,
+            limit,
+            unit,
+            source: effective.source.to_string(),
+        }
     };
     // What a machine has none of, or a person has none of beside the usual, is not worth a bar.
-    let tells = |field| match field {
+    let tells = |field: &Field| match field {
         Field::Gpus => 0 < standing.capacity.gpus,
         Field::Light => 0 < usage.light,
         _ => true,
     };
-    rows.into_iter().filter(|row| tells(row.0)).map(meter).collect()
+    rows.into_iter().filter(|row| tells(&row.0)).map(meter).collect()
 }
 
 /// The cores that count against somebody's limit. Where that is only the machine's size, light
 /// sessions count nothing: they share the cores that others leave idle.
 pub(super) fn cores_held(standing: &Standing) -> i64 {
-    let lent = if standing.limits.of(Field::Cpus).is_the_machines() { standing.usage.light_cpus } else { 0 };
+    let lent = if standing.limits.of(&Field::Cpus).is_the_machines() { standing.usage.light_cpus } else { 0 };
     standing.usage.cpus - lent
 }
 

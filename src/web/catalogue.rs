@@ -40,7 +40,7 @@ pub struct EnvironmentView {
 #[utoipa::path(get, path = "/profiles", tag = "catalogue", responses((status = 200, body = Listed<ProfileView>)))]
 pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<axum::Json<Listed<ProfileView>>> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let (all, held) = (standing.capacity, standing.in_use);
+    let (all, held) = (standing.capacity, &standing.in_use);
     let left = |there: i64, taken: i64, asked: i64| if asked == 0 { i64::MAX } else { (there - taken).max(0) / asked };
     let view = |profile: &crate::sessions::Profile| {
         let asked = &profile.resources;

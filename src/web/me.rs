@@ -35,7 +35,7 @@ pub(super) struct Me {
     /// What the token that asks may do; null for a login, empty for everything.
     scopes: Option<Vec<String>>,
     /// Each limit as it binds, by field.
-    quota: BTreeMap<&'static str, Effective>,
+    quota: BTreeMap<String, Effective>,
     /// What is in use now.
     usage: Usage,
     #[schema(value_type = String, format = DateTime)]

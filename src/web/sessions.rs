@@ -21,6 +21,7 @@ use super::{
     streams::{LOG_WINDOW, follow_events, follow_log, sse_for},
 };
 use crate::{
+    admission::Rehearsal,
     db::{admit::Verdict, sessions::Filter},
     model::{EndReason, Gpu, Resources, Role, Session, SessionId, SessionState, Timestamp, quota::Reason},
     sessions::StartRequest,
@@ -323,9 +324,10 @@ pub async fn admission(
     Json(request): Json<StartRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
     let now = portal.clock.now();
-    Ok(axum::Json(match portal.sessions.rehearse(user.actor(), request).await? {
+    let Rehearsal { verdict, estimated_start } = portal.sessions.rehearse(user.actor(), request).await?;
+    Ok(axum::Json(match verdict {
         Verdict::Admit { .. } => AdmissionAnswer { outcome: "admit", reasons: Vec::new(), estimated_start: Some(now) },
-        Verdict::Wait(reasons) => AdmissionAnswer { outcome: "wait", reasons, estimated_start: None },
+        Verdict::Wait(reasons) => AdmissionAnswer { outcome: "wait", reasons, estimated_start },
         Verdict::Refuse(reasons) => AdmissionAnswer { outcome: "refuse", reasons, estimated_start: None },
     }))
 }

@@ -27,7 +27,7 @@ use crate::{
     environments::State as Building,
     model::{
         Resources, Session, SessionId,
-        quota::{Decision, Field, Limit, Request, Situation, decide},
+        quota::{Decision, Field, Limit, Request},
         size::{GIB, human_size, parse_size},
     },
     sessions::{Options, StartRequest},
@@ -252,7 +252,7 @@ fn own_environment(form: &NewSessionForm) -> Option<String> {
 }
 
 async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> Option<Verdict> {
-    let rehearsed = portal.sessions.rehearse(user.actor(), request).await.ok()?;
+    let rehearsed = portal.sessions.rehearse(user.actor(), request).await.ok()?.verdict;
     let text = |reasons: &[crate::model::quota::Reason]| {
         reasons.iter().map(|reason| reason.hint.as_str()).collect::<Vec<_>>().join(" ")
     };
@@ -328,16 +328,8 @@ fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
 /// Whether a size would start, by the same rule that decides, and a few words about it.
 fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
     let request = Request { resources: resources.clone(), duration_seconds: 60, light: resources.is_light() };
-    let situation = Situation {
-        limits: &standing.limits,
-        usage: standing.usage,
-        in_use: standing.in_use,
-        capacity: standing.capacity,
-        own: &[],
-        already_waiting: false,
-    };
     let first = |reasons: Vec<crate::model::quota::Reason>| reasons.into_iter().next().map(|reason| reason.hint);
-    match decide(&request, &situation) {
+    match standing.decide(&request) {
         Decision::Admit if 0 < resources.gpus => {
             let free = standing.capacity.gpus - standing.in_use.gpus;
             (Fit::Now, format!("{free} {} free now", if free == 1 { "GPU" } else { "GPUs" }))
@@ -358,7 +350,7 @@ fn free_cores(standing: &Standing) -> i64 {
 
 fn sliders(standing: &Standing) -> Sliders {
     let slider = |field, least: i64, machine: i64, used: i64, machine_used: i64| {
-        let limit = standing.limits.of(field).limit;
+        let limit = standing.limits.of(&field).limit;
         let most = limit.cap(machine).max(least);
         let left = match limit {
             Limit::Unlimited => machine - machine_used,
@@ -389,7 +381,7 @@ fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
 
 fn longest(standing: &Standing) -> i64 {
     // A month is longer than anybody picks from a list.
-    standing.limits.of(Field::MaxSessionSeconds).limit.cap(30 * 86_400)
+    standing.limits.of(&Field::MaxSessionSeconds).limit.cap(30 * 86_400)
 }
 
 fn new_key() -> String {

@@ -270,7 +270,7 @@ fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<File
     };
     let files = Files::new(db.clone(), scheduler.clone(), launcher, files);
     let sessions = Sessions::new(
-        Admission { db, clock: clock.clone(), capacity, inventory },
+        Admission { db, clock: clock.clone(), capacity, inventory, period: lyceum::model::quota::Period::default() },
         scheduler,
         Catalogue::new(Vec::new()),
         Environments::new(never, place, Recipe::default(), clock.clone()),

@@ -1,62 +1,40 @@
-//! The decision about a request, and the sentences that explain it. Pure: it sees numbers
-//! and answers with reasons as data, all of them, the most telling first.
+//! The decision about a request. Pure: it sees numbers and answers with reasons as data, all
+//! of them, the most telling first: the person's own limits, those of all together, the
+//! machine. How a reason is said is `sentence`'s business.
 
-use super::{Decision, Effective, Field, Limit, MACHINE, Reason, Request, Situation};
-use crate::model::{size::human_size, time::human_duration};
+use super::{
+    Decision, Field, Limit, Reason, Request, Situation, Total, Usage, Whose,
+    sentence::{self, Amount},
+};
 
 /// Decides about a request; all reasons are returned, the most telling first.
 ///
-/// What never fits (more than a limit, more than the machine has, longer than allowed) is
-/// refused; what would fit if something ended waits; `pending` bounds how much may wait.
+/// What never fits (more than a limit, more than the machine has, longer than allowed, more
+/// hours than are left) is refused; what would fit if something ended waits; `pending` bounds
+/// how much may wait.
 #[must_use]
 pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
-    let mut never = Vec::new();
-    let mut later = Vec::new();
-    let (asked, usage, in_use, capacity) =
-        (&request.resources, &situation.usage, &situation.in_use, &situation.capacity);
-    let amounts = [
-        (Field::Gpus, asked.gpus, usage.gpus, in_use.gpus, capacity.gpus),
-        // Light sessions share the cores that others leave idle, so that a terminal opens beside
-        // a training on a small machine; quotas that somebody set count them all the same.
-        (Field::Cpus, asked.cpus, usage.cpus, in_use.cpus - in_use.light_cpus, capacity.cpus),
-        (Field::MemoryBytes, asked.memory_bytes, usage.memory_bytes, in_use.memory_bytes, capacity.memory_bytes),
-    ];
-    for (field, requested, used, machine_used, machine) in amounts {
-        if requested == 0 {
-            continue;
-        }
-        let effective = situation.limits.of(field);
-        // A limit that is only the machine's size is judged as such, below.
-        if let Limit::AtMost(limit) = effective.limit
-            && !effective.is_the_machines()
-        {
-            if limit < requested {
-                never.push(too_much(field, requested, limit, &effective.source));
-            } else if limit < used.saturating_add(requested) {
-                later.push(in_the_way(field, used, requested, limit, effective, situation.own));
-            }
-        }
-        if machine < requested {
-            never.push(machine_too_small(field, requested, machine));
-        } else if machine < machine_used.saturating_add(requested) && !(request.light && field == Field::Cpus) {
-            later.push(machine_full(field, machine_used, requested, machine));
-        }
+    let mut reasons = Reasons::default();
+    for field in amounts(request) {
+        own_limit(&field, request, situation, &mut reasons);
     }
-    let (field, used) = if request.light { (Field::Light, usage.light) } else { (Field::Sessions, usage.sessions) };
-    let effective = situation.limits.of(field);
-    if let Limit::AtMost(limit) = effective.limit {
-        if limit < 1 {
-            never.push(too_much(field, 1, limit, &effective.source));
-        } else if limit < used.saturating_add(1) {
-            later.push(in_the_way(field, used, 1, limit, effective, situation.own));
-        }
-    }
-    let effective = situation.limits.of(Field::MaxSessionSeconds);
-    if let Limit::AtMost(limit) = effective.limit
+    let longest = situation.limits.of(&Field::MaxSessionSeconds);
+    if let Limit::AtMost(limit) = longest.limit
         && limit < request.duration_seconds
     {
-        never.push(too_much(Field::MaxSessionSeconds, request.duration_seconds, limit, &effective.source));
+        let amount = Amount { field: &Field::MaxSessionSeconds, used: 0, requested: request.duration_seconds, limit };
+        reasons.never.push(sentence::too_much(&amount, &longest.source));
     }
+    for field in [Field::GpuHours, Field::CpuHours] {
+        let effective = situation.limits.of(&field);
+        hours(&field, effective.limit, request, situation, None, situation.usage, &effective.source, &mut reasons);
+    }
+    for total in situation.totals {
+        together(total, request, situation, &mut reasons);
+    }
+    machine(request, situation, &mut reasons);
+
+    let Reasons { mut never, mut later } = reasons;
     if !never.is_empty() {
         never.append(&mut later);
         return Decision::Refuse(never);
@@ -64,150 +42,124 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
     if later.is_empty() {
         return Decision::Admit;
     }
-    let effective = situation.limits.of(Field::Pending);
+    let effective = situation.limits.of(&Field::Pending);
     if let Limit::AtMost(limit) = effective.limit
         && !situation.already_waiting
-        && limit < usage.pending.saturating_add(1)
+        && limit < situation.usage.pending.saturating_add(1)
     {
-        let mut reasons = vec![reason(
-            "quota.pending.user",
-            effective.source.clone(),
-            (usage.pending, 1, limit),
-            format!(
-                "This would have to wait, and {} of yours wait already, as many as may. Cancel one, or ask again when one has started.",
-                usage.pending
-            ),
-        )];
+        let mut reasons = vec![sentence::too_many_wait(situation.usage.pending, limit, &effective.source)];
         reasons.append(&mut later);
         return Decision::Refuse(reasons);
     }
     Decision::Wait(later)
 }
 
-fn reason(code: &str, scope: String, (used, requested, limit): (i64, i64, i64), hint: String) -> Reason {
-    let over_by = used.saturating_add(requested).saturating_sub(limit).max(0);
-    Reason { code: code.to_owned(), scope, used, requested, limit, over_by, hint }
+#[derive(Default)]
+struct Reasons {
+    never: Vec<Reason>,
+    later: Vec<Reason>,
 }
 
-fn code(kind: &str, field: Field) -> String {
-    let name = match field {
-        Field::MemoryBytes => "memory",
-        Field::MaxSessionSeconds => "duration",
-        other => other.as_str(),
-    };
-    if kind == "quota" { format!("quota.{name}.user") } else { format!("{kind}.{name}") }
+/// The fields of which a request holds an amount while it runs.
+fn amounts(request: &Request) -> Vec<Field> {
+    let model = request.resources.gpu_model.clone().map(Field::GpusOf);
+    let count = if request.light { Field::Light } else { Field::Sessions };
+    let fields = [Some(Field::Gpus), model, Some(Field::Cpus), Some(Field::MemoryBytes), Some(count)];
+    fields.into_iter().flatten().filter(|field| 0 < requested(field, request)).collect()
 }
 
-fn too_much(field: Field, requested: i64, limit: i64, source: &str) -> Reason {
-    let hint = match limit {
-        0 => format!("Your limit is no {} at all ({source}). Ask an administrator for some.", field.plural()),
-        _ => format!(
-            "This asks for {}; your limit is {} ({source}). Ask for at most {}.",
-            field.amount(requested),
-            field.amount(limit),
-            field.amount(limit)
-        ),
-    };
-    reason(&code("quota", field), source.to_owned(), (0, requested, limit), hint)
+fn requested(field: &Field, request: &Request) -> i64 {
+    let asked = &request.resources;
+    match field {
+        Field::Gpus | Field::GpusOf(_) => asked.gpus,
+        Field::Cpus => asked.cpus,
+        Field::MemoryBytes => asked.memory_bytes,
+        Field::Sessions => i64::from(!request.light),
+        Field::Light => i64::from(request.light),
+        _ => 0,
+    }
 }
 
-fn in_the_way(
-    field: Field,
-    used: i64,
-    requested: i64,
-    limit: i64,
-    effective: &Effective,
-    own: &[(String, i64)],
-) -> Reason {
-    let holders: Vec<&(String, i64)> = match field {
-        Field::Gpus => own.iter().filter(|(_, gpus)| 0 < *gpus).collect(),
-        _ => own.iter().collect(),
-    };
-    let by = match holders.as_slice() {
-        [] => String::new(),
-        [(name, _)] => format!(" by ‘{name}’"),
-        [(first, _), (second, _)] => format!(" by ‘{first}’ and ‘{second}’"),
-        [(first, _), ..] => format!(" by ‘{first}’ and {} more", holders.len() - 1),
-    };
-    let way_out = match (holders.len(), limit - used) {
-        (1, left) if 0 < left && requested != 1 => format!("Stop it, or ask for at most {}.", field.amount(left)),
-        (1, _) => "Stop it to make room.".to_owned(),
-        (_, left) if 0 < left && requested != 1 => format!("Stop one, or ask for at most {}.", field.amount(left)),
-        _ => "Stop one to make room.".to_owned(),
-    };
-    let hint = format!(
-        "Your limit is {} and {} {} in use{by}. {way_out}",
-        field.amount(limit),
-        field.number(used),
-        if used == 1 { "is" } else { "are" },
-    );
-    reason(&code("quota", field), effective.source.clone(), (used, requested, limit), hint)
+fn own_limit(field: &Field, request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {
+    let effective = situation.limits.of(field);
+    let Limit::AtMost(limit) = effective.limit else { return };
+    // A limit that is only the machine's size is judged as such, with the machine.
+    if effective.is_the_machines() {
+        return;
+    }
+    let amount = Amount { field, used: situation.usage.of(field), requested: requested(field, request), limit };
+    if amount.never_fits() {
+        reasons.never.push(sentence::too_much(&amount, &effective.source));
+    } else if amount.is_over() {
+        reasons.later.push(sentence::in_the_way(&amount, &effective.source, situation.own));
+    }
 }
 
-fn machine_too_small(field: Field, requested: i64, machine: i64) -> Reason {
-    let hint = match machine {
-        0 => format!("This asks for {}; the machine has none.", field.amount(requested)),
-        _ => format!(
-            "This asks for {}; the machine has {}. Ask for at most that.",
-            field.amount(requested),
-            field.amount(machine)
-        ),
-    };
-    reason(&code("capacity", field), MACHINE.to_owned(), (0, requested, machine), hint)
-}
-
-fn machine_full(field: Field, used: i64, requested: i64, machine: i64) -> Reason {
-    let hint = match (machine - used).max(0) {
-        0 => format!("All of the machine's {} are in use. This starts when something ends.", field.amount(machine)),
-        free => format!(
-            "This asks for {}; {} of the machine's {} {} free now. It starts when something ends.",
-            field.amount(requested),
-            field.number(free),
-            field.amount(machine),
-            if free == 1 { "is" } else { "are" },
-        ),
-    };
-    reason(&code("capacity", field), MACHINE.to_owned(), (used, requested, machine), hint)
-}
-
-impl Field {
-    /// The amount with its unit: `2 GPUs`, `1 core`, `48 GB`, `8 h`.
-    fn amount(self, value: i64) -> String {
-        match self {
-            Self::MemoryBytes => human_size(value),
-            Self::MaxSessionSeconds | Self::MaxJobSeconds | Self::ExtensionSeconds | Self::IdleTimeoutSeconds => {
-                human_duration(value)
-            }
-            _ if value == 1 => format!("1 {}", self.singular()),
-            _ => format!("{value} {}", self.plural()),
+fn together(total: &Total, request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {
+    for (field, limit) in &total.limits {
+        let source = sentence::scope(&total.whose);
+        hours(field, *limit, request, situation, Some(&total.whose), &total.usage, &source, reasons);
+        let Limit::AtMost(limit) = *limit else { continue };
+        let of_other_model =
+            matches!(field, Field::GpusOf(model) if request.resources.gpu_model.as_ref() != Some(model));
+        let requested = requested(field, request);
+        if requested == 0 || of_other_model {
+            continue;
+        }
+        let amount = Amount { field, used: total.usage.of(field), requested, limit };
+        if amount.never_fits() {
+            reasons.never.push(sentence::too_much_together(&amount, &total.whose));
+        } else if amount.is_over() {
+            reasons.later.push(sentence::in_the_way_together(&amount, &total.whose));
         }
     }
+}
 
-    /// The amount without its unit where a count needs none.
-    fn number(self, value: i64) -> String {
-        if self == Self::MemoryBytes { human_size(value) } else { value.to_string() }
+/// Hours are refused where they would run over, counted to the end of what runs: waiting does
+/// not give any back.
+#[expect(clippy::too_many_arguments, reason = "a limit, whose it is, and what is measured against it")]
+fn hours(
+    field: &Field,
+    limit: Limit,
+    request: &Request,
+    situation: &Situation<'_>,
+    whose: Option<&Whose>,
+    usage: &Usage,
+    source: &str,
+    reasons: &mut Reasons,
+) {
+    let (each, used) = match field {
+        Field::GpuHours => (request.resources.gpus, usage.gpu_seconds),
+        Field::CpuHours => (request.resources.cpus, usage.cpu_seconds),
+        _ => return,
+    };
+    let Limit::AtMost(limit) = limit else { return };
+    let seconds = situation.period_left.map_or(request.duration_seconds, |left| request.duration_seconds.min(left));
+    let requested = each.saturating_mul(seconds);
+    if 0 < requested && limit.saturating_mul(3600) < used.saturating_add(requested) {
+        let amount = Amount { field, used, requested, limit };
+        reasons.never.push(sentence::hours_over(&amount, whose, source, situation.period));
     }
+}
 
-    fn singular(self) -> &'static str {
-        match self {
-            Self::Gpus => "GPU",
-            Self::Cpus => "core",
-            Self::Jobs => "job",
-            Self::Light => "light session",
-            Self::MaxExtensions => "extension",
-            _ => "session",
+fn machine(request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {
+    let (asked, in_use, capacity) = (&request.resources, situation.in_use, &situation.capacity);
+    let amounts = [
+        (Field::Gpus, asked.gpus, in_use.gpus, capacity.gpus),
+        // Light sessions share the cores that others leave idle, so that a terminal opens beside
+        // a training on a small machine; quotas that somebody set count them all the same.
+        (Field::Cpus, asked.cpus, in_use.cpus - in_use.light_cpus, capacity.cpus),
+        (Field::MemoryBytes, asked.memory_bytes, in_use.memory_bytes, capacity.memory_bytes),
+    ];
+    for (field, requested, used, limit) in amounts {
+        let amount = Amount { field: &field, used, requested, limit };
+        if requested == 0 {
+            continue;
         }
-    }
-
-    fn plural(self) -> &'static str {
-        match self {
-            Self::Gpus => "GPUs",
-            Self::Cpus => "cores",
-            Self::MemoryBytes => "memory",
-            Self::Jobs => "jobs",
-            Self::Light => "light sessions",
-            Self::MaxExtensions => "extensions",
-            _ => "sessions",
+        if amount.never_fits() {
+            reasons.never.push(sentence::machine_too_small(&amount));
+        } else if amount.is_over() && !(request.light && field == Field::Cpus) {
+            reasons.later.push(sentence::machine_full(&amount));
         }
     }
 }
@@ -217,7 +169,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{LimitRow, Limits, Scope, Usage},
+        super::{LimitRow, Limits, Period, Scope},
         *,
     };
     use crate::model::{Capacity, Resources, Timestamp, size::GIB};
@@ -238,59 +190,159 @@ mod tests {
     }
 
     fn answer(request: &Request, rows: &[LimitRow], usage: Usage) -> Decision {
-        let limits = Limits::resolve(rows, &WHOLE, true, NOW);
-        let own = [("resnet".to_owned(), 2)];
-        decide(
-            request,
-            &Situation { limits: &limits, usage, in_use: usage, capacity: WHOLE, own: &own, already_waiting: false },
-        )
+        answer_with(request, rows, usage, &[])
     }
 
-    #[test]
-    fn the_most_specific_unexpired_row_wins() {
-        let mut expired = row(Scope::User, Field::Gpus, 4);
-        expired.expires_at = Some(NOW);
-        let mut until = row(Scope::User, Field::Gpus, 3);
-        until.expires_at = Some(NOW.plus_seconds(1));
-        for (rows, single, value, source) in [
-            (vec![], true, 4, "machine"),
-            (vec![], false, 1, "default"),
-            (vec![row(Scope::Default, Field::Gpus, 2)], true, 2, "default"),
-            (vec![row(Scope::Default, Field::Gpus, 2), row(Scope::User, Field::Gpus, -1)], true, -1, "override"),
-            (vec![row(Scope::Default, Field::Gpus, 2), expired], true, 2, "default"),
-            (vec![until], true, 3, "override until 1970-01-01T00:16:41Z"),
-        ] {
-            let limits = Limits::resolve(&rows, &WHOLE, single, NOW);
-            assert_eq!((limits.of(Field::Gpus).limit.value(), limits.of(Field::Gpus).source.as_str()), (value, source));
-        }
+    fn answer_with(request: &Request, rows: &[LimitRow], usage: Usage, totals: &[Total]) -> Decision {
+        let limits = Limits::resolve(rows, &WHOLE, true, NOW);
+        let own = [("resnet".to_owned(), 2)];
+        let situation = Situation {
+            limits: &limits,
+            usage: &usage,
+            totals,
+            in_use: &usage,
+            capacity: WHOLE,
+            period: &Period::default(),
+            period_left: None,
+            own: &own,
+            already_waiting: false,
+        };
+        decide(request, &situation)
+    }
+
+    fn total(whose: Whose, field: Field, limit: i64, usage: Usage) -> Total {
+        Total { whose, limits: vec![(field, Limit::of(limit))], usage }
+    }
+
+    fn vision() -> Whose {
+        Whose::Group("vision".to_owned())
+    }
+
+    #[track_caller]
+    fn waits(decision: Decision) -> Vec<Reason> {
+        let Decision::Wait(reasons) = decision else { panic!("waits: {decision:?}") };
+        reasons
+    }
+
+    #[track_caller]
+    fn refused(decision: Decision) -> Vec<Reason> {
+        let Decision::Refuse(reasons) = decision else { panic!("refused: {decision:?}") };
+        reasons
     }
 
     #[test]
     fn sentences() {
         let two = [row(Scope::Default, Field::Gpus, 2)];
         let busy = Usage { gpus: 2, sessions: 1, ..Usage::default() };
-        let Decision::Wait(reasons) = answer(&ask(2, 1, GIB), &two, busy) else { panic!("waits") };
+        let reasons = waits(answer(&ask(2, 1, GIB), &two, busy));
         assert_eq!(reasons[0].hint, "Your limit is 2 GPUs and 2 are in use by ‘resnet’. Stop it to make room.");
         assert_eq!((reasons[0].code.as_str(), reasons[0].over_by), ("quota.gpus.user", 2));
-        let Decision::Refuse(reasons) = answer(&ask(3, 1, GIB), &two, Usage::default()) else { panic!("refused") };
+        let reasons = refused(answer(&ask(3, 1, GIB), &two, Usage::default()));
         assert_eq!(reasons[0].hint, "This asks for 3 GPUs; your limit is 2 GPUs (default). Ask for at most 2 GPUs.");
-        let Decision::Refuse(reasons) =
-            answer(&ask(0, 64, GIB), &[row(Scope::Default, Field::Cpus, -1)], Usage::default())
-        else {
-            panic!("refused")
-        };
-        assert_eq!(reasons[0].code, "capacity.cpus");
-        let Decision::Wait(reasons) = answer(
+        let unlimited = [row(Scope::Default, Field::Cpus, -1)];
+        assert_eq!(refused(answer(&ask(0, 64, GIB), &unlimited, Usage::default()))[0].code, "capacity.cpus");
+        let reasons = waits(answer(
             &ask(0, 1, 100 * GIB),
             &[row(Scope::User, Field::MemoryBytes, -1)],
             Usage { memory_bytes: 100 * GIB, ..Usage::default() },
-        ) else {
-            panic!("waits")
-        };
+        ));
         assert_eq!(
             reasons[0].hint,
             "This asks for 100 GB; 92 GB of the machine's 192 GB are free now. It starts when something ends."
         );
+    }
+
+    #[test]
+    fn all_together_are_bound_whatever_one_may() {
+        let mine = [row(Scope::User, Field::Gpus, -1)];
+        let three = Usage { gpus: 3, sessions: 3, ..Usage::default() };
+        let group = [total(vision(), Field::Gpus, 4, three.clone())];
+        assert_eq!(answer_with(&ask(1, 1, GIB), &mine, Usage::default(), &group), Decision::Admit);
+        let reasons = waits(answer_with(&ask(2, 1, GIB), &mine, Usage::default(), &group));
+        assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpus.group", "group vision"));
+        assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (3, 4, 1));
+        assert_eq!(
+            reasons[0].hint,
+            "Group ‘vision’ may use 4 GPUs together and 3 are in use. Ask for at most 1 GPU, or wait until one of its \
+             sessions ends."
+        );
+        let cluster = [total(Whose::Cluster, Field::Gpus, 1, Usage::default())];
+        let reasons = refused(answer_with(&ask(2, 1, GIB), &mine, Usage::default(), &cluster));
+        assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpus.cluster", "cluster"));
+        assert_eq!(reasons[0].hint, "This asks for 2 GPUs; all people may use 1 GPU together. Ask for at most 1 GPU.");
+        let none = [total(vision(), Field::Gpus, 0, Usage::default())];
+        let reasons = refused(answer_with(&ask(1, 1, GIB), &mine, Usage::default(), &none));
+        assert_eq!(
+            reasons[0].hint,
+            "Group ‘vision’ may use no GPUs at all. Ask an administrator, or choose another group."
+        );
+        // What is not asked for is not judged.
+        assert_eq!(answer_with(&ask(0, 1, GIB), &mine, Usage::default(), &none), Decision::Admit);
+        let sessions = [total(Whose::Cluster, Field::Sessions, 3, three)];
+        assert_eq!(
+            waits(answer_with(&ask(0, 1, GIB), &[], Usage::default(), &sessions))[0].code,
+            "quota.sessions.cluster"
+        );
+        let light = Request { light: true, ..ask(0, 1, GIB) };
+        assert_eq!(answer_with(&light, &[], Usage::default(), &sessions), Decision::Admit);
+    }
+
+    #[test]
+    fn a_model_has_a_limit_of_its_own() {
+        let a100 = || Field::GpusOf("A100".to_owned());
+        let rows = [row(Scope::Default, a100(), 1)];
+        let mut wanted = ask(1, 1, GIB);
+        wanted.resources.gpu_model = Some("A100".to_owned());
+        let one = Usage { gpus: 1, gpus_by_model: [("A100".to_owned(), 1)].into(), ..Usage::default() };
+        let reasons = waits(answer(&wanted, &rows, one.clone()));
+        assert_eq!(reasons[0].code, "quota.gpus.user");
+        assert_eq!(reasons[0].hint, "Your limit is 1 × A100 and 1 is in use by ‘resnet’. Stop it to make room.");
+        wanted.resources.gpu_model = Some("H100".to_owned());
+        assert_eq!(answer(&wanted, &rows, one.clone()), Decision::Admit);
+        let group = [total(vision(), a100(), 1, one)];
+        assert_eq!(answer_with(&wanted, &[], Usage::default(), &group), Decision::Admit);
+        wanted.resources.gpu_model = Some("A100".to_owned());
+        assert_eq!(waits(answer_with(&wanted, &[], Usage::default(), &group))[0].code, "quota.gpus.group");
+    }
+
+    #[test]
+    fn hours_that_would_run_over_are_refused() {
+        let rows = [row(Scope::Default, Field::GpuHours, 10)];
+        let spent = |seconds| Usage { gpu_seconds: seconds, ..Usage::default() };
+        assert_eq!(answer(&ask(2, 1, GIB), &rows, spent(8 * 3600)), Decision::Admit, "to the second");
+        let reasons = refused(answer(&ask(2, 1, GIB), &rows, spent(8 * 3600 + 1)));
+        assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpu_hours.user", "default"));
+        assert_eq!((reasons[0].used, reasons[0].requested, reasons[0].limit, reasons[0].over_by), (9, 2, 10, 1));
+        assert_eq!(
+            reasons[0].hint,
+            "This could use 2 h of GPU time; of your 10 GPU-hours for 30 days (default) 1 h 59 min are left, with what \
+             runs counted to its end. Ask for less time or fewer GPUs."
+        );
+        assert_eq!(answer(&ask(0, 1, GIB), &rows, spent(20 * 3600)), Decision::Admit);
+        let group = [total(vision(), Field::CpuHours, 3, Usage { cpu_seconds: 3600, ..Usage::default() })];
+        assert_eq!(answer_with(&ask(0, 2, GIB), &[], Usage::default(), &group), Decision::Admit);
+        let reasons = refused(answer_with(&ask(0, 3, GIB), &[], Usage::default(), &group));
+        assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.cpu_hours.group", "group vision"));
+    }
+
+    #[test]
+    fn only_this_months_part_of_a_request_counts_this_month() {
+        let limits = Limits::resolve(&[row(Scope::Default, Field::GpuHours, 1)], &WHOLE, true, NOW);
+        let (usage, period) = (Usage::default(), Period::default());
+        let situation = |period_left| Situation {
+            limits: &limits,
+            usage: &usage,
+            totals: &[],
+            in_use: &usage,
+            capacity: WHOLE,
+            period: &period,
+            period_left,
+            own: &[],
+            already_waiting: false,
+        };
+        let two_hours = Request { duration_seconds: 7200, ..ask(1, 1, GIB) };
+        assert_eq!(refused(decide(&two_hours, &situation(None)))[0].code, "quota.gpu_hours.user");
+        assert_eq!(decide(&two_hours, &situation(Some(3600))), Decision::Admit);
     }
 
     #[test]
@@ -299,12 +351,12 @@ mod tests {
         assert!(matches!(answer(&ask(1, 1, GIB), &none, Usage::default()), Decision::Refuse(_)));
         assert_eq!(answer(&ask(0, 1, GIB), &none, Usage::default()), Decision::Admit);
         let full = Usage { sessions: 4, pending: 20, ..Usage::default() };
-        let Decision::Refuse(reasons) = answer(&ask(0, 1, GIB), &[], full) else { panic!("refused") };
+        let reasons = refused(answer(&ask(0, 1, GIB), &[], full));
         assert_eq!(reasons[0].code, "quota.pending.user");
         assert_eq!(reasons[1].code, "quota.sessions.user");
         let mut long = ask(0, 1, GIB);
         long.duration_seconds = 9 * 3600;
-        let Decision::Refuse(reasons) = answer(&long, &[], Usage::default()) else { panic!("refused") };
+        let reasons = refused(answer(&long, &[], Usage::default()));
         assert_eq!(reasons[0].hint, "This asks for 9 h; your limit is 8 h (default). Ask for at most 8 h.");
     }
 
@@ -312,7 +364,7 @@ mod tests {
     fn light_sessions_share_cores_but_not_quotas() {
         let light = Request { light: true, ..ask(0, 1, GIB) };
         let full = Usage { cpus: 34, light_cpus: 2, light: 2, ..Usage::default() };
-        assert_eq!(answer(&light, &[], full), Decision::Admit);
+        assert_eq!(answer(&light, &[], full.clone()), Decision::Admit);
         assert!(matches!(answer(&ask(0, 1, GIB), &[], full), Decision::Wait(_)), "others do not");
         let one_free = Usage { cpus: 33, light_cpus: 2, ..Usage::default() };
         assert_eq!(answer(&ask(0, 1, GIB), &[], one_free), Decision::Admit);
@@ -322,14 +374,22 @@ mod tests {
     }
 
     fn usages() -> impl Strategy<Value = Usage> {
-        (0..6i64, 0..40i64, 0..200i64, 0..6i64, 0..25i64).prop_map(|(gpus, cpus, memory, sessions, pending)| Usage {
-            gpus,
-            cpus,
-            memory_bytes: memory * GIB,
-            sessions,
-            pending,
-            ..Usage::default()
-        })
+        (0..6i64, 0..40i64, 0..200i64, 0..6i64, 0..25i64, 0..100_000i64).prop_map(
+            |(gpus, cpus, memory, sessions, pending, gpu_seconds)| Usage {
+                gpus,
+                cpus,
+                memory_bytes: memory * GIB,
+                sessions,
+                pending,
+                gpu_seconds,
+                ..Usage::default()
+            },
+        )
+    }
+
+    /// Of fields that a request of these tests is measured by.
+    fn fields() -> impl Strategy<Value = Field> {
+        prop::sample::select(vec![Field::Gpus, Field::Cpus, Field::Sessions, Field::GpuHours, Field::Pending])
     }
 
     fn rank(decision: &Decision) -> u8 {
@@ -343,26 +403,35 @@ mod tests {
     proptest! {
         #[test]
         fn raising_a_limit_never_makes_it_worse(
-            gpus in 0..6i64, cpus in 1..40i64, usage in usages(), limit in 0..6i64, more in 0..6i64,
+            gpus in 0..6i64, cpus in 1..40i64, usage in usages(), field in fields(), limit in 0..30i64, more in 0..30i64,
         ) {
-            let before = answer(&ask(gpus, cpus, GIB), &[row(Scope::User, Field::Gpus, limit)], usage);
-            let after = answer(&ask(gpus, cpus, GIB), &[row(Scope::User, Field::Gpus, limit + more)], usage);
-            let unlimited = answer(&ask(gpus, cpus, GIB), &[row(Scope::User, Field::Gpus, -1)], usage);
-            prop_assert!(rank(&before) <= rank(&after));
-            prop_assert!(rank(&after) <= rank(&unlimited));
+            let own = |limit| answer(&ask(gpus, cpus, GIB), &[row(Scope::User, field.clone(), limit)], usage.clone());
+            prop_assert!(rank(&own(limit)) <= rank(&own(limit + more)));
+            prop_assert!(rank(&own(limit + more)) <= rank(&own(-1)));
+            let whole = |limit| {
+                let totals = [total(vision(), field.clone(), limit, usage.clone())];
+                answer_with(&ask(gpus, cpus, GIB), &[], Usage::default(), &totals)
+            };
+            prop_assert!(rank(&whole(limit)) <= rank(&whole(limit + more)));
+            prop_assert!(rank(&whole(limit + more)) <= rank(&whole(-1)));
         }
 
         #[test]
         fn freeing_never_makes_it_worse(gpus in 0..6i64, cpus in 1..40i64, usage in usages(), freed in 0..6i64) {
-            let less = Usage { gpus: (usage.gpus - freed).max(0), cpus: (usage.cpus - freed).max(0), ..usage };
+            let less = Usage { gpus: (usage.gpus - freed).max(0), cpus: (usage.cpus - freed).max(0), ..usage.clone() };
             let (before, after) = (answer(&ask(gpus, cpus, GIB), &[], usage), answer(&ask(gpus, cpus, GIB), &[], less));
             prop_assert!(rank(&before) <= rank(&after));
         }
 
         #[test]
-        fn admitted_means_within_every_limit(gpus in 0..6i64, cpus in 1..40i64, usage in usages(), limit in 0..6i64) {
-            if answer(&ask(gpus, cpus, GIB), &[row(Scope::User, Field::Gpus, limit)], usage) == Decision::Admit {
-                prop_assert!(gpus == 0 || usage.gpus + gpus <= limit.min(WHOLE.gpus));
+        fn admitted_means_within_every_limit(
+            gpus in 0..6i64, cpus in 1..40i64, usage in usages(), limit in 0..6i64, whole in 0..6i64,
+        ) {
+            let rows = [row(Scope::User, Field::Gpus, limit), row(Scope::User, Field::GpuHours, 20)];
+            let totals = [total(vision(), Field::Gpus, whole, usage.clone())];
+            if answer_with(&ask(gpus, cpus, GIB), &rows, usage.clone(), &totals) == Decision::Admit {
+                prop_assert!(gpus == 0 || usage.gpus + gpus <= limit.min(whole).min(WHOLE.gpus));
+                prop_assert!(gpus == 0 || usage.gpu_seconds + gpus * 3600 <= 20 * 3600);
                 prop_assert!(usage.cpus + cpus <= WHOLE.cpus);
                 prop_assert!(usage.sessions < 4);
             }
@@ -370,8 +439,11 @@ mod tests {
 
         #[test]
         fn huge_numbers_do_not_overflow(gpus in 0..=i64::MAX, cpus in 1..=i64::MAX, memory in 1..=i64::MAX) {
-            let usage = Usage { gpus: i64::MAX, cpus: i64::MAX, memory_bytes: i64::MAX, ..Usage::default() };
-            let _ = answer(&ask(gpus, cpus, memory), &[row(Scope::User, Field::Gpus, i64::MAX)], usage);
+            let all = i64::MAX;
+            let usage = Usage { gpus: all, cpus: all, memory_bytes: all, gpu_seconds: all, cpu_seconds: all, ..Usage::default() };
+            let rows = [row(Scope::User, Field::Gpus, all), row(Scope::User, Field::GpuHours, all)];
+            let long = Request { duration_seconds: all, ..ask(gpus, cpus, memory) };
+            let _ = answer_with(&long, &rows, usage.clone(), &[total(vision(), Field::CpuHours, all, usage)]);
         }
     }
 }

@@ -1,57 +1,84 @@
 //! Which limit binds somebody, field by field, and where it comes from: their own unexpired
-//! row, else the default that an administrator set, else what a fresh install gives.
+//! row, else the most generous of their groups within what restrictive groups allow, else
+//! the default that an administrator set, else what a fresh install gives.
+
+use std::collections::BTreeSet;
 
 use super::{Effective, Field, Limit, LimitRow, MACHINE, Scope};
 use crate::model::{Capacity, Timestamp};
 
-/// The effective limit of every field, complete by construction.
+/// The effective limit of every field, complete by construction, and of the GPU models that
+/// somebody limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits(Vec<(Field, Effective)>);
 
 impl Limits {
-    /// Resolves every field: an unexpired override, else the default that an administrator
-    /// set, else what a fresh install gives. With one account everything belongs to it; as
-    /// soon as there is a second one, a person gets one GPU by default.
+    /// Resolves every field. With one account everything belongs to it; as soon as there is a
+    /// second one, a person gets one GPU by default.
     #[must_use]
     pub fn resolve(rows: &[LimitRow], capacity: &Capacity, single_account: bool, now: Timestamp) -> Self {
-        let row = |scope, field| {
-            rows.iter()
-                .find(|row| row.scope == scope && row.field == field && row.expires_at.is_none_or(|end| now < end))
-        };
-        let effective = |field| {
-            if let Some(row) = row(Scope::User, field) {
-                let source =
-                    row.expires_at.map_or_else(|| "override".to_owned(), |end| format!("override until {end}"));
-                return Effective { limit: Limit::of(row.value), source };
-            }
-            if let Some(row) = row(Scope::Default, field) {
-                return Effective { limit: Limit::of(row.value), source: "default".to_owned() };
-            }
-            let (value, source) = match field {
-                Field::Gpus if single_account => (capacity.gpus, MACHINE),
-                Field::Gpus => (capacity.gpus.min(1), "default"),
-                Field::Cpus => (capacity.cpus, MACHINE),
-                Field::MemoryBytes => (capacity.memory_bytes, MACHINE),
-                Field::Sessions | Field::Jobs => (4, "default"),
-                Field::Pending => (20, "default"),
-                Field::Light => (6, "default"),
-                Field::MaxSessionSeconds | Field::ExtensionSeconds => (8 * 3600, "default"),
-                Field::MaxJobSeconds => (48 * 3600, "default"),
-                Field::MaxExtensions => (3, "default"),
-                Field::IdleTimeoutSeconds => (2 * 3600, "default"),
-            };
-            Effective { limit: Limit::AtMost(value), source: source.to_owned() }
-        };
-        Self(Field::ALL.into_iter().map(|field| (field, effective(field))).collect())
+        let live: Vec<&LimitRow> =
+            rows.iter().filter(|row| row.expires_at.is_none_or(|expires_at| now < expires_at)).collect();
+        let models: BTreeSet<&Field> =
+            live.iter().map(|row| &row.field).filter(|field| matches!(field, Field::GpusOf(_))).collect();
+        let fields = Field::ALL.into_iter().chain(models.into_iter().cloned());
+        Self(fields.map(|field| (field.clone(), effective(&field, &live, capacity, single_account))).collect())
     }
 
-    pub fn of(&self, field: Field) -> &Effective {
-        self.0.iter().find(|(name, _)| *name == field).map(|(_, effective)| effective).expect("every field is resolved")
+    /// The limit of a field; that of a GPU model which nobody limited is none.
+    pub fn of(&self, field: &Field) -> &Effective {
+        self.0.iter().find(|(name, _)| name == field).map_or(&Effective::NONE, |(_, effective)| effective)
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = (Field, &Effective)> {
-        self.0.iter().map(|(field, effective)| (*field, effective))
+    pub fn iter(&self) -> impl Iterator<Item = (&Field, &Effective)> {
+        self.0.iter().map(|(field, effective)| (field, effective))
     }
+}
+
+fn effective(field: &Field, live: &[&LimitRow], capacity: &Capacity, single_account: bool) -> Effective {
+    let rows = || live.iter().filter(|row| row.field == *field);
+    if let Some(row) = rows().find(|row| row.scope == Scope::User) {
+        let source = row.expires_at.map_or_else(|| "override".to_owned(), |end| format!("override until {end}"));
+        return Effective { limit: Limit::of(row.value), source: source.into() };
+    }
+    let groups = || {
+        rows().filter_map(|row| match &row.scope {
+            Scope::Group { name, restrictive } => Some((Limit::of(row.value), name, *restrictive)),
+            Scope::Default | Scope::User => None,
+        })
+    };
+    let of_group =
+        |(limit, name, _): (Limit, &String, bool)| Effective { limit, source: format!("group {name}").into() };
+    // Of equals the first is named, so that the answer does not change by itself.
+    let most_generous = groups().reduce(|best, next| if best.0 < next.0 { next } else { best }).map(of_group);
+    let cap = groups().filter(|(_, _, restrictive)| *restrictive).min_by_key(|(limit, ..)| *limit).map(of_group);
+    let granted = most_generous.unwrap_or_else(|| {
+        let default = rows().find(|row| row.scope == Scope::Default);
+        default.map_or_else(
+            || shipped(field, capacity, single_account),
+            |row| Effective { limit: Limit::of(row.value), source: "default".into() },
+        )
+    });
+    cap.filter(|cap| cap.limit < granted.limit).unwrap_or(granted)
+}
+
+/// What a fresh install gives.
+fn shipped(field: &Field, capacity: &Capacity, single_account: bool) -> Effective {
+    let (value, source) = match field {
+        Field::Gpus if single_account => (capacity.gpus, MACHINE),
+        Field::Gpus => (capacity.gpus.min(1), "default"),
+        Field::Cpus => (capacity.cpus, MACHINE),
+        Field::MemoryBytes => (capacity.memory_bytes, MACHINE),
+        Field::Sessions | Field::Jobs => (4, "default"),
+        Field::Pending => (20, "default"),
+        Field::Light => (6, "default"),
+        Field::MaxSessionSeconds | Field::ExtensionSeconds => (8 * 3600, "default"),
+        Field::MaxJobSeconds => (48 * 3600, "default"),
+        Field::MaxExtensions => (3, "default"),
+        Field::IdleTimeoutSeconds => (2 * 3600, "default"),
+        Field::GpusOf(_) | Field::GpuHours | Field::CpuHours | Field::StorageBytes => return Effective::NONE,
+    };
+    Effective { limit: Limit::AtMost(value), source: source.into() }
 }
 
 impl Limit {
@@ -76,6 +103,98 @@ impl Limit {
         match self {
             Self::Unlimited => value,
             Self::AtMost(limit) => limit.min(value),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::size::GIB;
+
+    const WHOLE: Capacity = Capacity { gpus: 4, cpus: 32, memory_bytes: 192 * GIB };
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn row(scope: Scope, value: i64) -> LimitRow {
+        LimitRow { scope, field: Field::Gpus, value, expires_at: None, note: None }
+    }
+
+    fn group(name: &str, value: i64) -> LimitRow {
+        row(Scope::Group { name: name.to_owned(), restrictive: false }, value)
+    }
+
+    fn restrictive(name: &str, value: i64) -> LimitRow {
+        row(Scope::Group { name: name.to_owned(), restrictive: true }, value)
+    }
+
+    #[track_caller]
+    fn check(rows: &[LimitRow], single: bool, value: i64, source: &str) {
+        let limits = Limits::resolve(rows, &WHOLE, single, NOW);
+        let effective = limits.of(&Field::Gpus);
+        assert_eq!((effective.limit.value(), &*effective.source), (value, source), "{rows:?}");
+    }
+
+    #[test]
+    fn the_most_specific_unexpired_row_wins() {
+        let expired = LimitRow { expires_at: Some(NOW), ..row(Scope::User, 4) };
+        let until = LimitRow { expires_at: Some(NOW.plus_seconds(1)), ..row(Scope::User, 3) };
+        let default = || row(Scope::Default, 2);
+        check(&[], true, 4, "machine");
+        check(&[], false, 1, "default");
+        check(&[default()], true, 2, "default");
+        check(&[default(), row(Scope::User, -1)], true, -1, "override");
+        check(&[default(), expired], true, 2, "default");
+        check(&[until], true, 3, "override until 1970-01-01T00:16:41Z");
+    }
+
+    #[test]
+    fn groups_give_and_restrictive_ones_take() {
+        let default = || row(Scope::Default, 2);
+        check(&[default(), group("tiny", 1)], false, 1, "group tiny");
+        check(&[default(), group("tiny", 1), group("vision", 8)], false, 8, "group vision");
+        check(&[group("tiny", 1), group("vision", -1)], false, -1, "group vision");
+        check(&[group("a", 3), group("b", 3)], false, 3, "group a");
+        // A group that restricts gives its own share, and nobody more than that.
+        check(&[default(), restrictive("students", 4)], false, 4, "group students");
+        check(&[group("vision", 8), restrictive("students", 1)], false, 1, "group students");
+        check(&[group("vision", 8), restrictive("students", 2), restrictive("guests", 0)], false, 0, "group guests");
+        check(&[group("vision", -1), restrictive("students", -1)], false, -1, "group vision");
+        // An override is a decision about this one person, and stands above groups.
+        check(&[restrictive("students", 1), row(Scope::User, 6)], false, 6, "override");
+        let expired = LimitRow { expires_at: Some(NOW), ..group("vision", 8) };
+        check(&[default(), expired], false, 2, "default");
+    }
+
+    #[test]
+    fn models_are_limited_where_somebody_says_so() {
+        let a100 = Field::GpusOf("A100".to_owned());
+        let limits = Limits::resolve(&[LimitRow { field: a100.clone(), ..group("vision", 2) }], &WHOLE, true, NOW);
+        assert_eq!(limits.of(&a100).limit, Limit::AtMost(2));
+        assert_eq!(limits.of(&Field::GpusOf("H100".to_owned())), &Effective::NONE);
+        assert_eq!(limits.of(&Field::Gpus).limit, Limit::AtMost(4), "the limit for all is another one");
+        assert_eq!(limits.iter().count(), Field::ALL.len() + 1);
+    }
+
+    fn scopes() -> impl Strategy<Value = Scope> {
+        let group = |restrictive| {
+            ("[a-c]", Just(restrictive)).prop_map(|(name, restrictive)| Scope::Group { name, restrictive })
+        };
+        prop_oneof![Just(Scope::Default), group(false), group(true), Just(Scope::User)]
+    }
+
+    proptest! {
+        #[test]
+        fn raising_any_row_lowers_nobody(
+            rows in prop::collection::vec((scopes(), -1..6i64), 1..6), which in any::<prop::sample::Index>(), more in 0..6i64,
+        ) {
+            let mut rows: Vec<LimitRow> = rows.into_iter().map(|(scope, value)| row(scope, value)).collect();
+            let before = Limits::resolve(&rows, &WHOLE, false, NOW).of(&Field::Gpus).limit;
+            let raised = which.get_mut(&mut rows);
+            raised.value = if raised.value < 0 { -1 } else { raised.value + more };
+            let after = Limits::resolve(&rows, &WHOLE, false, NOW).of(&Field::Gpus).limit;
+            prop_assert!(before <= after, "{before:?} {after:?} {rows:?}");
         }
     }
 }

@@ -1,23 +1,33 @@
-//! Quotas: what one person may use, and the pure decision about a request: the types here,
-//! [`decide`] in `decide`, which row of the table binds in `limits`. Reading the numbers, and
-//! reserving in the same transaction, is `admission`'s business.
+//! Quotas: what one person and what all together may use, and the pure decision about a
+//! request: the types here, [`decide`] in `decide`, which row binds in `limits`, hours in
+//! `period`, the order among those that wait in `order`. Reading the numbers, and reserving
+//! in the same transaction, is `admission`'s business.
 
 mod decide;
+mod field;
 mod limits;
+mod order;
+mod period;
+mod sentence;
+
+use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
 pub use decide::decide;
+pub use field::{Field, Unit};
 pub use limits::Limits;
+pub use order::{Held, Queue, Room, Waiter};
+pub use period::{BadPeriod, Interval, Period, Spent, Window};
 
-use super::{Capacity, Resources, Timestamp};
+use super::{Capacity, Gpu, Resources, Timestamp};
 
 /// Why something waits or is refused, as data: the same in page, API and log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Reason {
-    /// Stable: `quota.gpus.user`, `quota.duration.user`, `capacity.memory`, `environment.building` …
+    /// Stable: `quota.gpus.user`, `quota.gpu_hours.group`, `capacity.memory`, `queue.order` …
     pub code: String,
-    /// Whose limit: `default`, `override`, `machine` …
+    /// Whose limit: `default`, `override`, `group vision`, `cluster`, `machine` …
     pub scope: String,
     pub used: i64,
     pub requested: i64,
@@ -27,70 +37,14 @@ pub struct Reason {
     pub hint: String,
 }
 
-/// What may be limited for each person.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Field {
-    Gpus,
-    Cpus,
-    MemoryBytes,
-    Sessions,
-    Jobs,
-    Pending,
-    Light,
-    MaxSessionSeconds,
-    MaxJobSeconds,
-    MaxExtensions,
-    ExtensionSeconds,
-    IdleTimeoutSeconds,
-}
-
-impl Field {
-    pub const ALL: [Self; 12] = [
-        Self::Gpus,
-        Self::Cpus,
-        Self::MemoryBytes,
-        Self::Sessions,
-        Self::Jobs,
-        Self::Pending,
-        Self::Light,
-        Self::MaxSessionSeconds,
-        Self::MaxJobSeconds,
-        Self::MaxExtensions,
-        Self::ExtensionSeconds,
-        Self::IdleTimeoutSeconds,
-    ];
-
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Gpus => "gpus",
-            Self::Cpus => "cpus",
-            Self::MemoryBytes => "memory_bytes",
-            Self::Sessions => "sessions",
-            Self::Jobs => "jobs",
-            Self::Pending => "pending",
-            Self::Light => "light",
-            Self::MaxSessionSeconds => "max_session_seconds",
-            Self::MaxJobSeconds => "max_job_seconds",
-            Self::MaxExtensions => "max_extensions",
-            Self::ExtensionSeconds => "extension_seconds",
-            Self::IdleTimeoutSeconds => "idle_timeout_seconds",
-        }
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.as_str() == text)
-    }
-}
-
-/// A limit as it binds: no limit at all, or at most so much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A limit as it binds, from less to more generous.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
-    Unlimited,
     AtMost(i64),
+    Unlimited,
 }
 
-/// One row of the table of limits: at the default, or for one person.
+/// One row of the table of limits: what each person may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LimitRow {
     pub scope: Scope,
@@ -101,44 +55,41 @@ pub struct LimitRow {
     pub note: Option<String>,
 }
 
-/// At which level a limit is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// At which level a limit for each person is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     Default,
+    /// What each member gets; a restrictive group also lets nobody have more.
+    Group {
+        name: String,
+        restrictive: bool,
+    },
     User,
 }
 
-impl std::str::FromStr for Scope {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "default" => Ok(Self::Default),
-            "user" => Ok(Self::User),
-            _ => Err(()),
-        }
-    }
-}
-
-/// A limit with where it comes from: `override`, `override until …`, `default`, `machine`.
+/// A limit with where it comes from: `override`, `override until …`, `group vision`, `default`,
+/// `machine`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
     pub limit: Limit,
-    pub source: String,
+    pub source: Cow<'static, str>,
 }
 
 impl Effective {
+    /// Nobody limits it.
+    pub const NONE: Self = Self { limit: Limit::Unlimited, source: Cow::Borrowed("default") };
+
     /// Whether nobody set it: it is only as much as the machine has.
     pub fn is_the_machines(&self) -> bool {
         self.source == MACHINE
     }
 }
 
-/// What somebody's live, admitted workloads hold, and how many wait.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+/// What the live, admitted workloads of somebody, of a group or of all hold, and how many wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Usage {
     pub gpus: i64,
+    pub gpus_by_model: BTreeMap<String, i64>,
     pub cpus: i64,
     /// The part of `cpus` that light sessions hold.
     pub light_cpus: i64,
@@ -147,6 +98,53 @@ pub struct Usage {
     pub light: i64,
     pub jobs: i64,
     pub pending: i64,
+    /// GPUs × seconds in the current period, with what running workloads may still use of it.
+    /// 0 where nobody counts them.
+    pub gpu_seconds: i64,
+    /// Cores × seconds, likewise.
+    pub cpu_seconds: i64,
+}
+
+impl Usage {
+    /// Adds one admitted session.
+    pub fn add(&mut self, resources: &Resources, light: bool) {
+        self.gpus += resources.gpus;
+        self.cpus += resources.cpus;
+        self.light_cpus += if light { resources.cpus } else { 0 };
+        self.memory_bytes += resources.memory_bytes;
+        self.light += i64::from(light);
+        self.sessions += i64::from(!light);
+    }
+
+    /// Counts the GPUs that a session was given, by their model.
+    pub fn hold(&mut self, gpus: &[Gpu]) {
+        for gpu in gpus {
+            *self.gpus_by_model.entry(gpu.model.clone()).or_default() += 1;
+        }
+    }
+
+    /// How much of a field is in use; 0 of those that are no amounts. Hours in whole ones, rounded up.
+    #[must_use]
+    pub fn of(&self, field: &Field) -> i64 {
+        match field {
+            Field::Gpus => self.gpus,
+            Field::GpusOf(model) => self.gpus_by_model.get(model).copied().unwrap_or(0),
+            Field::Cpus => self.cpus,
+            Field::MemoryBytes => self.memory_bytes,
+            Field::Sessions => self.sessions,
+            Field::Light => self.light,
+            Field::Jobs => self.jobs,
+            Field::Pending => self.pending,
+            Field::GpuHours => hours(self.gpu_seconds),
+            Field::CpuHours => hours(self.cpu_seconds),
+            _ => 0,
+        }
+    }
+}
+
+/// Whole hours, rounded up.
+fn hours(seconds: i64) -> i64 {
+    seconds.saturating_add(3599) / 3600
 }
 
 /// What somebody asks for.
@@ -166,15 +164,37 @@ pub enum Decision {
     Refuse(Vec<Reason>),
 }
 
+/// Whose total it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Cluster,
+    /// The group that the request is charged to.
+    Group(String),
+}
+
+/// What all together may use: it always binds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Total {
+    pub whose: Whose,
+    /// The fields that somebody limited.
+    pub limits: Vec<(Field, Limit)>,
+    pub usage: Usage,
+}
+
 /// What `decide` looks at besides the request.
 #[derive(Clone, Debug)]
 pub struct Situation<'a> {
     pub limits: &'a Limits,
     /// The person's own.
-    pub usage: Usage,
+    pub usage: &'a Usage,
+    /// Those that bear on this request: the charged group's and the cluster's.
+    pub totals: &'a [Total],
     /// What everybody's admitted workloads hold on the machine.
-    pub in_use: Usage,
+    pub in_use: &'a Usage,
     pub capacity: Capacity,
+    /// What hours are counted in, and how much of it is left (seconds), where it ends.
+    pub period: &'a Period,
+    pub period_left: Option<i64>,
     /// Names and GPUs of the person's live sessions: what could be stopped.
     pub own: &'a [(String, i64)],
     /// True when this request already waits, so that it does not count against `pending` again.

@@ -7,14 +7,10 @@ use lyceum::{
         directory::{Arrival, Group, Person},
         idempotency::Earlier,
         logins::Login,
-        quotas::ChangeNote,
         tokens::Token,
         users::NewUser,
     },
-    model::{
-        LoginId, Role, Timestamp, TokenId, UserId, Username,
-        quota::{Field, LimitRow, Scope},
-    },
+    model::{LoginId, Role, Timestamp, TokenId, UserId, Username},
 };
 
 use super::{START, add_user, on_both};
@@ -205,52 +201,6 @@ async fn tokens() {
         assert_eq!(db.find_token_by_id(all[0].id).await.unwrap(), None);
     })
     .await;
-}
-
-#[tokio::test]
-async fn limits() {
-    on_both(async |house| {
-        let db = &house.db;
-        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
-        let about = ChangeNote { by: "admin", at: START, expires_at: None, note: None };
-        let until = ChangeNote { expires_at: Some(START.plus_seconds(9)), note: Some("until Friday"), ..about };
-        assert_eq!(db.limits_of(user).await.unwrap(), []);
-
-        db.set_limits(None, &[(Field::Gpus, Some(1)), (Field::Sessions, Some(-1))], &about).await.unwrap();
-        db.set_limits(Some(user), &[(Field::Gpus, Some(4)), (Field::MemoryBytes, Some(i64::MAX))], &until)
-            .await
-            .unwrap();
-        assert_eq!(sorted(db.default_limits().await.unwrap()).len(), 2);
-        assert_eq!(sorted(db.limits_of(other).await.unwrap()), sorted(db.default_limits().await.unwrap()));
-        let rows = sorted(db.limits_of(user).await.unwrap());
-        let row = |scope, field, value, about: &ChangeNote<'_>| LimitRow {
-            scope,
-            field,
-            value,
-            expires_at: about.expires_at,
-            note: about.note.map(str::to_owned),
-        };
-        let expected = vec![
-            row(Scope::Default, Field::Gpus, 1, &about),
-            row(Scope::User, Field::Gpus, 4, &until),
-            row(Scope::User, Field::MemoryBytes, i64::MAX, &until),
-            row(Scope::Default, Field::Sessions, -1, &about),
-        ];
-        assert_eq!(rows, expected);
-
-        db.set_limits(Some(user), &[(Field::Gpus, Some(5)), (Field::MemoryBytes, None)], &about).await.unwrap();
-        let rows = sorted(db.limits_of(user).await.unwrap());
-        assert_eq!(rows[1], row(Scope::User, Field::Gpus, 5, &about));
-        assert_eq!(rows.len(), 3, "the other is inherited again");
-        db.set_limits(Some(user), &[(Field::Gpus, None), (Field::Cpus, None)], &about).await.unwrap();
-        assert_eq!(db.limits_of(user).await.unwrap().len(), 2);
-    })
-    .await;
-}
-
-fn sorted(mut rows: Vec<LimitRow>) -> Vec<LimitRow> {
-    rows.sort_by_key(|row| (row.field, row.scope == Scope::User));
-    rows
 }
 
 #[tokio::test]

@@ -22,11 +22,13 @@ use lyceum::{
 use tokio::task::JoinSet;
 use url::Url;
 
-use super::{START, add_user, command, inventory, judge, new_session, on_both, on_postgres, whole::assert_whole};
+use super::{
+    START, add_user, asking, command, inventory, judge, new_session, on_both, on_postgres, whole::assert_whole,
+};
 use crate::needs::variable;
 
 async fn admit(db: &Db, new: &NewSession) -> Result<(), Error> {
-    db.admit(new.owner, Deed::Insert(new), &Clock::System, judge(&inventory(1), 0)).await.map(drop)
+    db.admit(&asking(new.owner), Deed::Insert(new), &Clock::System, judge(&inventory(1), 0)).await.map(drop)
 }
 
 async fn end(db: &Db, id: SessionId) -> Result<bool, Error> {

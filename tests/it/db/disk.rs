@@ -13,7 +13,7 @@ use lyceum::{
     model::Clock,
 };
 
-use super::{House, add_user, inventory, judge, new_session, whole::assert_whole};
+use super::{House, add_user, asking, inventory, judge, new_session, whole::assert_whole};
 use crate::needs::{self, variable};
 
 /// Names the small disk to the child.
@@ -64,7 +64,7 @@ async fn fill(disk: &Path) {
     let err = loop {
         let mut new = new_session(owner, 0);
         new.name = "x".repeat(5000);
-        match db.admit(owner, Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await {
+        match db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await {
             Ok(_) => written.push(new.id),
             Err(err) => break err,
         }
@@ -83,7 +83,7 @@ async fn fill(disk: &Path) {
     // The same process goes on when there is room.
     fs::remove_file(disk.join("ballast")).unwrap();
     let new = new_session(owner, 0);
-    db.admit(owner, Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
+    db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
     db.close().await;
     let db = Db::open(&Config::default(), disk).await.unwrap();
     assert_whole(&db).await;

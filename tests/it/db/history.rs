@@ -7,14 +7,14 @@ use lyceum::{
         directory::{Group, Person},
         idempotency::Earlier,
         logins::Login,
-        quotas::ChangeNote,
+        quotas::{ChangeNote, Level, Marks},
         sessions::Filter,
         tokens::Token,
     },
     model::{GroupName, LoginId, Role, TokenId, UserId, Username, quota::Field},
 };
 
-use super::{START, add_user, mode, number, on_both, running, tables, whole::assert_whole};
+use super::{START, add_user, each, mode, number, on_both, running, tables, whole::assert_whole};
 
 /// Writes at least one row into every table.
 async fn fill(db: &Db) -> UserId {
@@ -40,7 +40,7 @@ async fn fill(db: &Db) -> UserId {
     let earlier = Earlier { request_hash: "hash".to_owned(), created_id: token.id.to_string() };
     db.add_token(&token, "token", Some(("key", &earlier))).await.unwrap();
     let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
-    db.set_limits(Some(user), &[(Field::Gpus, Some(2))], &about).await.unwrap();
+    db.set_limits(Level::User(user), &each([(Field::Gpus, Some(2))]), Marks::default(), &about).await.unwrap();
     let name = Username::parse("of_a_directory").unwrap();
     let groups = [Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }];
     let person = Person {

@@ -10,6 +10,7 @@ mod history;
 mod listed;
 pub mod opening;
 mod people;
+mod quotas;
 mod races;
 mod sessions;
 pub mod whole;
@@ -24,10 +25,17 @@ use futures_util::FutureExt;
 use lyceum::{
     db::{
         Config, Db,
-        admit::{Admitted, Deed, Facts, NewSession, Verdict},
+        admit::{Admitted, Deed, NewSession, Verdict},
+        facts::Facts,
+        quotas::{Change, Kind},
+        standing::Asking,
         users::NewUser,
     },
-    model::{Clock, Gpu, GpuInventory, Resources, Role, SessionId, Timestamp, UserId, Username, session::SessionSpec},
+    model::{
+        Clock, Gpu, GpuInventory, Resources, Role, SessionId, Timestamp, UserId, Username,
+        quota::{Field, Period},
+        session::SessionSpec,
+    },
 };
 use sqlx::{AssertSqlSafe, Connection, PgConnection, query, query_scalar};
 use tempfile::TempDir;
@@ -157,6 +165,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
     NewSession {
         id,
         owner,
+        charged_group: None,
         app: "terminal".to_owned(),
         name: "A name".to_owned(),
         spec: SessionSpec {
@@ -166,11 +175,23 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
             working_directory: None,
             duration_seconds: 3600,
             log_directory: None,
+            group: None,
         },
         light: false,
         cluster: "local".to_owned(),
         idempotency: Some((id.to_string(), "hash".to_owned())),
     }
+}
+
+/// Nobody is charged, and hours are of 30 days.
+pub fn asking(owner: UserId) -> Asking<'static> {
+    static PERIOD: Period = Period::Rolling { days: 30 };
+    Asking { owner, group: None, period: &PERIOD }
+}
+
+/// Limits for each person.
+pub fn each<const N: usize>(limits: [(Field, Option<i64>); N]) -> [Change; N] {
+    limits.map(|(field, value)| Change { kind: Kind::Each, field, value })
 }
 
 /// A machine of `count` GPUs.
@@ -192,7 +213,8 @@ pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdic
 pub async fn admitted(db: &Db, owner: UserId) -> SessionId {
     let new = new_session(owner, 0);
     let at = Clock::manual(START);
-    let answer = db.admit(owner, Deed::Insert(&new), &at, |_| Verdict::Admit { gpus: Vec::new() }).await.unwrap();
+    let answer =
+        db.admit(&asking(owner), Deed::Insert(&new), &at, |_| Verdict::Admit { gpus: Vec::new() }).await.unwrap();
     assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: Vec::new() }));
     new.id
 }

@@ -14,7 +14,7 @@ use tokio::{
 };
 use url::Url;
 
-use super::{House, add_user, command, execute, inventory, judge, mode, new_session, on_both, on_postgres};
+use super::{House, add_user, asking, command, execute, inventory, judge, mode, new_session, on_both, on_postgres};
 
 async fn refused(url: &str) -> Error {
     let directory = tempfile::tempdir().unwrap();
@@ -173,10 +173,11 @@ async fn a_server_that_goes_away_and_comes_back() {
         assert!(gate.await.unwrap_err().is_cancelled());
         let new = new_session(owner, 0);
         let clock = Clock::System;
+        let asked = asking(owner);
         let (read, written, admitted) = tokio::join!(
             db.find_user(owner),
             db.set_theme(owner, "dark"),
-            db.admit(owner, Deed::Insert(&new), &clock, judge(&inventory(0), 0))
+            db.admit(&asked, Deed::Insert(&new), &clock, judge(&inventory(0), 0))
         );
         for err in [read.unwrap_err(), written.unwrap_err(), admitted.unwrap_err()] {
             assert!(err.is_outage(), "{}", everything_said(&err));
@@ -184,7 +185,7 @@ async fn a_server_that_goes_away_and_comes_back() {
 
         let _gate = self::gate(address, target).await;
         db.ping().await.unwrap();
-        db.admit(owner, Deed::Insert(&new), &clock, judge(&inventory(0), 0)).await.unwrap();
+        db.admit(&asking(owner), Deed::Insert(&new), &clock, judge(&inventory(0), 0)).await.unwrap();
         assert!(db.find_session(new.id).await.unwrap().is_some());
         db.close().await;
     })

@@ -265,7 +265,7 @@ async fn accounts_come_once_and_go_unused() {
         db.set_member(group, id, true).await.unwrap();
         db.set_manager(group, id, true).await.unwrap();
         let about = lyceum::db::quotas::ChangeNote { by: "a", at: START, expires_at: None, note: None };
-        db.set_limits(Some(id), &[(Field::Gpus, Some(1))], &about).await.unwrap();
+        db.set_limits(Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default(), &about).await.unwrap();
         let token = Token {
             id: TokenId::new(),
             user: id,

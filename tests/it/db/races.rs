@@ -9,20 +9,21 @@ use lyceum::{
         Db, Error,
         admit::{Admitted, Deed, Verdict},
         idempotency::Earlier,
-        quotas::ChangeNote,
+        quotas::{ChangeNote, Level, Marks},
         sessions::Ending,
         tokens::Token,
         users::NewUser,
     },
     model::{
         Capacity, Clock, EndReason, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId, Username,
-        quota::Field, size::GIB,
+        quota::{Field, Period},
+        size::GIB,
     },
 };
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    START, add_user, admitted, inventory, judge, new_session, number, on_both, running,
+    START, add_user, admitted, asking, each, inventory, judge, new_session, number, on_both, running,
     whole::{assert_whole, intervals, peak},
 };
 
@@ -39,8 +40,8 @@ async fn limits_hold_at_every_instant() {
         let db = &house.db;
         let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
         let limits = [(Field::Gpus, EACH), (Field::Sessions, 1000), (Field::Pending, 1000)];
-        let limits = limits.map(|(field, value)| (field, Some(value)));
-        db.set_limits(None, &limits, &about).await.unwrap();
+        let limits = each(limits.map(|(field, value)| (field, Some(value))));
+        db.set_limits(Level::Default, &limits, Marks::default(), &about).await.unwrap();
         let mut users = Vec::new();
         for name in ["a", "b", "c", "d"] {
             users.push(add_user(db, name).await);
@@ -92,7 +93,13 @@ async fn limits_hold_at_every_instant() {
 
 fn admission(db: &Db) -> Admission {
     let capacity = Capacity { gpus: MACHINE, cpus: 1000, memory_bytes: 1000 * GIB };
-    Admission { db: db.clone(), clock: Clock::System, capacity, inventory: inventory(MACHINE) }
+    Admission {
+        db: db.clone(),
+        clock: Clock::System,
+        capacity,
+        inventory: inventory(MACHINE),
+        period: Period::default(),
+    }
 }
 
 async fn end(db: &Db, id: SessionId) -> bool {
@@ -224,7 +231,8 @@ async fn a_key_makes_one_thing() {
             let mut new = new_session(owner, 0);
             new.idempotency = Some(("key".to_owned(), "hash".to_owned()));
             let id = new.id.to_string();
-            let answer = db.admit(owner, Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
+            let answer =
+                db.admit(&asking(owner), Deed::Insert(&new), &Clock::System, judge(&inventory(0), 0)).await.unwrap();
             (id, answer)
         })
         .await;

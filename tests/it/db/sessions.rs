@@ -4,7 +4,8 @@
 use lyceum::{
     db::{
         Db,
-        admit::{Admitted, Deed, Facts, Verdict},
+        admit::{Admitted, Deed, Verdict},
+        facts::Facts,
         idempotency::Earlier,
         sessions::{Ending, Filter},
     },
@@ -15,7 +16,9 @@ use lyceum::{
     },
 };
 
-use super::{START, add_user, admitted, inventory, judge, new_session, number, on_both, running, whole::assert_whole};
+use super::{
+    START, add_user, admitted, asking, inventory, judge, new_session, number, on_both, running, whole::assert_whole,
+};
 
 const END: Ending =
     Ending { reason: EndReason::Exited, exit_code: Some(3), signal: None, at: START, detail: String::new() };
@@ -36,7 +39,7 @@ fn reason(hint: &str) -> Reason {
 }
 
 async fn judged(db: &Db, owner: UserId, deed: Deed<'_>, verdict: Verdict) {
-    let answer = db.admit(owner, deed, &Clock::manual(START), |_| verdict.clone()).await.unwrap();
+    let answer = db.admit(&asking(owner), deed, &Clock::manual(START), |_| verdict.clone()).await.unwrap();
     assert_eq!(answer, Admitted::Judged(verdict));
 }
 
@@ -60,7 +63,7 @@ async fn admission_writes_all_or_nothing() {
         assert_eq!(db.find_idempotent(owner, &new.id.to_string()).await.unwrap(), None);
 
         // Admitted.
-        let answer = db.admit(owner, Deed::Insert(&new), &clock, judge(&machine, 2)).await.unwrap();
+        let answer = db.admit(&asking(owner), Deed::Insert(&new), &clock, judge(&machine, 2)).await.unwrap();
         assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus.clone() }));
         let session = db.find_session(new.id).await.unwrap().unwrap();
         assert_eq!((session.id, session.owner, session.owner_name.as_str()), (new.id, owner, "a"));
@@ -76,35 +79,36 @@ async fn admission_writes_all_or_nothing() {
         // The same key again: what it made, and no second judgement.
         let key = (new.id.to_string(), "another hash".to_owned());
         let again = lyceum::db::admit::NewSession { idempotency: Some(key), ..new_session(owner, 0) };
-        let answer = db.admit(owner, Deed::Insert(&again), &clock, |_| panic!("judged")).await.unwrap();
+        let answer = db.admit(&asking(owner), Deed::Insert(&again), &clock, |_| panic!("judged")).await.unwrap();
         let earlier = Earlier { request_hash: "hash".to_owned(), created_id: new.id.to_string() };
         assert_eq!(answer, Admitted::Repeated(earlier));
 
         // Full: the next waits with its reason, which changes and goes.
         let next = new_session(owner, 1);
         judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
-        let (usage, in_use) = db.usage(owner).await.unwrap();
-        assert_eq!((usage.gpus, usage.sessions, usage.pending), (2, 1, 1));
+        let sums = db.usage(&asking(owner), START).await.unwrap();
+        assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (2, 1, 1));
         let look = |facts: &Facts| {
-            assert_eq!((facts.usage, facts.in_use), (usage, in_use), "who judges sums up alike");
+            assert_eq!((&facts.sums.usage.gpus, &facts.sums.in_use.cpus), (&sums.usage.gpus, &sums.in_use.cpus));
             assert_eq!(facts.gpus_taken.len(), 2);
             assert_eq!(facts.own, [("A name".to_owned(), 2)]);
             Verdict::Wait(vec![])
         };
-        db.admit(owner, Deed::Nothing, &clock, look).await.unwrap();
-        assert_eq!(db.usage(UserId::new()).await.unwrap(), (Usage::default(), in_use));
+        db.admit(&asking(owner), Deed::Nothing, &clock, look).await.unwrap();
+        let nobodys = db.usage(&asking(UserId::new()), START).await.unwrap();
+        assert_eq!((nobodys.usage, nobodys.in_use), (Usage::default(), sums.in_use));
         judged(db, owner, Deed::Reconsider(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
         let waiting = db.find_session(next.id).await.unwrap().unwrap();
         assert_eq!((waiting.reasons, waiting.admitted_at), (vec![reason("Stop two.")], None));
         assert!(!db.begin_start(next.id, START).await.unwrap(), "it was not admitted");
         assert!(db.end_session(new.id, &END).await.unwrap());
-        let answer = db.admit(owner, Deed::Reconsider(next.id), &clock, judge(&machine, 1)).await.unwrap();
+        let answer = db.admit(&asking(owner), Deed::Reconsider(next.id), &clock, judge(&machine, 1)).await.unwrap();
         assert_eq!(answer, Admitted::Judged(Verdict::Admit { gpus: machine.gpus[..1].to_vec() }));
         let next = db.find_session(next.id).await.unwrap().unwrap();
         assert_eq!((next.reasons, next.gpus, next.admitted_at), (vec![], machine.gpus[..1].to_vec(), Some(START)));
 
         // Whoever is no longer waiting is not judged again.
-        let answer = db.admit(owner, Deed::Reconsider(next.id), &clock, |_| panic!("judged")).await.unwrap();
+        let answer = db.admit(&asking(owner), Deed::Reconsider(next.id), &clock, |_| panic!("judged")).await.unwrap();
         assert_eq!(answer, Admitted::Judged(Verdict::Wait(vec![])));
         assert_eq!(messages(db, new.id).await.len(), 2);
         assert_whole(db).await;

@@ -22,7 +22,11 @@ use std::{
 
 use lyceum::{
     auth::tokens::{self, NewToken},
-    db::{Db, quotas::ChangeNote, users::NewUser},
+    db::{
+        Db,
+        quotas::{Change, ChangeNote, Kind, Level, Marks},
+        users::NewUser,
+    },
     helper::{cgroup::Hierarchy, process},
     model::{Clock, Role, SessionId, Username, quota::Field},
 };
@@ -76,10 +80,10 @@ async fn crowd(house: &House, count: usize) -> Vec<Person> {
 async fn allow_everybody(house: &House, limits: &[(Field, i64)]) {
     let db = house.db().await;
     let about = ChangeNote { by: "test", at: Clock::System.now(), expires_at: None, note: None };
-    let open = [Field::Sessions, Field::Light, Field::Pending].map(|field| (field, Some(-1)));
-    db.set_limits(None, &open, &about).await.unwrap();
-    let limits: Vec<_> = limits.iter().map(|&(field, value)| (field, Some(value))).collect();
-    db.set_limits(None, &limits, &about).await.unwrap();
+    let open = [Field::Sessions, Field::Light, Field::Pending].map(|field| (field, -1));
+    let change = |(field, value)| Change { kind: Kind::Each, field, value: Some(value) };
+    let changes: Vec<_> = open.into_iter().chain(limits.iter().cloned()).map(change).collect();
+    db.set_limits(Level::Default, &changes, Marks::default(), &about).await.unwrap();
     db.close().await;
 }
 

@@ -149,6 +149,7 @@ impl World {
         let new = NewSession {
             id,
             owner,
+            charged_group: None,
             app: kind.to_owned(),
             name: format!("a {kind}"),
             spec: SessionSpec {
@@ -158,6 +159,7 @@ impl World {
                 working_directory: None,
                 duration_seconds: 3600,
                 log_directory: None,
+                group: None,
             },
             light: true,
             cluster: "local".to_owned(),

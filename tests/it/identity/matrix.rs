@@ -314,6 +314,7 @@ impl Scene {
         let new = NewSession {
             id,
             owner: owner.id,
+            charged_group: None,
             app: "terminal".to_owned(),
             name: "thing".to_owned(),
             spec: SessionSpec {
@@ -323,6 +324,7 @@ impl Scene {
                 working_directory: None,
                 duration_seconds: 3600,
                 log_directory: None,
+                group: None,
             },
             light: true,
             cluster: "local".to_owned(),

@@ -26,6 +26,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             working_directory: Some(word("/home/alice/vision")),
             duration_seconds: 28_800,
             log_directory: None,
+            group: None,
         },
         reasons: Vec::new(),
         gpus: Vec::new(),

@@ -24,6 +24,7 @@ fn session(state: SessionState) -> Session {
             working_directory: None,
             duration_seconds: 28_800,
             log_directory: None,
+            group: None,
         },
         reasons: Vec::new(),
         gpus: Vec::new(),

@@ -1,0 +1,198 @@
+//! What a decision is made from: everything that is held, by whom and until when, and who
+//! waits. It is read inside admission's transaction; those who only look take the sums of
+//! `standing`.
+
+use std::collections::{HashMap, HashSet};
+
+use sqlx::{FromRow, query_as};
+
+use super::{
+    Db, Json, Result, reading,
+    standing::{Bounds, Sums},
+    types::parse,
+};
+use crate::model::{
+    Gpu, GroupId, Resources, Timestamp, UserId,
+    quota::{Held, Interval, Reason, Request, Usage, Waiter, Window},
+};
+
+/// What is true at the moment of the decision.
+#[derive(Clone, Debug)]
+pub struct Facts {
+    pub owner: UserId,
+    /// Limits and use, the request that is decided again left out.
+    pub sums: Sums,
+    /// UUIDs of the GPUs that admitted workloads hold.
+    pub gpus_taken: HashSet<String>,
+    /// The names and GPUs of the person's own live sessions, for the sentence that says what to stop.
+    pub own: Vec<(String, i64)>,
+    /// What is held, and until when.
+    pub held: Vec<Held>,
+    /// Who else waits.
+    pub waiting: Vec<Waiter>,
+    /// What the person used of GPUs lately, for the order among those that wait.
+    pub recent_gpu_seconds: i64,
+    /// When this request was made.
+    pub since: Timestamp,
+}
+
+/// What people hold now.
+#[derive(Clone, Debug, Default)]
+pub struct Holdings {
+    /// Those who hold something or wait, by name.
+    pub by_user: Vec<(UserId, String, Usage)>,
+    pub by_group: HashMap<GroupId, Usage>,
+    pub all: Usage,
+}
+
+/// Over how long GPU-hours count for the order among those that wait (seconds).
+pub(super) const LATELY: i64 = 7 * 86_400;
+
+#[derive(FromRow)]
+pub(super) struct Live {
+    pub id: String,
+    owner: String,
+    name: String,
+    pub state: String,
+    created_at: i64,
+    pub admitted_at: Option<i64>,
+    expires_at: Option<i64>,
+    duration_seconds: i64,
+    gpus: i64,
+    gpu_model: Option<String>,
+    cpus: i64,
+    memory_bytes: i64,
+    light: bool,
+    gpu_list: String,
+    reasons: String,
+    pub charged_group: Option<String>,
+}
+
+pub(super) const LIVE: &str =
+    "SELECT id, owner, name, state, created_at, admitted_at, expires_at, duration_seconds, gpus,
+         gpu_model, cpus, memory_bytes, light, gpu_list, reasons, charged_group
+     FROM sessions WHERE state <> 'ended'";
+
+/// GPUs × milliseconds since `$1` of those who wait, and of `$2`.
+pub(super) const RECENT: &str =
+    "SELECT owner, CAST(SUM(gpus * (ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END)) AS BIGINT)
+     FROM intervals WHERE ended_at > $1 AND gpus > 0 AND (owner = $2 OR owner IN
+         (SELECT owner FROM sessions WHERE state <> 'ended' AND admitted_at IS NULL))
+     GROUP BY owner";
+
+/// What was read, before it is summed up.
+pub(super) struct Rows {
+    pub at: Timestamp,
+    pub window: Window,
+    pub live: Vec<Live>,
+    pub bounds: Bounds,
+    pub recent: Vec<(String, i64)>,
+}
+
+impl Db {
+    /// What everybody holds now, without hours.
+    pub async fn holdings(&self) -> Result<Holdings> {
+        let (live, names): (Vec<Live>, Vec<(String, String)>) = reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            (
+                query_as(LIVE).fetch_all(&mut *tx).await?,
+                query_as("SELECT id, name FROM users WHERE id IN (SELECT owner FROM sessions WHERE state <> 'ended')")
+                    .fetch_all(&mut *tx).await?,
+            )
+        });
+        let mut holdings = Holdings::default();
+        let mut by_user: HashMap<String, Usage> = HashMap::new();
+        for row in live {
+            let usage = by_user.entry(row.owner.clone()).or_default();
+            if row.admitted_at.is_none() {
+                usage.pending += 1;
+                holdings.all.pending += 1;
+                continue;
+            }
+            let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
+            let resources = request(&row).resources;
+            usage.add(&resources, row.light);
+            usage.hold(&gpus);
+            holdings.all.add(&resources, row.light);
+            holdings.all.hold(&gpus);
+            if let Some(group) = &row.charged_group {
+                let of_group = holdings.by_group.entry(parse(group, "group id")?).or_default();
+                of_group.add(&resources, row.light);
+                of_group.hold(&gpus);
+            }
+        }
+        for (id, name) in names {
+            if let Some(usage) = by_user.remove(&id) {
+                holdings.by_user.push((parse(&id, "user id")?, name, usage));
+            }
+        }
+        holdings.by_user.sort_by(|one, other| one.1.cmp(&other.1));
+        Ok(holdings)
+    }
+}
+
+/// Sums up the live rows, leaving out the one that is being reconsidered.
+pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<&str>, rows: Rows) -> Result<Facts> {
+    let owner = &*owner_id.to_string();
+    let Rows { at, window, live, bounds, recent } = rows;
+    let recent: HashMap<String, i64> = recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect();
+    let (mut gpus_taken, mut since) = (HashSet::new(), at);
+    let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+    // The person's, the group's, everybody's: what is held now, and the hours of it to its end.
+    let mut usages: [Usage; 3] = Default::default();
+    let mut open: [Vec<Interval>; 3] = Default::default();
+    for row in live {
+        if Some(row.id.as_str()) == reconsidered {
+            since = Timestamp(row.created_at);
+            continue;
+        }
+        let counts = [row.owner == owner, group.is_some() && row.charged_group.as_deref() == group, true];
+        let Some(admitted_at) = row.admitted_at.map(Timestamp) else {
+            for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
+                usage.pending += 1;
+            }
+            waiting.push(waiter(&row, &recent)?);
+            continue;
+        };
+        let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
+        let ends_by = row.expires_at.map_or(admitted_at.plus_seconds(row.duration_seconds), Timestamp);
+        let interval = Interval { gpus: row.gpus, cpus: row.cpus, started_at: admitted_at, ended_at: None, ends_by };
+        let request = request(&row);
+        for ((_, usage), open) in counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
+        {
+            usage.add(&request.resources, row.light);
+            usage.hold(&gpus);
+            open.push(interval);
+        }
+        if row.owner == owner {
+            own.push((row.name, row.gpus));
+        }
+        let models = gpus.iter().map(|gpu| gpu.model.clone()).collect();
+        held.push(Held { request, gpus: models, ends_by });
+        gpus_taken.extend(gpus.into_iter().map(|gpu| gpu.uuid));
+    }
+    let open = open.map(|intervals| {
+        let spent = window.spent(intervals, at);
+        (spent.gpu_milliseconds, spent.cpu_milliseconds)
+    });
+    let recent_gpu_seconds = recent.get(owner).copied().unwrap_or(0);
+    let sums = bounds.sums(at, window, usages, open)?;
+    Ok(Facts { owner: owner_id, sums, gpus_taken, own, held, waiting, recent_gpu_seconds, since })
+}
+
+fn waiter(row: &Live, recent: &HashMap<String, i64>) -> Result<Waiter> {
+    let reasons: Vec<Reason> = Json::read(&row.reasons, "session's reasons")?;
+    Ok(Waiter {
+        owner: parse(&row.owner, "user id")?,
+        request: request(row),
+        recent_gpu_seconds: recent.get(&row.owner).copied().unwrap_or(0),
+        since: Timestamp(row.created_at),
+        lacks_room: !reasons.is_empty() && reasons.iter().all(|reason| reason.code.starts_with("capacity.")),
+    })
+}
+
+fn request(row: &Live) -> Request {
+    let resources =
+        Resources { gpus: row.gpus, gpu_model: row.gpu_model.clone(), cpus: row.cpus, memory_bytes: row.memory_bytes };
+    Request { resources, duration_seconds: row.duration_seconds, light: row.light }
+}

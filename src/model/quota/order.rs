@@ -1,0 +1,372 @@
+//! The order among those that wait, and who may go ahead without delaying the others. Whoever
+//! used fewer GPUs lately comes first, then whoever asked earlier. A request that only room
+//! is missing for holds a place: later ones start before it where it loses nothing by that
+//! (Feitelson and Weil, “conservative backfilling”), so that small ones fill gaps and a
+//! large one never starves.
+
+use std::cmp::Ordering;
+
+use super::{Reason, Request, sentence};
+use crate::model::{Timestamp, UserId};
+
+/// Somebody's request that waits, or is just being made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waiter {
+    pub owner: UserId,
+    pub request: Request,
+    /// What this person used of GPUs lately; who used less comes first.
+    pub recent_gpu_seconds: i64,
+    pub since: Timestamp,
+    /// Its own quota would let it in: it waits for room alone, and so may hold back others.
+    pub lacks_room: bool,
+}
+
+/// What a machine has of everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Room {
+    pub cpus: i64,
+    pub memory_bytes: i64,
+    /// How many GPUs of each model.
+    pub gpus: Vec<(String, i64)>,
+}
+
+/// What an admitted workload holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    pub request: Request,
+    /// The models of its GPUs, one entry each.
+    pub gpus: Vec<String>,
+    /// When it ends at the latest.
+    pub ends_by: Timestamp,
+}
+
+/// Everything that the order depends on, at one moment.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    now: Timestamp,
+    /// Models by their place in the amounts, behind cores and memory.
+    models: Vec<String>,
+    /// Cores, memory, and GPUs by model.
+    capacity: Vec<i64>,
+    /// When what is held comes free, in order, each with all that has come free by then.
+    freed: Vec<(Timestamp, Vec<i64>)>,
+    waiting: Vec<Waiter>,
+}
+
+/// A place in time that somebody will take.
+#[derive(Clone, Debug)]
+struct Place {
+    from: Timestamp,
+    to: Timestamp,
+    amounts: Vec<i64>,
+}
+
+/// So many requests hold places at once; those behind them wait without one.
+const PLACES: usize = 8;
+
+/// What is over its time and still there is thought to end so much later (seconds).
+const SOON: i64 = 60;
+
+impl Queue {
+    #[must_use]
+    pub fn new(room: Room, held: Vec<Held>, mut waiting: Vec<Waiter>, now: Timestamp) -> Self {
+        let mut capacity = vec![room.cpus, room.memory_bytes];
+        let mut models = Vec::new();
+        for (model, count) in room.gpus {
+            models.push(model);
+            capacity.push(count);
+        }
+        let mut ends: Vec<(Timestamp, Vec<i64>)> = held
+            .iter()
+            .map(|held| {
+                let mut amounts = vec![cores(&held.request), held.request.resources.memory_bytes];
+                amounts.extend(
+                    models.iter().map(|model| held.gpus.iter().filter(|gpu| *gpu == model).map(|_| 1).sum::<i64>()),
+                );
+                (held.ends_by.max(now.plus_seconds(SOON)), amounts)
+            })
+            .collect();
+        ends.sort_by_key(|(end, _)| *end);
+        let mut sum = vec![0; capacity.len()];
+        for (_, amounts) in &mut ends {
+            add(&mut sum, amounts, 1);
+            amounts.clone_from(&sum);
+        }
+        waiting.sort_by(Waiter::order);
+        Self { now, models, capacity, freed: ends, waiting }
+    }
+
+    /// Why this request, which would fit now, has to let others go first; `None` where it delays
+    /// nobody.
+    #[must_use]
+    pub fn objection(&self, own: &Waiter) -> Option<Reason> {
+        let ahead = self.ahead_of(own);
+        let expected = self.starts(&ahead, Vec::new());
+        let taken = self.place(&[], &own.request, self.now)?;
+        let delayed = self.starts(&ahead, vec![taken]);
+        let behind: Vec<Timestamp> = expected
+            .into_iter()
+            .zip(delayed)
+            .filter(|(without, with)| without < with)
+            .filter_map(|(start, _)| start)
+            .collect();
+        let first = behind.iter().min()?;
+        let ends_in_time = Some(first.seconds_since(self.now)).filter(|seconds| 60 <= *seconds);
+        Some(sentence::behind_others(behind.len(), ends_in_time))
+    }
+
+    /// When this request starts at the latest, if everything lasts as long as it may and nobody
+    /// with a better claim comes; `None` where no end is in sight.
+    #[must_use]
+    pub fn estimate(&self, own: &Waiter) -> Option<Timestamp> {
+        let mut places = Vec::new();
+        for waiter in self.ahead_of(own) {
+            places.extend(self.earliest(&places, &waiter.request));
+        }
+        self.earliest(&places, &own.request).map(|place| place.from)
+    }
+
+    /// Those that come before it and hold places: one for each other person.
+    fn ahead_of(&self, own: &Waiter) -> Vec<&Waiter> {
+        let mut ahead: Vec<&Waiter> = Vec::new();
+        for waiter in self.waiting.iter().filter(|waiter| waiter.lacks_room && waiter.owner != own.owner) {
+            if ahead.len() == PLACES || waiter.order(own) != Ordering::Less {
+                break;
+            }
+            if ahead.iter().all(|other| other.owner != waiter.owner) {
+                ahead.push(waiter);
+            }
+        }
+        ahead
+    }
+
+    /// When each of these starts, in this order, beside the places that are taken.
+    fn starts(&self, waiters: &[&Waiter], mut places: Vec<Place>) -> Vec<Option<Timestamp>> {
+        let mut starts = Vec::with_capacity(waiters.len());
+        for waiter in waiters {
+            let place = self.earliest(&places, &waiter.request);
+            starts.push(place.as_ref().map(|place| place.from));
+            places.extend(place);
+        }
+        starts
+    }
+
+    /// The first moment at which there is room for all of its time.
+    fn earliest(&self, places: &[Place], request: &Request) -> Option<Place> {
+        let mut moments: Vec<Timestamp> = std::iter::once(self.now)
+            .chain(self.freed.iter().map(|(end, _)| *end))
+            .chain(places.iter().map(|place| place.to))
+            .collect();
+        moments.sort_unstable();
+        moments.dedup();
+        moments.into_iter().find_map(|moment| self.place(places, request, moment))
+    }
+
+    /// A place from this moment on, if there is room for all of its time.
+    fn place(&self, places: &[Place], request: &Request, from: Timestamp) -> Option<Place> {
+        let to = from.plus_seconds(request.duration_seconds);
+        let begins = places.iter().map(|place| place.from).filter(|begin| from < *begin && *begin < to);
+        let mut least: Option<Vec<i64>> = None;
+        for moment in std::iter::once(from).chain(begins) {
+            let free = self.free(places, moment);
+            match &mut least {
+                None => least = Some(free),
+                Some(least) => least.iter_mut().zip(free).for_each(|(least, free)| *least = free.min(*least)),
+            }
+        }
+        Some(Place { from, to, amounts: self.take(request, &least?)? })
+    }
+
+    /// What is free at a moment.
+    fn free(&self, places: &[Place], at: Timestamp) -> Vec<i64> {
+        let mut free = self.capacity.clone();
+        if let Some((_, held)) = self.freed.last() {
+            add(&mut free, held, -1);
+        }
+        let ended = self.freed.partition_point(|(end, _)| *end <= at);
+        if let Some((_, freed)) = ended.checked_sub(1).and_then(|last| self.freed.get(last)) {
+            add(&mut free, freed, 1);
+        }
+        for place in places.iter().filter(|place| place.from <= at && at < place.to) {
+            add(&mut free, &place.amounts, -1);
+        }
+        free
+    }
+
+    /// What a request takes of what is free: GPUs of one model where one has enough of them.
+    fn take(&self, request: &Request, free: &[i64]) -> Option<Vec<i64>> {
+        let asked = &request.resources;
+        let mut amounts = vec![0; free.len()];
+        amounts[0] = cores(request);
+        amounts[1] = asked.memory_bytes;
+        let mut missing = asked.gpus;
+        let wanted = |model: &String| asked.gpu_model.as_ref().is_none_or(|wanted| wanted == model);
+        let usable: Vec<usize> = (2..free.len()).filter(|&index| wanted(&self.models[index - 2])).collect();
+        let whole = usable.iter().copied().find(|&index| missing <= free[index]);
+        for index in whole.map_or(usable, |index| vec![index]) {
+            amounts[index] = missing.min(free[index].max(0));
+            missing -= amounts[index];
+        }
+        let fits = missing == 0 && amounts.iter().zip(free).all(|(amount, free)| *amount == 0 || amount <= free);
+        fits.then_some(amounts)
+    }
+}
+
+impl Waiter {
+    fn order(&self, other: &Self) -> Ordering {
+        let key = |waiter: &Self| (waiter.recent_gpu_seconds, waiter.since, waiter.owner);
+        key(self).cmp(&key(other))
+    }
+}
+
+/// Light sessions share the cores that others leave idle.
+fn cores(request: &Request) -> i64 {
+    if request.light { 0 } else { request.resources.cpus }
+}
+
+fn add(sum: &mut [i64], amounts: &[i64], sign: i64) {
+    for (sum, amount) in sum.iter_mut().zip(amounts) {
+        *sum = sum.saturating_add(sign.saturating_mul(*amount));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::{Resources, size::GIB};
+
+    const NOW: Timestamp = Timestamp(1_000_000_000);
+    const HOUR: i64 = 3600;
+
+    fn request(gpus: i64, hours: i64) -> Request {
+        let resources = Resources { gpus, gpu_model: None, cpus: 1, memory_bytes: GIB };
+        Request { resources, duration_seconds: hours * HOUR, light: false }
+    }
+
+    fn held(gpus: usize, hours: i64) -> Held {
+        let request = request(i64::try_from(gpus).unwrap(), hours);
+        Held { request, gpus: vec!["A".to_owned(); gpus], ends_by: NOW.plus_seconds(hours * HOUR) }
+    }
+
+    fn waiter(request: Request, recent: i64) -> Waiter {
+        Waiter { owner: UserId::new(), request, recent_gpu_seconds: recent, since: NOW, lacks_room: true }
+    }
+
+    fn machine(gpus: i64, held: Vec<Held>, waiting: Vec<Waiter>) -> Queue {
+        let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), gpus)] };
+        Queue::new(room, held, waiting, NOW)
+    }
+
+    #[test]
+    fn a_small_one_fills_a_gap_and_delays_nobody() {
+        // Four GPUs: two are held for 2 h; somebody waits for all four.
+        let large = waiter(request(4, 8), 0);
+        let queue = machine(4, vec![held(2, 2)], vec![large.clone()]);
+        assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(2 * HOUR)));
+        assert_eq!(queue.objection(&waiter(request(2, 2), 1)), None);
+        let reason = queue.objection(&waiter(request(2, 3), 1)).unwrap();
+        assert_eq!(reason.code, "queue.order");
+        assert_eq!(
+            reason.hint,
+            "A larger request is ahead of this one and would start later if this went first. Wait for that, or ask for \
+             at most 2 h."
+        );
+        // Without GPUs it takes nothing from the large one.
+        assert_eq!(queue.objection(&waiter(request(0, 8), 1)), None);
+        // Who used less goes first, and who has something waiting may go on with small things.
+        assert_eq!(queue.objection(&waiter(request(2, 3), -1)), None);
+        assert_eq!(queue.objection(&Waiter { owner: large.owner, ..waiter(request(2, 3), 1) }), None);
+        // What its own quota keeps out holds nobody back.
+        let over_quota = Waiter { lacks_room: false, ..large };
+        assert_eq!(machine(4, vec![held(2, 2)], vec![over_quota]).objection(&waiter(request(2, 3), 1)), None);
+    }
+
+    #[test]
+    fn what_is_left_beside_the_large_one_can_be_had() {
+        // It needs three of four, so a fourth is free for ever.
+        let queue = machine(4, vec![held(2, 2)], vec![waiter(request(3, 8), 0)]);
+        assert_eq!(queue.objection(&waiter(request(1, 100), 1)), None);
+        assert!(queue.objection(&waiter(request(2, 100), 1)).is_some());
+    }
+
+    #[test]
+    fn one_place_a_person_and_the_next_waits_behind_them() {
+        let first = waiter(request(4, 8), 0);
+        let more = Waiter { since: NOW.plus_seconds(1), ..first.clone() };
+        let second = waiter(request(4, 8), 5);
+        let queue = machine(4, vec![held(2, 2)], vec![second.clone(), more, first]);
+        assert_eq!(queue.estimate(&second), Some(NOW.plus_seconds(10 * HOUR)));
+        let last = waiter(request(1, 1), 9);
+        assert_eq!(queue.estimate(&last), Some(NOW));
+    }
+
+    #[test]
+    fn models_do_not_stand_in_each_others_way() {
+        let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), 2), ("B".to_owned(), 2)] };
+        let mut wants_a = waiter(request(2, 8), 0);
+        wants_a.request.resources.gpu_model = Some("A".to_owned());
+        let queue = Queue::new(room, vec![held(1, 4)], vec![wants_a], NOW);
+        let mut own = waiter(request(1, 8), 1);
+        own.request.resources.gpu_model = Some("B".to_owned());
+        assert_eq!(queue.objection(&own), None);
+        own.request.resources.gpu_model = Some("A".to_owned());
+        assert!(queue.objection(&own).is_some());
+    }
+
+    #[test]
+    fn light_ones_take_no_cores_and_what_is_overdue_ends_soon() {
+        let room = Room { cpus: 4, memory_bytes: 64 * GIB, gpus: Vec::new() };
+        let busy = Held {
+            request: Request { resources: Resources { cpus: 2, ..request(0, 1).resources }, ..request(0, 1) },
+            gpus: Vec::new(),
+            ends_by: NOW.plus_seconds(-5),
+        };
+        let large = waiter(Request { resources: Resources { cpus: 4, ..request(0, 1).resources }, ..request(0, 1) }, 0);
+        let queue = Queue::new(room, vec![busy], vec![large.clone()], NOW);
+        assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(SOON)));
+        let light = waiter(Request { light: true, ..request(0, 9) }, 1);
+        assert_eq!(queue.objection(&light), None);
+        assert!(queue.objection(&waiter(request(0, 9), 1)).is_some());
+    }
+
+    proptest! {
+        /// Small ones come all the time, and everything lasts as long as it may: the large one
+        /// starts no later than it was told at first.
+        #[test]
+        fn a_large_request_never_starves(
+            running in prop::collection::vec((1..3usize, 1..6i64), 0..4),
+            large in (4..9i64, 1..5i64),
+            small in prop::collection::vec((0..60i64, 1..5i64, 1..9i64), 0..40),
+        ) {
+            let whole = 8;
+            let mut held: Vec<Held> = running.into_iter().map(|(gpus, hours)| held(gpus, hours)).collect();
+            let mut large = waiter(request(large.0, large.1), 0);
+            large.lacks_room = true;
+            let at = |now, held: &Vec<Held>, waiting| {
+                let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), whole)] };
+                Queue::new(room, held.clone(), waiting, now)
+            };
+            let promised = at(NOW, &held, vec![large.clone()]).estimate(&large).unwrap();
+            let mut small = small;
+            small.sort_unstable();
+            for (minutes, gpus, hours) in small {
+                let now = NOW.plus_seconds(minutes * 600);
+                if promised <= now {
+                    break;
+                }
+                held.retain(|held| now < held.ends_by);
+                let own = Waiter { since: now, ..waiter(request(gpus, hours), 1) };
+                let free = whole - held.iter().map(|held| held.request.resources.gpus).sum::<i64>();
+                let queue = at(now, &held, vec![large.clone()]);
+                if gpus <= free && queue.objection(&own).is_none() {
+                    let ends_by = now.plus_seconds(hours * HOUR);
+                    held.push(Held { gpus: vec!["A".to_owned(); usize::try_from(gpus).unwrap()], request: own.request, ends_by });
+                }
+                let expected = at(now, &held, vec![large.clone()]).estimate(&large).unwrap();
+                prop_assert!(expected <= promised.max(now), "{expected} is later than {promised}");
+            }
+        }
+    }
+}

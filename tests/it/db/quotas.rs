@@ -1,0 +1,283 @@
+//! Limits at every level, groups as quotas see them, and the facts that a decision is made
+//! from: what is held, by whom, charged to which group, and the hours of a period.
+
+use std::collections::BTreeMap;
+
+use lyceum::{
+    db::{
+        Db,
+        admit::{Admitted, Deed, NewSession, Verdict},
+        directory::{Group, Person},
+        facts::Facts,
+        quotas::{Change, ChangeNote, Kind, Level, Marks, QuotaGroup},
+        sessions::Ending,
+        standing::Asking,
+    },
+    model::{
+        Clock, EndReason, GroupId, Role, SessionId, Timestamp, UserId, Username,
+        quota::{Field, Limit, LimitRow, Period, Reason, Scope, Total, Usage, Whose},
+    },
+};
+
+use super::{START, add_user, each, inventory, judge, new_session, on_both};
+
+const ABOUT: ChangeNote<'_> = ChangeNote { by: "admin", at: START, expires_at: None, note: None };
+
+#[tokio::test]
+async fn limits() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let until = ChangeNote { expires_at: Some(START.plus_seconds(9)), note: Some("until Friday"), ..ABOUT };
+        assert_eq!(db.limits_of(user).await.unwrap(), []);
+
+        set(db, Level::Default, &each([(Field::Gpus, Some(1)), (Field::Sessions, Some(-1))]), &ABOUT).await;
+        let own = each([(Field::Gpus, Some(4)), (Field::MemoryBytes, Some(i64::MAX))]);
+        set(db, Level::User(user), &own, &until).await;
+        let row = |scope, field, value, about: &ChangeNote<'_>| LimitRow {
+            scope,
+            field,
+            value,
+            expires_at: about.expires_at,
+            note: about.note.map(str::to_owned),
+        };
+        let defaults = [row(Scope::Default, Field::Gpus, 1, &ABOUT), row(Scope::Default, Field::Sessions, -1, &ABOUT)];
+        assert_eq!(db.limits_of(other).await.unwrap(), defaults);
+        let rows = db.limits_of(user).await.unwrap();
+        assert_eq!(rows[..2], defaults);
+        let own = [row(Scope::User, Field::Gpus, 4, &until), row(Scope::User, Field::MemoryBytes, i64::MAX, &until)];
+        assert_eq!(rows[2..], own);
+        let at_user = db.limits_at(Level::User(user)).await.unwrap();
+        assert_eq!((at_user.len(), at_user[0].by.as_str(), at_user[0].at), (2, "admin", START));
+        assert_eq!(at_user[0].note.as_deref(), Some("until Friday"));
+
+        set(db, Level::User(user), &each([(Field::Gpus, Some(5)), (Field::MemoryBytes, None)]), &ABOUT).await;
+        let rows = db.limits_of(user).await.unwrap();
+        assert_eq!(rows[2..], [row(Scope::User, Field::Gpus, 5, &ABOUT)], "the other is inherited again");
+        set(db, Level::User(user), &each([(Field::Gpus, None), (Field::Cpus, None)]), &ABOUT).await;
+        assert_eq!(db.limits_of(user).await.unwrap(), defaults);
+        assert_eq!(db.limits_at(Level::Cluster).await.unwrap(), []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn groups_give_charge_and_restrict() {
+    on_both(async |house| {
+        let db = &house.db;
+        let user = member(db, "ada", &["vision", "students"]).await;
+        let other = member(db, "bob", &["students"]).await;
+        assert_eq!(db.find_quota_group("nobody").await.unwrap(), None);
+        let (vision, students) = (group(db, "vision").await, group(db, "students").await);
+        assert_eq!(db.find_quota_group(&vision.id.to_string()).await.unwrap(), Some(vision.clone()));
+        assert!(!vision.chargeable && !vision.restrictive);
+        assert_eq!(db.quota_groups().await.unwrap(), [], "nothing is set for any");
+        assert_eq!(db.purse_of(user).await.unwrap().groups, []);
+
+        let model = Field::GpusOf("NVIDIA A100".to_owned());
+        let both = [change(Kind::Each, model.clone(), 2), change(Kind::Total, Field::Gpus, 8)];
+        db.set_limits(Level::Group(vision.id), &both, Marks { chargeable: Some(true), restrictive: None }, &ABOUT)
+            .await
+            .unwrap();
+        let marks = Marks { chargeable: Some(true), restrictive: Some(true) };
+        db.set_limits(Level::Group(students.id), &[change(Kind::Each, Field::Gpus, 1)], marks, &ABOUT).await.unwrap();
+        // The row of each group comes with how the group counts; a total is nobody's own.
+        let rows = db.limits_of(user).await.unwrap();
+        let scope = |name: &str, restrictive| Scope::Group { name: name.to_owned(), restrictive };
+        let seen: Vec<_> = rows.into_iter().map(|row| (row.scope, row.field, row.value)).collect();
+        assert_eq!(seen, [(scope("students", true), Field::Gpus, 1), (scope("vision", false), model, 2)]);
+        assert_eq!(db.limits_of(other).await.unwrap().len(), 1);
+        assert_eq!(db.limits_at(Level::Group(vision.id)).await.unwrap().len(), 2);
+        // A mark that is not named stays.
+        db.set_limits(Level::Group(students.id), &[], Marks::default(), &ABOUT).await.unwrap();
+        let names: Vec<_> = db.quota_groups().await.unwrap().into_iter().map(|group| group.name).collect();
+        assert_eq!(names, ["students", "vision"]);
+        assert!(group(db, "students").await.restrictive);
+
+        let purse = db.purse_of(user).await.unwrap();
+        assert_eq!((purse.groups.len(), purse.default_group()), (2, None), "two, and none was chosen");
+        assert_eq!(db.purse_of(other).await.unwrap().default_group(), Some(students.id), "the only one");
+        db.choose_charged_group(user, vision.id).await.unwrap();
+        assert_eq!(db.purse_of(user).await.unwrap().chosen, Some(vision.id));
+        db.set_limits(Level::Group(vision.id), &[], Marks { chargeable: Some(false), restrictive: None }, &ABOUT)
+            .await
+            .unwrap();
+        assert_eq!(db.purse_of(user).await.unwrap().default_group(), Some(students.id), "what was chosen is gone");
+        assert_eq!(
+            db.membership(other, students.id).await.unwrap().map(|group| group.name).as_deref(),
+            Some("students")
+        );
+        assert_eq!(db.membership(other, vision.id).await.unwrap(), None);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_held_is_known_by_person_and_group() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
+        let vision = group(db, "vision").await;
+        let totals = [change(Kind::Total, Field::Gpus, 4), change(Kind::Total, Field::GpuHours, 10)];
+        db.set_limits(Level::Group(vision.id), &totals, Marks::default(), &ABOUT).await.unwrap();
+        set(db, Level::Cluster, &[change(Kind::Total, Field::Sessions, 9)], &ABOUT).await;
+
+        let machine = inventory(4);
+        let charged = start(db, &charged(bob, vision.id, 2), START, judge(&machine, 2)).await;
+        let free = start(db, &new_session(ada, 1), START, judge(&machine, 1)).await;
+        let waiting = new_session(ada, 3);
+        let lacks_room = Reason {
+            code: "capacity.gpus".to_owned(),
+            scope: "machine".to_owned(),
+            used: 3,
+            requested: 3,
+            limit: 4,
+            over_by: 2,
+            hint: String::new(),
+        };
+        start(db, &waiting, START, |_| Verdict::Wait(vec![lacks_room])).await;
+
+        let now = START.plus_seconds(600);
+        let facts = look(db, &charging(ada, vision.id), now).await;
+        let sums = &facts.sums;
+        assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (1, 1, 1));
+        assert_eq!(sums.usage.gpus_by_model, [("A".to_owned(), 1)].into());
+        let [of_group, of_all] = sums.totals.as_slice() else { panic!("two: {:?}", sums.totals) };
+        assert_eq!(of_group.whose, Whose::Group("vision".to_owned()));
+        assert_eq!(of_group.limits, [(Field::GpuHours, Limit::AtMost(10)), (Field::Gpus, Limit::AtMost(4))]);
+        assert_eq!((of_group.usage.gpus, of_group.usage.sessions), (2, 1), "what is charged to it");
+        assert_eq!(of_group.usage.gpu_seconds, 2 * 3600, "to its end");
+        assert_eq!((&of_all.whose, of_all.usage.gpus), (&Whose::Cluster, 3));
+        assert_eq!(of_all.limits, [(Field::Sessions, Limit::AtMost(9))]);
+        assert_eq!(facts.gpus_taken.len(), 3);
+        assert_eq!(facts.held.len(), 2);
+        assert!(facts.held.iter().all(|held| held.ends_by == START.plus_seconds(3600)));
+        let [other] = facts.waiting.as_slice() else { panic!("one waits") };
+        assert!(other.lacks_room && other.owner == ada && other.since == START);
+
+        // What has ended counts as long as it was there, and only in its period.
+        end(db, charged, START.plus_seconds(1800)).await;
+        end(db, free, START.plus_seconds(60)).await;
+        let facts = look(db, &charging(bob, vision.id), now).await;
+        let usage = &facts.sums.usage;
+        assert_eq!((usage.gpus, usage.gpu_seconds, usage.cpu_seconds), (0, 3600, 1800));
+        assert_eq!(facts.sums.totals[0].usage.gpu_seconds, 3600);
+        assert_eq!(facts.recent_gpu_seconds, 3600);
+        let month_later = START.plus_seconds(30 * 86_400 + 900);
+        let facts = look(db, &charging(bob, vision.id), month_later).await;
+        assert_eq!(facts.sums.usage.gpu_seconds, 1800, "half of it is older than 30 days");
+        assert_eq!(facts.recent_gpu_seconds, 0);
+
+        let holdings = db.holdings().await.unwrap();
+        assert_eq!(holdings.by_user.len(), 1);
+        assert_eq!((holdings.by_user[0].1.as_str(), holdings.by_user[0].2.pending), ("ada", 1));
+        assert!(holdings.by_group.is_empty());
+        let judged = |facts: &Facts| {
+            assert!(facts.waiting.is_empty(), "the one that is reconsidered waits for nobody");
+            assert_eq!(facts.since, START);
+            Verdict::Admit { gpus: Vec::new() }
+        };
+        let clock = Clock::manual(now);
+        db.admit(&charging(ada, vision.id), Deed::Reconsider(waiting.id), &clock, judged).await.unwrap();
+        let holdings = db.holdings().await.unwrap();
+        assert_eq!((holdings.all.gpus, holdings.by_user[0].2.gpus, holdings.by_group.len()), (3, 3, 0));
+    })
+    .await;
+}
+
+/// A session stays charged to the group that it was asked for, whatever is charged by default.
+#[tokio::test]
+async fn what_waits_keeps_its_group() {
+    on_both(async |house| {
+        let db = &house.db;
+        let ada = member(db, "ada", &["vision", "speech"]).await;
+        let (vision, speech) = (group(db, "vision").await, group(db, "speech").await);
+        set(db, Level::Group(speech.id), &[change(Kind::Total, Field::Gpus, 1)], &ABOUT).await;
+        let new = charged(ada, speech.id, 1);
+        start(db, &new, START, |_| Verdict::Wait(Vec::new())).await;
+        let seen = |facts: &Facts| {
+            assert_eq!(facts.sums.totals[0].whose, Whose::Group("speech".to_owned()));
+            Verdict::Admit { gpus: inventory(1).gpus }
+        };
+        let clock = Clock::manual(START);
+        db.admit(&charging(ada, vision.id), Deed::Reconsider(new.id), &clock, seen).await.unwrap();
+        let holdings = db.holdings().await.unwrap();
+        assert_eq!(holdings.by_group.keys().collect::<Vec<_>>(), [&speech.id]);
+    })
+    .await;
+}
+
+/// The facts that a decision would be made from, and that those who only look see the same.
+async fn look(db: &Db, asking: &Asking<'_>, at: Timestamp) -> Facts {
+    let hours = [change(Kind::Each, Field::GpuHours, -1)];
+    set(db, Level::Default, &hours, &ABOUT).await;
+    let mut seen = None;
+    let judge = |facts: &Facts| {
+        seen = Some(facts.clone());
+        Verdict::Wait(Vec::new())
+    };
+    db.admit(asking, Deed::Nothing, &Clock::manual(at), judge).await.unwrap();
+    let (facts, sums) = (seen.unwrap(), db.usage(asking, at).await.unwrap());
+    assert_eq!(facts.sums.usage, sums.usage);
+    let without_models = |usage: &Usage| Usage { gpus_by_model: BTreeMap::new(), ..usage.clone() };
+    assert_eq!(without_models(&facts.sums.in_use), without_models(&sums.in_use));
+    assert_eq!((&facts.sums.limits, facts.sums.window), (&sums.limits, sums.window));
+    let amounts =
+        |totals: &[Total]| totals.iter().map(|total| (total.usage.gpus, total.usage.gpu_seconds)).collect::<Vec<_>>();
+    assert_eq!(amounts(&facts.sums.totals), amounts(&sums.totals));
+    facts
+}
+
+fn change(kind: Kind, field: Field, value: i64) -> Change {
+    Change { kind, field, value: Some(value) }
+}
+
+async fn set(db: &Db, level: Level, changes: &[Change], about: &ChangeNote<'_>) {
+    db.set_limits(level, changes, Marks::default(), about).await.unwrap();
+}
+
+async fn group(db: &Db, name: &str) -> QuotaGroup {
+    db.find_quota_group(name).await.unwrap().unwrap()
+}
+
+fn charging(owner: UserId, group: GroupId) -> Asking<'static> {
+    static PERIOD: Period = Period::Rolling { days: 30 };
+    Asking { owner, group: Some(group), period: &PERIOD }
+}
+
+fn charged(owner: UserId, group: GroupId, gpus: i64) -> NewSession {
+    NewSession { charged_group: Some(group), ..new_session(owner, gpus) }
+}
+
+async fn start(db: &Db, new: &NewSession, at: Timestamp, judge: impl FnOnce(&Facts) -> Verdict + Send) -> SessionId {
+    static PERIOD: Period = Period::Rolling { days: 30 };
+    let asking = Asking { owner: new.owner, group: new.charged_group, period: &PERIOD };
+    let answer = db.admit(&asking, Deed::Insert(new), &Clock::manual(at), judge).await.unwrap();
+    assert!(matches!(answer, Admitted::Judged(_)));
+    new.id
+}
+
+async fn end(db: &Db, id: SessionId, at: Timestamp) {
+    let reason = EndReason::StoppedByOwner;
+    let ending = Ending { reason, exit_code: None, signal: None, at, detail: String::new() };
+    assert!(db.end_session(id, &ending).await.unwrap());
+}
+
+/// Somebody of a directory, in these groups.
+async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
+    let groups: Vec<Group> =
+        groups.iter().map(|name| Group { subject: format!("cn={name}"), name: (*name).to_owned() }).collect();
+    let username = Username::parse(name).unwrap();
+    let person = Person {
+        source: "ldap",
+        subject: &format!("entryUUID={name}"),
+        name: &username,
+        display_name: "",
+        mail: None,
+        uid_number: None,
+        role: Some(Role::User),
+        groups: &groups,
+    };
+    db.arrive(&person, START).await.unwrap();
+    db.find_user_by_name(name).await.unwrap().unwrap().user.id
+}
