@@ -33,6 +33,7 @@ function request() {
   }
   if (value("working_directory")) asked.working_directory = value("working_directory");
   if (app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
+  if (value("group")) asked.group = value("group");
   if (value("duration")) asked.duration_seconds = Number(value("duration"));
   return asked;
 }

@@ -49,6 +49,8 @@ pub struct SessionView {
     pub profile: Option<String>,
     pub environment: Option<String>,
     pub working_directory: Option<String>,
+    /// The group that it is charged to, as it was called then.
+    pub group: Option<String>,
     pub cluster: String,
     pub node: Option<String>,
     pub backend: String,
@@ -97,6 +99,7 @@ impl SessionView {
             profile: session.spec.profile,
             environment: session.spec.environment,
             working_directory: session.spec.working_directory,
+            group: session.spec.group,
             backend: portal.sessions.scheduler.cluster().to_owned(),
             node: session.placement.map(|placement| placement.node),
             cluster: session.cluster,

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     admission::Standing,
     apps::AppKind,
-    db::admit,
+    db::{admit, quotas::Purse},
     environments::State as Building,
     model::{
         Resources, Session, SessionId,
@@ -120,6 +120,7 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
         environment: session.spec.environment.clone(),
         working_directory: session.spec.working_directory.clone(),
         duration_seconds: Some(session.spec.duration_seconds),
+        group: session.spec.group.clone(),
         options: Options { log_directory: session.spec.log_directory.clone() },
         ..StartRequest::default()
     }
@@ -146,6 +147,7 @@ fn defaults(portal: &Portal, standing: &Standing) -> NewSessionForm {
         memory: human_size(resources.memory_bytes),
         duration: chosen.map_or(longest, |profile| profile.duration_seconds.min(longest)).to_string(),
         environment: crate::environments::DEFAULT.to_owned(),
+        group: charged_by_default(&standing.purse),
         ..NewSessionForm::default()
     }
 }
@@ -162,6 +164,9 @@ fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     form.memory = human_size(spec.resources.memory_bytes);
     form.duration = spec.duration_seconds.to_string();
     form.working_directory = spec.working_directory.clone().unwrap_or_default();
+    if let Some(group) = &spec.group {
+        form.group.clone_from(group);
+    }
     form.log_directory = spec.log_directory.clone().unwrap_or_default();
     if let Some(environment) = &spec.environment {
         // One of their own is named by its path.
@@ -188,6 +193,7 @@ fn read(fields: &Form) -> NewSessionForm {
         duration: text("duration"),
         working_directory: text("working_directory"),
         log_directory: text("log_directory"),
+        group: text("group"),
     }
 }
 
@@ -234,6 +240,7 @@ fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::Fiel
         resources,
         environment: own_environment(form).or_else(|| some(&form.environment)),
         working_directory: some(&form.working_directory),
+        group: some(&form.group),
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
         options: Options { log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard") },
@@ -286,6 +293,7 @@ async fn view(
         sizes: sizes(portal, standing),
         custom: Some(sliders(standing)),
         gpu_models,
+        groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
         environments: environments(portal),
         durations: NewSession::durations(longest(standing), chosen),
         meters: cards::meters(standing),
@@ -379,6 +387,13 @@ fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
     portal.sessions.environments.list().into_iter().map(choice).collect()
 }
 
+/// The name of the group that is charged while none is chosen.
+fn charged_by_default(purse: &Purse) -> String {
+    let group = purse.default_group();
+    let found = purse.groups.iter().find(|one| Some(one.id) == group);
+    found.map(|group| group.name.clone()).unwrap_or_default()
+}
+
 fn longest(standing: &Standing) -> i64 {
     // A month is longer than anybody picks from a list.
     standing.limits.of(&Field::MaxSessionSeconds).limit.cap(30 * 86_400)
@@ -402,6 +417,9 @@ fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
 /// Beside which field a reason belongs: the size tiles unless sliders were used.
 fn field_of_reason<'a>(code: &str, profile: &str) -> &'a str {
     let custom = profile.is_empty() || profile == "custom";
+    if code.starts_with("quota.") && code.ends_with(".group") {
+        return "group";
+    }
     match code.split('.').nth(1) {
         Some("duration") => "duration",
         Some("gpus") if custom => "gpus",

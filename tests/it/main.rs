@@ -27,6 +27,7 @@ mod pages;
 mod people;
 mod portal;
 mod proxy;
+mod quotas;
 mod site_apps;
 mod start;
 mod wait;

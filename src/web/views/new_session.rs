@@ -24,6 +24,8 @@ pub struct NewSession {
     pub custom: Option<Sliders>,
     /// GPU models to choose from, as the inventory spells them; one or none asks nothing.
     pub gpu_models: Vec<String>,
+    /// Groups that can be charged; one or none asks nothing.
+    pub groups: Vec<String>,
     pub environments: Vec<EnvironmentChoice>,
     /// Paths of environments of their own that somebody used before, the latest first.
     pub own_environments: Vec<String>,
@@ -64,6 +66,8 @@ pub struct NewSessionForm {
     pub duration: String,
     pub working_directory: String,
     pub log_directory: String,
+    /// Which group is charged.
+    pub group: String,
 }
 
 /// A program to choose.
@@ -232,6 +236,7 @@ impl NewSession {
             "name" => "Name",
             "environment" => "Environment",
             "own_environment" => "A folder of your own",
+            "group" => "Charged to",
             "duration" => "Ends after",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",

@@ -117,6 +117,7 @@ impl ShowSession {
             ("Environment", session.spec.environment.clone()),
             ("Working directory", session.spec.working_directory.clone()),
             ("Log folder", session.spec.log_directory.clone()),
+            ("Charged to", session.spec.group.clone()),
             ("Asked for", Some(human_duration(session.spec.duration_seconds))),
             ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),
             ("Node", placement.map(|placement| placement.node.clone())),

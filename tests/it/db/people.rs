@@ -8,13 +8,14 @@ use lyceum::{
         groups::GroupFilter,
         idempotency::Once,
         people::{After, PeopleFilter, Sort, UserChange},
+        quotas::{ChangeNote, Level, Marks},
         tokens::Token,
         users::NewUser,
     },
     model::{GroupId, GroupName, Role, TokenId, UserId, Username, quota::Field, user::State},
 };
 
-use super::{House, START, add_user, number, on_both, running};
+use super::{House, START, add_user, each, number, on_both, running};
 
 fn everybody() -> PeopleFilter {
     PeopleFilter {
@@ -264,7 +265,7 @@ async fn accounts_come_once_and_go_unused() {
         let group = db.add_group(&GroupName::parse("lab").unwrap(), None, START).await.unwrap();
         db.set_member(group, id, true).await.unwrap();
         db.set_manager(group, id, true).await.unwrap();
-        let about = lyceum::db::quotas::ChangeNote { by: "a", at: START, expires_at: None, note: None };
+        let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
         db.set_limits(Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default(), &about).await.unwrap();
         let token = Token {
             id: TokenId::new(),

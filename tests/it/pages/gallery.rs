@@ -248,6 +248,7 @@ fn new_session(word: &Word) -> NewSession {
             memory: Slider { least: GIB, left: 48 * GIB, most: 192 * GIB },
         }),
         gpu_models: vec![word("NVIDIA A100"), word("NVIDIA H100")],
+        groups: vec![word("vision"), word("speech")],
         environments: vec![
             EnvironmentChoice { name: word("default"), title: word("Python 3.11 · Keras 3.15 · JAX"), ready: true },
             EnvironmentChoice { name: word("torch"), title: word("Python 3.12 · PyTorch 2.15"), ready: false },
@@ -265,6 +266,7 @@ fn new_session(word: &Word) -> NewSession {
             memory: "48 GB".to_owned(),
             environment: word("default"),
             duration: "28800".to_owned(),
+            group: word("vision"),
             ..NewSessionForm::default()
         },
         errors: Vec::new(),
