@@ -253,7 +253,7 @@ impl Admission {
                 }
                 // Of two that wait, or two that never fit, the first is as good.
                 (Verdict::Wait(_), None | Some(Verdict::Refuse(_))) | (Verdict::Refuse(_), None) => {
-                    best = Some(verdict)
+                    best = Some(verdict);
                 }
                 _ => {}
             }
@@ -290,7 +290,7 @@ impl Admission {
     fn queue(&self, facts: &Facts) -> Queue {
         let Capacity { cpus, memory_bytes, .. } = self.capacity;
         let room = Room { cpus, memory_bytes, gpus: self.inventory.models() };
-        Queue::new(room, facts.held.clone(), facts.waiting.clone(), facts.sums.at)
+        Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
     }
 
     fn standing_of(&self, sums: Sums, single: bool, purse: Purse) -> Standing {

@@ -122,6 +122,9 @@ struct Sum {
     cpu_time: i64,
 }
 
+/// Who holds them, who is charged, and the list.
+type GpusHeld = (String, Option<String>, String);
+
 /// Which GPUs are held: `$1`'s alone, or everybody's.
 pub(super) const GPUS_OF_PERSON: &str = "SELECT owner, charged_group, gpu_list FROM sessions
      WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 AND owner = $1";
@@ -134,14 +137,14 @@ impl Db {
         let owner = &*asking.owner.to_string();
         let group = &*asking.group.map(|group| group.to_string()).unwrap_or_default();
         let window = asking.period.window(at);
-        let (bounds, sums, by_model, gpus): (Bounds, Vec<Sum>, bool, Vec<(String, Option<String>, String)>) = reading!(self, pool => {
+        let (bounds, sums, by_model, gpus) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
             let bounds = bounds!(tx, owner, group, window, at, true);
             let end = window.to.map_or(i64::MAX, |to| to.0);
-            let sums = query_as(SUMS).bind(owner).bind(group).bind(at.0).bind(window.from.0).bind(end)
+            let sums: Vec<Sum> = query_as(SUMS).bind(owner).bind(group).bind(at.0).bind(window.from.0).bind(end)
                 .fetch_all(&mut *tx).await?;
             let by_model = bounds.totals.iter().any(|row| row.field.starts_with("gpus:"));
-            let gpus = if by_model {
+            let gpus: Vec<GpusHeld> = if by_model {
                 query_as(GPUS).fetch_all(&mut *tx).await?
             } else {
                 query_as(GPUS_OF_PERSON).bind(owner).fetch_all(&mut *tx).await?

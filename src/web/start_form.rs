@@ -417,15 +417,14 @@ fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
 /// Beside which field a reason belongs: the size tiles unless sliders were used.
 fn field_of_reason<'a>(code: &str, profile: &str) -> &'a str {
     let custom = profile.is_empty() || profile == "custom";
-    if code.starts_with("quota.") && code.ends_with(".group") {
-        return "group";
-    }
-    match code.split('.').nth(1) {
-        Some("duration") => "duration",
-        Some("gpus") if custom => "gpus",
-        Some("cpus") if custom => "cpus",
-        Some("memory") if custom => "memory",
-        Some("gpus" | "cpus" | "memory") => "profile",
+    let mut words = code.split('.').skip(1);
+    match (words.next(), words.next()) {
+        (_, Some("group")) => "group",
+        (Some("duration"), _) => "duration",
+        (Some("gpus"), _) if custom => "gpus",
+        (Some("cpus"), _) if custom => "cpus",
+        (Some("memory"), _) if custom => "memory",
+        (Some("gpus" | "cpus" | "memory"), _) => "profile",
         _ => "",
     }
 }

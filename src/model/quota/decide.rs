@@ -189,18 +189,18 @@ mod tests {
         }
     }
 
-    fn answer(request: &Request, rows: &[LimitRow], usage: Usage) -> Decision {
+    fn answer(request: &Request, rows: &[LimitRow], usage: &Usage) -> Decision {
         answer_with(request, rows, usage, &[])
     }
 
-    fn answer_with(request: &Request, rows: &[LimitRow], usage: Usage, totals: &[Total]) -> Decision {
+    fn answer_with(request: &Request, rows: &[LimitRow], usage: &Usage, totals: &[Total]) -> Decision {
         let limits = Limits::resolve(rows, &WHOLE, true, NOW);
         let own = [("resnet".to_owned(), 2)];
         let situation = Situation {
             limits: &limits,
-            usage: &usage,
+            usage,
             totals,
-            in_use: &usage,
+            in_use: usage,
             capacity: WHOLE,
             period: &Period::default(),
             period_left: None,
@@ -234,17 +234,17 @@ mod tests {
     fn sentences() {
         let two = [row(Scope::Default, Field::Gpus, 2)];
         let busy = Usage { gpus: 2, sessions: 1, ..Usage::default() };
-        let reasons = waits(answer(&ask(2, 1, GIB), &two, busy));
+        let reasons = waits(answer(&ask(2, 1, GIB), &two, &busy));
         assert_eq!(reasons[0].hint, "Your limit is 2 GPUs and 2 are in use by ‘resnet’. Stop it to make room.");
         assert_eq!((reasons[0].code.as_str(), reasons[0].over_by), ("quota.gpus.user", 2));
-        let reasons = refused(answer(&ask(3, 1, GIB), &two, Usage::default()));
+        let reasons = refused(answer(&ask(3, 1, GIB), &two, &Usage::default()));
         assert_eq!(reasons[0].hint, "This asks for 3 GPUs; your limit is 2 GPUs (default). Ask for at most 2 GPUs.");
         let unlimited = [row(Scope::Default, Field::Cpus, -1)];
-        assert_eq!(refused(answer(&ask(0, 64, GIB), &unlimited, Usage::default()))[0].code, "capacity.cpus");
+        assert_eq!(refused(answer(&ask(0, 64, GIB), &unlimited, &Usage::default()))[0].code, "capacity.cpus");
         let reasons = waits(answer(
             &ask(0, 1, 100 * GIB),
             &[row(Scope::User, Field::MemoryBytes, -1)],
-            Usage { memory_bytes: 100 * GIB, ..Usage::default() },
+            &Usage { memory_bytes: 100 * GIB, ..Usage::default() },
         ));
         assert_eq!(
             reasons[0].hint,
@@ -257,8 +257,8 @@ mod tests {
         let mine = [row(Scope::User, Field::Gpus, -1)];
         let three = Usage { gpus: 3, sessions: 3, ..Usage::default() };
         let group = [total(vision(), Field::Gpus, 4, three.clone())];
-        assert_eq!(answer_with(&ask(1, 1, GIB), &mine, Usage::default(), &group), Decision::Admit);
-        let reasons = waits(answer_with(&ask(2, 1, GIB), &mine, Usage::default(), &group));
+        assert_eq!(answer_with(&ask(1, 1, GIB), &mine, &Usage::default(), &group), Decision::Admit);
+        let reasons = waits(answer_with(&ask(2, 1, GIB), &mine, &Usage::default(), &group));
         assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpus.group", "group vision"));
         assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (3, 4, 1));
         assert_eq!(
@@ -267,24 +267,24 @@ mod tests {
              sessions ends."
         );
         let cluster = [total(Whose::Cluster, Field::Gpus, 1, Usage::default())];
-        let reasons = refused(answer_with(&ask(2, 1, GIB), &mine, Usage::default(), &cluster));
+        let reasons = refused(answer_with(&ask(2, 1, GIB), &mine, &Usage::default(), &cluster));
         assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpus.cluster", "cluster"));
         assert_eq!(reasons[0].hint, "This asks for 2 GPUs; all people may use 1 GPU together. Ask for at most 1 GPU.");
         let none = [total(vision(), Field::Gpus, 0, Usage::default())];
-        let reasons = refused(answer_with(&ask(1, 1, GIB), &mine, Usage::default(), &none));
+        let reasons = refused(answer_with(&ask(1, 1, GIB), &mine, &Usage::default(), &none));
         assert_eq!(
             reasons[0].hint,
             "Group ‘vision’ may use no GPUs at all. Ask an administrator, or choose another group."
         );
         // What is not asked for is not judged.
-        assert_eq!(answer_with(&ask(0, 1, GIB), &mine, Usage::default(), &none), Decision::Admit);
+        assert_eq!(answer_with(&ask(0, 1, GIB), &mine, &Usage::default(), &none), Decision::Admit);
         let sessions = [total(Whose::Cluster, Field::Sessions, 3, three)];
         assert_eq!(
-            waits(answer_with(&ask(0, 1, GIB), &[], Usage::default(), &sessions))[0].code,
+            waits(answer_with(&ask(0, 1, GIB), &[], &Usage::default(), &sessions))[0].code,
             "quota.sessions.cluster"
         );
         let light = Request { light: true, ..ask(0, 1, GIB) };
-        assert_eq!(answer_with(&light, &[], Usage::default(), &sessions), Decision::Admit);
+        assert_eq!(answer_with(&light, &[], &Usage::default(), &sessions), Decision::Admit);
     }
 
     #[test]
@@ -294,23 +294,23 @@ mod tests {
         let mut wanted = ask(1, 1, GIB);
         wanted.resources.gpu_model = Some("A100".to_owned());
         let one = Usage { gpus: 1, gpus_by_model: [("A100".to_owned(), 1)].into(), ..Usage::default() };
-        let reasons = waits(answer(&wanted, &rows, one.clone()));
+        let reasons = waits(answer(&wanted, &rows, &one));
         assert_eq!(reasons[0].code, "quota.gpus.user");
         assert_eq!(reasons[0].hint, "Your limit is 1 × A100 and 1 is in use by ‘resnet’. Stop it to make room.");
         wanted.resources.gpu_model = Some("H100".to_owned());
-        assert_eq!(answer(&wanted, &rows, one.clone()), Decision::Admit);
+        assert_eq!(answer(&wanted, &rows, &one), Decision::Admit);
         let group = [total(vision(), a100(), 1, one)];
-        assert_eq!(answer_with(&wanted, &[], Usage::default(), &group), Decision::Admit);
+        assert_eq!(answer_with(&wanted, &[], &Usage::default(), &group), Decision::Admit);
         wanted.resources.gpu_model = Some("A100".to_owned());
-        assert_eq!(waits(answer_with(&wanted, &[], Usage::default(), &group))[0].code, "quota.gpus.group");
+        assert_eq!(waits(answer_with(&wanted, &[], &Usage::default(), &group))[0].code, "quota.gpus.group");
     }
 
     #[test]
     fn hours_that_would_run_over_are_refused() {
         let rows = [row(Scope::Default, Field::GpuHours, 10)];
         let spent = |seconds| Usage { gpu_seconds: seconds, ..Usage::default() };
-        assert_eq!(answer(&ask(2, 1, GIB), &rows, spent(8 * 3600)), Decision::Admit, "to the second");
-        let reasons = refused(answer(&ask(2, 1, GIB), &rows, spent(8 * 3600 + 1)));
+        assert_eq!(answer(&ask(2, 1, GIB), &rows, &spent(8 * 3600)), Decision::Admit, "to the second");
+        let reasons = refused(answer(&ask(2, 1, GIB), &rows, &spent(8 * 3600 + 1)));
         assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.gpu_hours.user", "default"));
         assert_eq!((reasons[0].used, reasons[0].requested, reasons[0].limit, reasons[0].over_by), (9, 2, 10, 1));
         assert_eq!(
@@ -318,10 +318,10 @@ mod tests {
             "This could use 2 h of GPU time; of your 10 GPU-hours for 30 days (default) 1 h 59 min are left, with what \
              runs counted to its end. Ask for less time or fewer GPUs."
         );
-        assert_eq!(answer(&ask(0, 1, GIB), &rows, spent(20 * 3600)), Decision::Admit);
+        assert_eq!(answer(&ask(0, 1, GIB), &rows, &spent(20 * 3600)), Decision::Admit);
         let group = [total(vision(), Field::CpuHours, 3, Usage { cpu_seconds: 3600, ..Usage::default() })];
-        assert_eq!(answer_with(&ask(0, 2, GIB), &[], Usage::default(), &group), Decision::Admit);
-        let reasons = refused(answer_with(&ask(0, 3, GIB), &[], Usage::default(), &group));
+        assert_eq!(answer_with(&ask(0, 2, GIB), &[], &Usage::default(), &group), Decision::Admit);
+        let reasons = refused(answer_with(&ask(0, 3, GIB), &[], &Usage::default(), &group));
         assert_eq!((reasons[0].code.as_str(), reasons[0].scope.as_str()), ("quota.cpu_hours.group", "group vision"));
     }
 
@@ -348,15 +348,15 @@ mod tests {
     #[test]
     fn none_refuses_and_pending_is_bounded() {
         let none = [row(Scope::User, Field::Gpus, 0)];
-        assert!(matches!(answer(&ask(1, 1, GIB), &none, Usage::default()), Decision::Refuse(_)));
-        assert_eq!(answer(&ask(0, 1, GIB), &none, Usage::default()), Decision::Admit);
+        assert!(matches!(answer(&ask(1, 1, GIB), &none, &Usage::default()), Decision::Refuse(_)));
+        assert_eq!(answer(&ask(0, 1, GIB), &none, &Usage::default()), Decision::Admit);
         let full = Usage { sessions: 4, pending: 20, ..Usage::default() };
-        let reasons = refused(answer(&ask(0, 1, GIB), &[], full));
+        let reasons = refused(answer(&ask(0, 1, GIB), &[], &full));
         assert_eq!(reasons[0].code, "quota.pending.user");
         assert_eq!(reasons[1].code, "quota.sessions.user");
         let mut long = ask(0, 1, GIB);
         long.duration_seconds = 9 * 3600;
-        let reasons = refused(answer(&long, &[], Usage::default()));
+        let reasons = refused(answer(&long, &[], &Usage::default()));
         assert_eq!(reasons[0].hint, "This asks for 9 h; your limit is 8 h (default). Ask for at most 8 h.");
     }
 
@@ -364,13 +364,13 @@ mod tests {
     fn light_sessions_share_cores_but_not_quotas() {
         let light = Request { light: true, ..ask(0, 1, GIB) };
         let full = Usage { cpus: 34, light_cpus: 2, light: 2, ..Usage::default() };
-        assert_eq!(answer(&light, &[], full.clone()), Decision::Admit);
-        assert!(matches!(answer(&ask(0, 1, GIB), &[], full), Decision::Wait(_)), "others do not");
+        assert_eq!(answer(&light, &[], &full), Decision::Admit);
+        assert!(matches!(answer(&ask(0, 1, GIB), &[], &full), Decision::Wait(_)), "others do not");
         let one_free = Usage { cpus: 33, light_cpus: 2, ..Usage::default() };
-        assert_eq!(answer(&ask(0, 1, GIB), &[], one_free), Decision::Admit);
+        assert_eq!(answer(&ask(0, 1, GIB), &[], &one_free), Decision::Admit);
         let quota = [row(Scope::User, Field::Cpus, 2)];
         let two = Usage { cpus: 2, light_cpus: 2, light: 2, ..Usage::default() };
-        assert!(matches!(answer(&light, &quota, two), Decision::Wait(_)));
+        assert!(matches!(answer(&light, &quota, &two), Decision::Wait(_)));
     }
 
     fn usages() -> impl Strategy<Value = Usage> {
@@ -405,12 +405,12 @@ mod tests {
         fn raising_a_limit_never_makes_it_worse(
             gpus in 0..6i64, cpus in 1..40i64, usage in usages(), field in fields(), limit in 0..30i64, more in 0..30i64,
         ) {
-            let own = |limit| answer(&ask(gpus, cpus, GIB), &[row(Scope::User, field.clone(), limit)], usage.clone());
+            let own = |limit| answer(&ask(gpus, cpus, GIB), &[row(Scope::User, field.clone(), limit)], &usage);
             prop_assert!(rank(&own(limit)) <= rank(&own(limit + more)));
             prop_assert!(rank(&own(limit + more)) <= rank(&own(-1)));
             let whole = |limit| {
                 let totals = [total(vision(), field.clone(), limit, usage.clone())];
-                answer_with(&ask(gpus, cpus, GIB), &[], Usage::default(), &totals)
+                answer_with(&ask(gpus, cpus, GIB), &[], &Usage::default(), &totals)
             };
             prop_assert!(rank(&whole(limit)) <= rank(&whole(limit + more)));
             prop_assert!(rank(&whole(limit + more)) <= rank(&whole(-1)));
@@ -419,7 +419,7 @@ mod tests {
         #[test]
         fn freeing_never_makes_it_worse(gpus in 0..6i64, cpus in 1..40i64, usage in usages(), freed in 0..6i64) {
             let less = Usage { gpus: (usage.gpus - freed).max(0), cpus: (usage.cpus - freed).max(0), ..usage.clone() };
-            let (before, after) = (answer(&ask(gpus, cpus, GIB), &[], usage), answer(&ask(gpus, cpus, GIB), &[], less));
+            let (before, after) = (answer(&ask(gpus, cpus, GIB), &[], &usage), answer(&ask(gpus, cpus, GIB), &[], &less));
             prop_assert!(rank(&before) <= rank(&after));
         }
 
@@ -429,7 +429,7 @@ mod tests {
         ) {
             let rows = [row(Scope::User, Field::Gpus, limit), row(Scope::User, Field::GpuHours, 20)];
             let totals = [total(vision(), Field::Gpus, whole, usage.clone())];
-            if answer_with(&ask(gpus, cpus, GIB), &rows, usage.clone(), &totals) == Decision::Admit {
+            if answer_with(&ask(gpus, cpus, GIB), &rows, &usage, &totals) == Decision::Admit {
                 prop_assert!(gpus == 0 || usage.gpus + gpus <= limit.min(whole).min(WHOLE.gpus));
                 prop_assert!(gpus == 0 || usage.gpu_seconds + gpus * 3600 <= 20 * 3600);
                 prop_assert!(usage.cpus + cpus <= WHOLE.cpus);
@@ -443,7 +443,7 @@ mod tests {
             let usage = Usage { gpus: all, cpus: all, memory_bytes: all, gpu_seconds: all, cpu_seconds: all, ..Usage::default() };
             let rows = [row(Scope::User, Field::Gpus, all), row(Scope::User, Field::GpuHours, all)];
             let long = Request { duration_seconds: all, ..ask(gpus, cpus, memory) };
-            let _ = answer_with(&long, &rows, usage.clone(), &[total(vision(), Field::CpuHours, all, usage)]);
+            let _ = answer_with(&long, &rows, &usage, &[total(vision(), Field::CpuHours, all, usage.clone())]);
         }
     }
 }

@@ -69,7 +69,7 @@ const SOON: i64 = 60;
 
 impl Queue {
     #[must_use]
-    pub fn new(room: Room, held: Vec<Held>, mut waiting: Vec<Waiter>, now: Timestamp) -> Self {
+    pub fn new(room: Room, held: &[Held], mut waiting: Vec<Waiter>, now: Timestamp) -> Self {
         let mut capacity = vec![room.cpus, room.memory_bytes];
         let mut models = Vec::new();
         for (model, count) in room.gpus {
@@ -254,7 +254,7 @@ mod tests {
         Waiter { owner: UserId::new(), request, recent_gpu_seconds: recent, since: NOW, lacks_room: true }
     }
 
-    fn machine(gpus: i64, held: Vec<Held>, waiting: Vec<Waiter>) -> Queue {
+    fn machine(gpus: i64, held: &[Held], waiting: Vec<Waiter>) -> Queue {
         let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), gpus)] };
         Queue::new(room, held, waiting, NOW)
     }
@@ -263,7 +263,7 @@ mod tests {
     fn a_small_one_fills_a_gap_and_delays_nobody() {
         // Four GPUs: two are held for 2 h; somebody waits for all four.
         let large = waiter(request(4, 8), 0);
-        let queue = machine(4, vec![held(2, 2)], vec![large.clone()]);
+        let queue = machine(4, &[held(2, 2)], vec![large.clone()]);
         assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(2 * HOUR)));
         assert_eq!(queue.objection(&waiter(request(2, 2), 1)), None);
         let reason = queue.objection(&waiter(request(2, 3), 1)).unwrap();
@@ -280,13 +280,13 @@ mod tests {
         assert_eq!(queue.objection(&Waiter { owner: large.owner, ..waiter(request(2, 3), 1) }), None);
         // What its own quota keeps out holds nobody back.
         let over_quota = Waiter { lacks_room: false, ..large };
-        assert_eq!(machine(4, vec![held(2, 2)], vec![over_quota]).objection(&waiter(request(2, 3), 1)), None);
+        assert_eq!(machine(4, &[held(2, 2)], vec![over_quota]).objection(&waiter(request(2, 3), 1)), None);
     }
 
     #[test]
     fn what_is_left_beside_the_large_one_can_be_had() {
         // It needs three of four, so a fourth is free for ever.
-        let queue = machine(4, vec![held(2, 2)], vec![waiter(request(3, 8), 0)]);
+        let queue = machine(4, &[held(2, 2)], vec![waiter(request(3, 8), 0)]);
         assert_eq!(queue.objection(&waiter(request(1, 100), 1)), None);
         assert!(queue.objection(&waiter(request(2, 100), 1)).is_some());
     }
@@ -296,7 +296,7 @@ mod tests {
         let first = waiter(request(4, 8), 0);
         let more = Waiter { since: NOW.plus_seconds(1), ..first.clone() };
         let second = waiter(request(4, 8), 5);
-        let queue = machine(4, vec![held(2, 2)], vec![second.clone(), more, first]);
+        let queue = machine(4, &[held(2, 2)], vec![second.clone(), more, first]);
         assert_eq!(queue.estimate(&second), Some(NOW.plus_seconds(10 * HOUR)));
         let last = waiter(request(1, 1), 9);
         assert_eq!(queue.estimate(&last), Some(NOW));
@@ -307,7 +307,7 @@ mod tests {
         let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), 2), ("B".to_owned(), 2)] };
         let mut wants_a = waiter(request(2, 8), 0);
         wants_a.request.resources.gpu_model = Some("A".to_owned());
-        let queue = Queue::new(room, vec![held(1, 4)], vec![wants_a], NOW);
+        let queue = Queue::new(room, &[held(1, 4)], vec![wants_a], NOW);
         let mut own = waiter(request(1, 8), 1);
         own.request.resources.gpu_model = Some("B".to_owned());
         assert_eq!(queue.objection(&own), None);
@@ -324,7 +324,7 @@ mod tests {
             ends_by: NOW.plus_seconds(-5),
         };
         let large = waiter(Request { resources: Resources { cpus: 4, ..request(0, 1).resources }, ..request(0, 1) }, 0);
-        let queue = Queue::new(room, vec![busy], vec![large.clone()], NOW);
+        let queue = Queue::new(room, &[busy], vec![large.clone()], NOW);
         assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(SOON)));
         let light = waiter(Request { light: true, ..request(0, 9) }, 1);
         assert_eq!(queue.objection(&light), None);
@@ -346,7 +346,7 @@ mod tests {
             large.lacks_room = true;
             let at = |now, held: &Vec<Held>, waiting| {
                 let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), whole)] };
-                Queue::new(room, held.clone(), waiting, now)
+                Queue::new(room, held, waiting, now)
             };
             let promised = at(NOW, &held, vec![large.clone()]).estimate(&large).unwrap();
             let mut small = small;

@@ -73,9 +73,7 @@ impl Period {
     pub fn window(&self, now: Timestamp) -> Window {
         match self {
             Self::Rolling { days } => Window { from: now.plus_seconds(-86_400 * i64::from(*days)), to: None },
-            Self::Month(zone) => {
-                calendar(now, zone, |today| today.first_of_month(), |first| first.checked_add(1.month()))
-            }
+            Self::Month(zone) => calendar(now, zone, Zoned::first_of_month, |first| first.checked_add(1.month())),
             Self::Week(zone) => calendar(
                 now,
                 zone,

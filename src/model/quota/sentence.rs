@@ -136,8 +136,8 @@ pub(super) fn hours_over(amount: &Amount<'_>, whose: Option<&Whose>, source: &st
         human_duration(left)
     );
     let over_by = hours(amount.used.saturating_add(amount.requested).saturating_sub(limit.saturating_mul(3600)));
-    let whole = Amount { used: hours(amount.used), requested: hours(amount.requested), ..*amount };
-    let reason = whole.reason(quota_code(field, whose.map_or("user", kind)), source.to_owned(), hint);
+    let rounded = Amount { used: hours(amount.used), requested: hours(amount.requested), ..*amount };
+    let reason = rounded.reason(quota_code(field, whose.map_or("user", kind)), source.to_owned(), hint);
     Reason { over_by, ..reason }
 }
 
