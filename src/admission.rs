@@ -16,7 +16,7 @@ use crate::{
         Capacity, Clock, GpuInventory, GroupId, Resources, SessionId, Timestamp, UserId,
         quota::{
             Decision, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope, Situation, Total,
-            Unit, Usage, Waiter, Window, decide,
+            Unit, Usage, Waiter, Window, decide, wait,
         },
         session::SessionSpec,
     },
@@ -237,35 +237,42 @@ impl Admission {
     fn judge(&self, request: &Request, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
         let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
         let situation = standing.situation(&facts.own, already_waiting);
-        let mut best: Option<Verdict> = None;
+        // What decide did not see makes a request wait by the same rule.
+        let held_up = |reasons| match wait(reasons, &situation) {
+            Decision::Refuse(reasons) => Verdict::Refuse(reasons),
+            Decision::Wait(reasons) => Verdict::Wait(reasons),
+            Decision::Admit => Verdict::Wait(Vec::new()),
+        };
+        let mut best = Verdict::Refuse(Vec::new());
         for model in self.models(request, &standing) {
             let mut asked = request.clone();
             asked.resources.gpu_model = model;
             let verdict = match decide(&asked, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => choose_gpus(&self.inventory, &facts.gpus_taken, &asked.resources),
+                Decision::Admit => match choose_gpus(&self.inventory, &facts.gpus_taken, &asked.resources) {
+                    Verdict::Wait(reasons) => held_up(reasons),
+                    verdict => verdict,
+                },
             };
             match (&verdict, &best) {
                 (Verdict::Admit { .. }, _) => {
-                    best = Some(verdict);
+                    best = verdict;
                     break;
                 }
+                (Verdict::Wait(_), Verdict::Refuse(_)) => best = verdict,
+                (Verdict::Refuse(_), Verdict::Refuse(none)) if none.is_empty() => best = verdict,
                 // Of two that wait, or two that never fit, the first is as good.
-                (Verdict::Wait(_), None | Some(Verdict::Refuse(_))) | (Verdict::Refuse(_), None) => {
-                    best = Some(verdict);
-                }
                 _ => {}
             }
         }
-        let verdict = best.unwrap_or(Verdict::Wait(Vec::new()));
-        if matches!(verdict, Verdict::Admit { .. })
+        if matches!(best, Verdict::Admit { .. })
             && facts.waiting.iter().any(|waiter| waiter.lacks_room)
             && let Some(reason) = self.queue(facts).objection(&waiter(facts.owner, request, facts))
         {
-            return Verdict::Wait(vec![reason]);
+            return held_up(vec![reason]);
         }
-        verdict
+        best
     }
 
     /// Which models a request is tried with: the one that it names; where somebody limits single

@@ -39,9 +39,12 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
         never.append(&mut later);
         return Decision::Refuse(never);
     }
-    if later.is_empty() {
-        return Decision::Admit;
-    }
+    if later.is_empty() { Decision::Admit } else { wait(later, situation) }
+}
+
+/// A request that has to wait for these reasons waits, unless too many of its owner's do.
+#[must_use]
+pub fn wait(mut later: Vec<Reason>, situation: &Situation<'_>) -> Decision {
     let effective = situation.limits.of(&Field::Pending);
     if let Limit::AtMost(limit) = effective.limit
         && !situation.already_waiting

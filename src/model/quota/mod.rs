@@ -14,7 +14,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-pub use decide::decide;
+pub use decide::{decide, wait};
 pub use field::{Field, Unit};
 pub use limits::Limits;
 pub use order::{Held, Queue, Room, Waiter};

@@ -7,16 +7,17 @@ use lyceum::{
     admission::Admission,
     db::{
         Db, Error,
-        admit::{Admitted, Deed, Verdict},
+        admit::{Admitted, Deed, NewSession, Verdict},
         idempotency::Earlier,
-        quotas::{ChangeNote, Level, Marks},
+        quotas::{Change, ChangeNote, Kind, Level, Marks},
         sessions::Ending,
         tokens::Token,
         users::NewUser,
     },
     model::{
-        Capacity, Clock, EndReason, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId, Username,
-        quota::{Field, Period},
+        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId,
+        Username,
+        quota::{Field, Period, Usage},
         size::GIB,
     },
 };
@@ -24,7 +25,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     START, add_user, admitted, asking, each, inventory, judge, new_session, number, on_both, running,
-    whole::{assert_whole, intervals, peak},
+    whole::{assert_whole, intervals, intervals_of, peak},
 };
 
 const RACERS: usize = 50;
@@ -87,6 +88,75 @@ async fn limits_hold_at_every_instant() {
         for gpu in gpus {
             assert_eq!(peak(&intervals, |(_, _, gpus, ..)| gpus == gpu), 1, "{gpu} has two holders");
         }
+    })
+    .await;
+}
+
+/// 1000 requests of fifty people over three groups with totals of their own, by portals that
+/// begin anew all the time: neither a group, nor a person, nor the machine ever holds too much,
+/// and in the end nothing is still reserved.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn totals_of_groups_hold_at_every_instant() {
+    on_both(async |house| {
+        let db = &house.db;
+        let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
+        let limits = each([(Field::Gpus, Some(1)), (Field::Sessions, Some(1000)), (Field::Pending, Some(2))]);
+        db.set_limits(Level::Default, &limits, Marks::default(), &about).await.unwrap();
+        let mut groups = Vec::new();
+        for (name, most) in [("one", 1), ("two", 2), ("three", 3)] {
+            let group = db.add_group(&GroupName::parse(name).unwrap(), None, START).await.unwrap();
+            let total = [Change { kind: Kind::Total, field: Field::Gpus, value: Some(most) }];
+            let marks = Marks { chargeable: Some(true), restrictive: None };
+            db.set_limits(Level::Group(group), &total, marks, &about).await.unwrap();
+            groups.push((group, most));
+        }
+        let mut users = Vec::new();
+        for number in 0..50 {
+            let user = add_user(db, &format!("user{number}")).await;
+            for (group, _) in &groups {
+                db.set_member(*group, user, true).await.unwrap();
+            }
+            users.push(user);
+        }
+
+        for portal in 0..10 {
+            // Each hundred is asked of a portal that has just started.
+            let admission = admission(&house.again().await);
+            let mut asking = JoinSet::new();
+            for number in (portal * 100)..(portal * 100 + 100) {
+                let new = NewSession {
+                    charged_group: Some(groups[number % 3].0),
+                    ..new_session(users[number % users.len()], 1)
+                };
+                let admission = admission.clone();
+                asking.spawn(async move {
+                    if let Admitted::Judged(Verdict::Admit { .. }) = admission.insert(&new).await.unwrap() {
+                        assert!(end(&admission.db, new.id).await);
+                    }
+                });
+            }
+            asking.join_all().await;
+        }
+        let mut ending = JoinSet::new();
+        for db in house.three().await {
+            ending.spawn(serve_all(admission(&db)));
+        }
+        ending.join_all().await;
+
+        assert_whole(db).await;
+        let all = intervals(db).await;
+        assert!(100 < all.len(), "{} were let in", all.len());
+        assert!(peak(&all, |_| true) <= MACHINE, "everybody's");
+        for user in users {
+            let user = user.to_string();
+            assert!(peak(&all, |(owner, ..)| *owner == user) <= 1, "one person's");
+        }
+        for (group, most) in groups {
+            let charged = intervals_of(db, &group.to_string()).await;
+            assert!(!charged.is_empty());
+            assert!(peak(&charged, |_| true) <= most, "a group's");
+        }
+        assert_eq!(db.holdings().await.unwrap().all, Usage::default(), "nothing is reserved any more");
     })
     .await;
 }

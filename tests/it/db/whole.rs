@@ -69,10 +69,15 @@ pub async fn assert_consistent(db: &Db) {
 pub type Interval = (String, i64, String, i64, Option<i64>);
 
 pub async fn intervals(db: &Db) -> Vec<Interval> {
-    let sql = "SELECT owner, gpus, gpu_list, started_at, ended_at FROM intervals";
+    intervals_of(db, "").await
+}
+
+/// Those that are charged to a group; with an empty id all of them.
+pub async fn intervals_of(db: &Db, group: &str) -> Vec<Interval> {
+    let sql = "SELECT owner, gpus, gpu_list, started_at, ended_at FROM intervals WHERE $1 = '' OR charged_group = $1";
     match db {
-        Db::Sqlite { read, .. } => query_as(sql).fetch_all(read).await.unwrap(),
-        Db::Postgres { read, .. } => query_as(sql).fetch_all(read).await.unwrap(),
+        Db::Sqlite { read, .. } => query_as(sql).bind(group).fetch_all(read).await.unwrap(),
+        Db::Postgres { read, .. } => query_as(sql).bind(group).fetch_all(read).await.unwrap(),
     }
 }
 
