@@ -16,16 +16,18 @@ use crate::{
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
     gpu, helper,
+    journal::Journal,
     lifecycle::Lifecycle,
     listen::{self, Certificate, News, TlsError},
-    model::{Clock, Timestamp},
+    model::{Capacity, Clock, GpuInventory, Timestamp},
     proxy::Proxy,
+    retention::Retention,
     scheduler::{
         Scheduler,
         local::{self, Local},
     },
     sessions::{self, Sessions},
-    start::Started,
+    start::{Paths, Started},
     web::{
         self, AppsOrigin, Portal, WebConfig,
         gateway::{self, Gateway},
@@ -38,6 +40,8 @@ pub struct App {
     pub life: Lifecycle,
     directory: Option<Arc<Ldap>>,
     certificate: Option<Arc<Certificate>>,
+    /// What tells the audit log, and what forgets what is old.
+    keepers: (Journal, Retention),
     listener: TcpListener,
     apps_listener: Option<TcpListener>,
     options: listen::Options,
@@ -69,6 +73,7 @@ impl App {
         let life = Lifecycle::default();
         let key = keys::load(&paths.private).context("the portal's key")?;
         let db = Db::open(&config.database, &paths.private).await?;
+        note_open_listener(config, &db, &clock).await?;
         let first_password = auth::first::ensure_first_admin(&db, &clock, &paths.private).await?;
         if let Some(file) = &first_password {
             tell_first_password(file);
@@ -79,8 +84,7 @@ impl App {
             gpus: config.scheduler.local.gpus.clone(),
             nvml: config.scheduler.local.nvml.clone(),
         })?;
-        let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
-        let capacity = local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus);
+        let capacity = capacity(config, &inventory);
         let launcher = Arc::new(started.launcher);
         let scheduler = Local::new(local::Config {
             launcher: launcher.clone(),
@@ -95,17 +99,13 @@ impl App {
             clock: clock.clone(),
         })?;
         let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
-        let place = Place {
-            shared: paths.shared.clone(),
-            cache: paths.private.join("environments"),
-            everybody: !one_person,
-            variables: surroundings.for_tools(),
-        };
+        let place = place(paths, one_person, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
         let period = config.quotas.period()?;
         let admission = Admission { db: db.clone(), clock: clock.clone(), capacity, inventory, period };
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
+        let keepers = keepers(config, &db, &clock, &logs);
         let single_user = if one_person { own_account(&scheduler).await } else { None };
         let scheduler = Arc::new(scheduler);
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
@@ -142,15 +142,10 @@ impl App {
 
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
-        let (authenticator, directory) = authenticator(config, &db, &clock).await?;
-        let header = config.auth.header.is_on().then(|| config.auth.header.clone());
-        let header = header.map(|settings| Header::new(settings, db.clone(), clock.clone(), directory.clone()));
-        let access = Access::new(db, clock.clone(), keys::derive(&key, b"forms"), &paths.private, authenticator);
-        let access = Arc::new(access.with_header(header));
-        let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
+        let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
         let portal = Arc::new(Portal::new(web::Parts {
-            access,
-            config: web_config,
+            access: Arc::new(access),
+            config: web_config(config, &paths.private, &listener, apps_listener.as_ref())?,
             sessions,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
             files,
@@ -158,16 +153,20 @@ impl App {
             stopping: life.stopping.clone(),
         }));
         let certificate = certificate(config)?;
-        let tls = certificate.as_ref().map(Certificate::server).transpose()?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
-        // A proxy stands for many people, as the loopback does behind `ssh -L`.
-        let proxies = portal.clone();
-        let exempt: listen::Exempt =
-            Arc::new(move |address| address.to_canonical().is_loopback() || proxies.config.trusts(address));
-        let options = listen::Options { tls, exempt, workers: Some(workers), ..listen::Options::default() };
+        let options = connections(certificate.as_ref(), &portal)?;
         let helper = started.helper;
-        Ok(Self { portal, life, directory, certificate, listener, apps_listener, options, helper, _lock: lock })
+        Ok(Self {
+            portal,
+            life,
+            directory,
+            certificate,
+            keepers,
+            listener,
+            apps_listener,
+            options,
+            helper,
+            _lock: lock,
+        })
     }
 
     /// The address that the main listener really has.
@@ -178,12 +177,25 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self { portal, life, directory, certificate, listener, apps_listener, options, helper, _lock } = self;
+        let Self {
+            portal,
+            life,
+            directory,
+            certificate,
+            keepers: (journal, retention),
+            listener,
+            apps_listener,
+            options,
+            helper,
+            _lock,
+        } = self;
         if let Some(helper) = helper {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
         }
         start_loops(&life, &portal);
+        life.spawn("audit log", journal.follow());
+        life.spawn("retention", retention.run());
         if let Some(directory) = directory {
             look_at_directory(&life, directory);
         }
@@ -286,6 +298,62 @@ fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
             }
         }
     });
+}
+
+fn capacity(config: &Config, inventory: &GpuInventory) -> Capacity {
+    let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
+    local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus)
+}
+
+/// Where environments are made, and for whom.
+fn place(paths: &Paths, one_person: bool, surroundings: &Environment) -> Place {
+    Place {
+        shared: paths.shared.clone(),
+        cache: paths.private.join("environments"),
+        everybody: !one_person,
+        variables: surroundings.for_tools(),
+    }
+}
+
+fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Retention) {
+    let (db, clock, logs) = (db.clone(), clock.clone(), logs.to_owned());
+    (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs })
+}
+
+/// How connections are taken.
+fn connections(certificate: Option<&Arc<Certificate>>, portal: &Arc<Portal>) -> Result<listen::Options> {
+    let tls = certificate.map(Certificate::server).transpose()?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
+    // A proxy stands for many people, as the loopback does behind `ssh -L`.
+    let proxies = portal.clone();
+    let exempt: listen::Exempt =
+        Arc::new(move |address| address.to_canonical().is_loopback() || proxies.config.trusts(address));
+    Ok(listen::Options { tls, exempt, workers: Some(workers), ..listen::Options::default() })
+}
+
+/// That passwords cross a network in clear is written down at each start.
+async fn note_open_listener(config: &Config, db: &Db, clock: &Clock) -> Result<()> {
+    if config.server.is_open() {
+        let (action, listen) = ("server.insecure_http", config.server.listen.to_string());
+        db.add_audit(clock.now(), "portal", action, &listen, "passwords cross the network in clear").await?;
+    }
+    Ok(())
+}
+
+/// Who gets in and by what, and the directory, where there is one.
+async fn access(
+    config: &Config,
+    db: Db,
+    clock: &Clock,
+    key: &keys::Key,
+    private: &Path,
+) -> Result<(Access, Option<Arc<Ldap>>)> {
+    let (authenticator, directory) = authenticator(config, &db, clock).await?;
+    let header = config.auth.header.is_on().then(|| config.auth.header.clone());
+    let header = header.map(|settings| Header::new(settings, db.clone(), clock.clone(), directory.clone()));
+    let access = Access::new(db, clock.clone(), keys::derive(key, b"forms"), private, authenticator);
+    Ok((access.with_header(header), directory))
 }
 
 /// Who judges passwords, and the directory, where that is one.

@@ -10,6 +10,8 @@ use tracing_subscriber::{EnvFilter, fmt};
 pub fn start(filter: Option<&str>, format: Option<&str>) {
     let filter =
         EnvFilter::try_new(filter.unwrap_or("info,sqlx=warn,hyper=warn")).unwrap_or_else(|_| EnvFilter::new("info"));
+    // Rows of the audit log belong there at every level.
+    let filter = filter.add_directive("audit=info".parse().expect("a directive of ours"));
     let terminal = stderr().is_terminal();
     let builder = fmt().with_env_filter(filter).with_writer(move || line(terminal)).with_target(false);
     // A second start (in tests) keeps the first one's subscriber.

@@ -19,7 +19,7 @@ use self::quota::QuotaVerb;
 use crate::{
     auth::{passwords, tokens},
     config::Config,
-    db::{Db, people::UserChange, users::NewUser},
+    db::{Db, audit::Entry, chain::Walk, people::UserChange, users::NewUser},
     helper::identity::Identity,
     model::{Clock, Role, User, Username, time::parse_duration},
     start::Paths,
@@ -36,6 +36,9 @@ pub enum Verb {
     /// Limits: of everybody, of a group, of one person, of all together.
     #[command(subcommand)]
     Quota(QuotaVerb),
+    /// The audit log.
+    #[command(subcommand)]
+    Audit(AuditVerb),
     /// Write a copy of the database to a file that does not exist yet.
     Backup { file: PathBuf },
     /// Put a copy in the database's place; the portal must not run.
@@ -105,9 +108,17 @@ pub enum TokenVerb {
     },
 }
 
+#[derive(Subcommand)]
+pub enum AuditVerb {
+    /// Walk the chain of hashes and name the first row that is not as it was written.
+    Verify,
+}
+
 /// Runs one command.
 pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     let owner = owner(&paths.private)?;
+    // Whoever typed it, before root becomes somebody else.
+    let by = actor();
     // What the caller names is opened with the caller's rights, before they are given up.
     let file = match &verb {
         Verb::Backup { file } => Some(new_file(file, owner)?),
@@ -126,9 +137,10 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     runtime.block_on(async {
         let db = Db::open(&config.database, &paths.private).await?;
         let done = match verb {
-            Verb::User(verb) => user(&db, verb, config.auth.source()).await,
-            Verb::Token(verb) => token(&db, verb).await,
-            Verb::Quota(verb) => quota::quota(&db, verb).await,
+            Verb::User(verb) => user(&db, verb, config.auth.source(), &by).await,
+            Verb::Token(verb) => token(&db, verb, &by).await,
+            Verb::Quota(verb) => quota::quota(&db, verb, &by).await,
+            Verb::Audit(AuditVerb::Verify) => verify_audit(&db).await,
             Verb::Backup { .. } => match file {
                 Some(file) => backup(&db, file, &paths.private).await,
                 None => Ok(()),
@@ -142,7 +154,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
 }
 
 #[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
+async fn user(db: &Db, verb: UserVerb, source: &str, by: &str) -> Result<()> {
     let clock = Clock::System;
     let (name, action) = match verb {
         UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
@@ -198,7 +210,7 @@ async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
             );
             db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }).await?;
             let detail = format!("{} → {}", user.given_role.as_str(), role.as_str());
-            db.add_audit(clock.now(), &actor(), "user.role", &name, &detail).await?;
+            db.add_audit(clock.now(), by, "user.role", &name, &detail).await?;
             return Ok(());
         }
         UserVerb::Link { name } => {
@@ -210,24 +222,36 @@ async fn user(db: &Db, verb: UserVerb, source: &str) -> Result<()> {
             let user = find(db, &name).await?;
             ensure!(user.is_local(), "the password of `{name}` is kept by the directory: change it there");
             let hash = passwords::hash(&read_password()?).await?;
-            db.set_password(user.id, &hash, None).await?;
-            (name, "user.password")
+            let subject = user.name.as_str();
+            let entry = Entry { at: clock.now(), actor: by, action: "password.change", subject, detail: "" };
+            db.set_password(user.id, &hash, None, &entry).await?;
+            return Ok(());
         }
     };
-    db.add_audit(clock.now(), &actor(), action, &name, "").await?;
+    db.add_audit(clock.now(), by, action, &name, "").await?;
     Ok(())
 }
 
 #[expect(clippy::print_stdout, reason = "the secret alone goes to standard output")]
-async fn token(db: &Db, verb: TokenVerb) -> Result<()> {
+async fn token(db: &Db, verb: TokenVerb, by: &str) -> Result<()> {
     let TokenVerb::Create { user, scopes, expires, name } = verb;
     let user = find(db, &user).await?;
     let seconds = parse_duration(&expires).context("--expires is a duration like 30d, 12h")?;
     let new = tokens::NewToken { name, scopes, expires_in_seconds: Some(seconds) };
-    let (token, secret) = tokens::make(db, user.id, new, Clock::System.now()).await?;
-    db.add_audit(Clock::System.now(), &actor(), "token.make", &token.id.to_string(), user.name.as_str()).await?;
+    let (_, secret) = tokens::make(db, &user, new, Clock::System.now(), by).await?;
     println!("{secret}");
     Ok(())
+}
+
+#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
+async fn verify_audit(db: &Db) -> Result<()> {
+    match db.verify_audit().await? {
+        Walk::Whole { rows, last, hash } => {
+            println!("{rows} rows, whole up to number {last}, whose hash is {hash}");
+            Ok(())
+        }
+        Walk::Broken { number, why } => bail!("the audit log is broken at number {number}: {why}"),
+    }
 }
 
 /// SQLite writes the copy where it may; from there it goes to the caller's file.

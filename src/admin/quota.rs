@@ -4,7 +4,7 @@
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
-use super::{actor, find};
+use super::find;
 use crate::{
     db::{
         Db,
@@ -30,36 +30,29 @@ pub enum QuotaVerb {
 /// Whose limits they are.
 struct Whose {
     level: Level,
-    /// As the audit names it.
-    target: String,
     group: Option<QuotaGroup>,
 }
 
 #[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-pub(super) async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
+pub(super) async fn quota(db: &Db, verb: QuotaVerb, by: &str) -> Result<()> {
     let (words, sets) = match verb {
         QuotaVerb::Get { who } => (who, false),
         QuotaVerb::Set { words } => (words, true),
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let (whose, fields) = match words.as_slice() {
-        ["default", fields @ ..] => {
-            (Whose { level: Level::Default, target: "default".to_owned(), group: None }, fields)
-        }
-        ["cluster", fields @ ..] => {
-            (Whose { level: Level::Cluster, target: "cluster".to_owned(), group: None }, fields)
-        }
+        ["default", fields @ ..] => (Whose { level: Level::Default, group: None }, fields),
+        ["cluster", fields @ ..] => (Whose { level: Level::Cluster, group: None }, fields),
         ["user", name, fields @ ..] => {
             let user = find(db, name).await?;
-            (Whose { level: Level::User(user.id), target: user.name.to_string(), group: None }, fields)
+            (Whose { level: Level::User(user.id), group: None }, fields)
         }
         ["group", name, fields @ ..] => {
             let found = db.find_quota_group(name).await?;
             let group = found.with_context(|| {
                 format!("there is no group `{name}`; a directory's is known once one of its members has signed in")
             })?;
-            let target = format!("group {}", group.name);
-            (Whose { level: Level::Group(group.id), target, group: Some(group) }, fields)
+            (Whose { level: Level::Group(group.id), group: Some(group) }, fields)
         }
         _ => bail!("say whose: `default`, `group NAME`, `user NAME` or `cluster`"),
     };
@@ -68,7 +61,7 @@ pub(super) async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
             !fields.is_empty(),
             "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
         );
-        set(db, &whose, fields).await?;
+        set(db, &whose, fields, by).await?;
     } else {
         ensure!(fields.is_empty(), "`get` shows everything that is set; leave `{}` out", fields.join(" "));
     }
@@ -80,7 +73,7 @@ pub(super) async fn quota(db: &Db, verb: QuotaVerb) -> Result<()> {
     Ok(())
 }
 
-async fn set(db: &Db, whose: &Whose, fields: &[&str]) -> Result<()> {
+async fn set(db: &Db, whose: &Whose, fields: &[&str], by: &str) -> Result<()> {
     let (mut changes, mut marks) = (Vec::new(), Marks::default());
     for text in fields {
         let (name, value) = text.split_once('=').with_context(|| format!("`{text}`: say FIELD=VALUE"))?;
@@ -94,10 +87,8 @@ async fn set(db: &Db, whose: &Whose, fields: &[&str]) -> Result<()> {
         let twice = changes[..index].iter().any(|other| (other.kind, &other.field) == (change.kind, &change.field));
         ensure!(!twice, "{} is named twice", change.field.name());
     }
-    let (now, by) = (Clock::System.now(), actor());
-    let about = ChangeNote { by: &by, at: now, expires_at: None, note: None };
+    let about = ChangeNote { by, at: Clock::System.now(), expires_at: None, note: None };
     db.set_limits(whose.level, &changes, marks, &about).await?;
-    db.add_audit(now, &by, "quota.change", &whose.target, &fields.join(" ")).await?;
     Ok(())
 }
 

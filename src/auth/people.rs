@@ -5,7 +5,7 @@
 
 use super::{Access, Error, Principal, Result, passwords};
 use crate::{
-    db::{self, idempotency::Once, people::UserChange, users::NewUser},
+    db::{self, audit::Entry, idempotency::Once, people::UserChange, users::NewUser},
     model::{Role, TokenId, User, UserId, Username},
 };
 
@@ -108,19 +108,22 @@ impl Access {
     /// Ends all logins of somebody; their tokens and sessions go on.
     pub async fn sign_out_person(&self, actor: &Principal, target: &User) -> Result<()> {
         administrator(actor)?;
-        self.db.remove_logins_of(target.id).await?;
+        let (by, subject) = (actor.user.name.as_str(), target.name.as_str());
+        let entry = Entry { at: self.clock.now(), actor: by, action: "user.sign_out", subject, detail: "" };
+        self.db.remove_logins_of(target.id, &entry).await?;
         self.poll().await?;
-        self.tell(actor, "user.sign_out", target.name.as_str(), "").await;
         Ok(())
     }
 
     /// Revokes somebody's token, at once; false when they have none of this id.
     pub async fn revoke_token_of(&self, actor: &Principal, target: &User, id: TokenId) -> Result<bool> {
         administrator(actor)?;
-        let removed = self.db.remove_token(target.id, id).await?;
+        let (by, subject, detail) = (actor.user.name.as_str(), id.to_string(), format!("of {}", target.name));
+        let entry =
+            Entry { at: self.clock.now(), actor: by, action: "token.revoke", subject: &subject, detail: &detail };
+        let removed = self.db.remove_token(target.id, id, &entry).await?;
         if removed {
             self.poll().await?;
-            self.tell(actor, "token_revoked", &id.to_string(), &format!("of {}", target.name)).await;
         }
         Ok(removed)
     }
@@ -156,8 +159,8 @@ impl Access {
         }
     }
 
-    pub(super) async fn tell(&self, actor: &Principal, action: &str, target: &str, detail: &str) {
-        self.audit(actor.user.name.as_str(), action, target, detail).await;
+    pub(super) async fn tell(&self, actor: &Principal, action: &str, subject: &str, detail: &str) {
+        self.audit(actor.user.name.as_str(), action, subject, detail).await;
     }
 }
 

@@ -7,8 +7,8 @@ use tokio::sync::SemaphorePermit;
 
 use super::{Access, Claim, Error, Principal, Result, access::ABSOLUTE_SECONDS, ldap, passwords, secrets};
 use crate::{
-    db::logins::Login,
-    model::{LoginId, UserId},
+    db::{audit::Entry, logins::Login},
+    model::{LoginId, Timestamp, User, UserId},
 };
 
 /// How long a sign-in waits for one of the authenticator's slots.
@@ -42,15 +42,13 @@ impl Access {
                     let known = matches!(self.db.find_user_by_name(name).await, Ok(Some(_)));
                     let told = if known { name } else { NOBODY };
                     tracing::info!(name = told, %from, %because, "a sign-in failed");
-                    self.audit(told, "sign_in_failed", told, &format!("{from}: {because}")).await;
+                    self.audit(told, "sign_in.failed", told, &because).await;
                 }
                 return Err(err);
             }
         };
-        let signed_in = self.open_login(user, from, previous).await?;
-        let name = signed_in.principal.user.name.as_str();
-        self.audit(name, "sign_in", name, &from.to_string()).await;
-        if name == super::first::ADMIN {
+        let signed_in = self.open_login(user, from, previous, "").await?;
+        if signed_in.principal.user.name.as_str() == super::first::ADMIN {
             super::first::forget(&self.first_password).await;
         }
         Ok(signed_in)
@@ -67,18 +65,18 @@ impl Access {
                 if let Some(because) = because(&err) {
                     let name = claim.name.as_str();
                     tracing::info!(name, %from, %because, "a sign-in by header was refused");
-                    self.audit(name, "sign_in_failed", name, &format!("{from}, by header: {because}")).await;
+                    self.audit(name, "sign_in.failed", name, &format!("by header: {because}")).await;
                 }
                 return Err(err);
             }
         };
-        let signed_in = self.open_login(user, from, previous).await?;
-        let name = signed_in.principal.user.name.as_str();
-        self.audit(name, "sign_in", name, &format!("{from}, by header")).await;
-        Ok(signed_in)
+        self.open_login(user, from, previous, "by header").await
     }
 
-    async fn open_login(&self, user: UserId, from: IpAddr, previous: Option<LoginId>) -> Result<SignedIn> {
+    /// `how` is for the audit log.
+    async fn open_login(&self, user: UserId, from: IpAddr, previous: Option<LoginId>, how: &str) -> Result<SignedIn> {
+        let closed = || Error::refused("the account is closed");
+        let account = self.db.find_user(user).await?.ok_or_else(closed)?;
         let now = self.clock.now();
         let secret = secrets::random();
         let login = Login {
@@ -89,31 +87,29 @@ impl Access {
             expires_at: now.plus_seconds(ABSOLUTE_SECONDS),
             address: from.to_string(),
         };
-        self.db.add_login(&login, &secrets::hash(&secret)).await?;
-        if let Some(previous) = previous {
-            self.db.remove_login(previous).await?;
+        let entry = Entry { detail: how, ..of_oneself(&account.user, now, "sign_in") };
+        self.db.add_login(&login, &secrets::hash(&secret), previous, &entry).await?;
+        if previous.is_some() {
             self.poll().await?;
         }
-        let principal = self.by_cookie(&secret).await?.ok_or_else(|| Error::refused("the account is closed"))?;
-        self.db.touch_user(user, now).await?;
+        let principal = self.by_cookie(&secret).await?.ok_or_else(closed)?;
         Ok(SignedIn { principal, secret })
     }
 
     /// Ends one login, at once.
     pub async fn log_out(&self, principal: &Principal) -> Result<()> {
         if let Some(login) = principal.login() {
-            self.db.remove_login(login).await?;
+            self.db.remove_login(login, &of_oneself(&principal.user, self.clock.now(), "sign_out")).await?;
             self.poll().await?;
-            self.audit_by(principal, "sign_out", "").await;
         }
         Ok(())
     }
 
     /// Ends all logins of somebody, this one included.
     pub async fn log_out_everywhere(&self, principal: &Principal) -> Result<()> {
-        self.db.remove_logins_of(principal.id()).await?;
+        let entry = of_oneself(&principal.user, self.clock.now(), "sign_out.everywhere");
+        self.db.remove_logins_of(principal.id(), &entry).await?;
         self.poll().await?;
-        self.audit_by(principal, "sign_out_everywhere", "").await;
         Ok(())
     }
 
@@ -130,9 +126,9 @@ impl Access {
             Err(err) => return Err(err),
         }
         let hash = passwords::hash(new).await?;
-        self.db.set_password(principal.id(), &hash, principal.login()).await?;
+        let entry = of_oneself(&principal.user, self.clock.now(), "password.change");
+        self.db.set_password(principal.id(), &hash, principal.login(), &entry).await?;
         self.poll().await?;
-        self.audit_by(principal, "password_changed", "").await;
         Ok(())
     }
 
@@ -166,20 +162,16 @@ impl Access {
         }
     }
 
-    pub(super) async fn audit_by(&self, principal: &Principal, action: &str, target: &str) {
-        let name = principal.user.name.as_str();
-        self.audit(name, action, if target.is_empty() { name } else { target }, "").await;
-    }
-
-    /// Writes an audit row. What it tells has happened already, so trouble is logged only.
-    pub(super) async fn audit(&self, actor: &str, action: &str, target: &str, detail: &str) {
-        if let Err(err) = self.db.add_audit(self.clock.now(), actor, action, target, detail).await {
-            tracing::error!(error = &err as &dyn std::error::Error, actor, action, target, "writing an audit row");
+    /// Writes an audit row that has no transaction to be part of: what it tells has happened
+    /// already, or has changed nothing. So trouble is logged only.
+    pub(super) async fn audit(&self, actor: &str, action: &str, subject: &str, detail: &str) {
+        if let Err(err) = self.db.add_audit(self.clock.now(), actor, action, subject, detail).await {
+            tracing::error!(error = &err as &dyn std::error::Error, actor, action, subject, "writing an audit row");
         }
     }
 }
 
-/// What the log and the audit table keep of a sign-in that failed for a reason outside us.
+/// What the log and the audit log keep of a sign-in that failed for a reason outside us.
 fn because(err: &Error) -> Option<Cow<'static, str>> {
     match err {
         Error::BadCredentials { because } => Some(because.clone()),
@@ -187,4 +179,10 @@ fn because(err: &Error) -> Option<Cow<'static, str>> {
         Error::Directory(err) => Some(format!("the directory is away: {}", ldap::chain(err)).into()),
         _ => None,
     }
+}
+
+/// What somebody did to their own account.
+fn of_oneself<'a>(user: &'a User, at: Timestamp, action: &'a str) -> Entry<'a> {
+    let name = user.name.as_str();
+    Entry { at, actor: name, action, subject: name, detail: "" }
 }

@@ -4,8 +4,8 @@
 
 use super::{Access, Error, Principal, Result, scopes, secrets};
 use crate::{
-    db::{self, idempotency::Earlier, tokens::Token},
-    model::{Timestamp, TokenId, UserId},
+    db::{self, audit::Entry, idempotency::Earlier, tokens::Token},
+    model::{Timestamp, TokenId, User},
 };
 
 /// In seconds.
@@ -22,14 +22,24 @@ pub struct NewToken {
     pub expires_in_seconds: Option<i64>,
 }
 
-/// Makes a token for somebody, on whatever authority the caller has: the command line's.
-pub async fn make(db: &db::Db, user: UserId, new: NewToken, now: Timestamp) -> Result<(Token, String)> {
+/// Makes a token for somebody, on whatever authority the caller has: the command line's, for
+/// whom `by` stands in the audit log.
+pub async fn make(db: &db::Db, user: &User, new: NewToken, now: Timestamp, by: &str) -> Result<(Token, String)> {
     let expires_at = now.plus_seconds(check(&new)?);
     let name = new.name.trim().to_owned();
-    let token =
-        Token { id: TokenId::new(), user, name, scopes: new.scopes, created_at: now, expires_at, last_used_at: None };
+    let token = Token {
+        id: TokenId::new(),
+        user: user.id,
+        name,
+        scopes: new.scopes,
+        created_at: now,
+        expires_at,
+        last_used_at: None,
+    };
     let secret = format!("lyc_{}", secrets::random());
-    db.add_token(&token, &secrets::hash(&secret), None).await?;
+    let (id, detail) = (token.id.to_string(), told(user.name.as_str(), &token));
+    let entry = Entry { at: now, actor: by, action: "token.make", subject: &id, detail: &detail };
+    db.add_token(&token, &secrets::hash(&secret), None, &entry).await?;
     Ok((token, secret))
 }
 
@@ -63,11 +73,11 @@ impl Access {
         let earlier =
             once.map(|(key, body)| (key, Earlier { request_hash: body.to_owned(), created_id: token.id.to_string() }));
         let once = earlier.as_ref().map(|(key, earlier)| (*key, earlier));
-        match self.db.add_token(&token, &secrets::hash(&secret), once).await {
-            Ok(()) => {
-                self.audit_by(principal, "token_made", &token.id.to_string()).await;
-                Ok((token, secret))
-            }
+        let (id, owner) = (token.id.to_string(), principal.user.name.as_str());
+        let detail = told(owner, &token);
+        let entry = Entry { at: now, actor: owner, action: "token.make", subject: &id, detail: &detail };
+        match self.db.add_token(&token, &secrets::hash(&secret), once, &entry).await {
+            Ok(()) => Ok((token, secret)),
             Err(db::Error::Unique) if once.is_some() => {
                 let key = once.map(|(key, _)| key).unwrap_or_default();
                 self.made_before(principal, key, &secret).await
@@ -78,10 +88,11 @@ impl Access {
 
     /// Revokes one's own token, at once; false when there is none of this id.
     pub async fn revoke_token(&self, principal: &Principal, id: TokenId) -> Result<bool> {
-        let removed = self.db.remove_token(principal.id(), id).await?;
+        let (at, actor, subject) = (self.clock.now(), principal.user.name.as_str(), id.to_string());
+        let entry = Entry { at, actor, action: "token.revoke", subject: &subject, detail: "" };
+        let removed = self.db.remove_token(principal.id(), id, &entry).await?;
         if removed {
             self.poll().await?;
-            self.audit_by(principal, "token_revoked", &id.to_string()).await;
         }
         Ok(removed)
     }
@@ -103,6 +114,12 @@ impl Access {
             _ => Err(Error::MadeAndRevoked),
         }
     }
+}
+
+/// What the audit log keeps of a new token: whose, called what, for what.
+fn told(owner: &str, token: &Token) -> String {
+    let scopes = if token.scopes.is_empty() { "everything".to_owned() } else { token.scopes.join(" ") };
+    format!("of {owner}: {} ({scopes}) until {}", token.name, token.expires_at)
 }
 
 /// The lifetime in seconds of a token that may be made.

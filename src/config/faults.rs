@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, path::Path};
 
+use url::Url;
+
 use super::{Config, ProfileSetting, Server, Storage};
 use crate::{apps, auth, model::quota::BadPeriod, web::forwarded::parse_network};
 
@@ -13,6 +15,7 @@ impl Config {
         faults.extend(self.database.file(Path::new("/")).err().map(|err| err.to_string()));
         faults.extend(self.auth.directory().map(auth::ldap::Settings::validate).unwrap_or_default());
         faults.extend(self.auth.header.validate(self.auth.directory()));
+        faults.extend(self.faults_of_secrets());
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         if !(1..=600).contains(&self.files.timeout) {
@@ -22,9 +25,43 @@ impl Config {
             let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
             faults.push(format!("quotas.{key}: {fault}"));
         }
+        faults.extend(self.audit.validate());
+        faults.extend(self.retention.validate());
         faults.extend(faults_of_profiles(&self.profiles));
         faults.extend(faults_of_storage(&self.storage));
         faults
+    }
+}
+
+/// Passwords of examples, manuals and images: everybody knows them.
+const KNOWN: [&str; 14] = [
+    "admin",
+    "adminpassword",
+    "changeit",
+    "change-me",
+    "change_me",
+    "changeme",
+    "default",
+    "example",
+    "letmein",
+    "lyceum",
+    "password",
+    "postgres",
+    "secret",
+    "test",
+];
+
+impl Config {
+    /// Secrets that are none.
+    fn faults_of_secrets(&self) -> impl Iterator<Item = String> {
+        let url = Url::parse(&self.database.url).ok();
+        let database = url.as_ref().and_then(Url::password).unwrap_or_default().to_owned();
+        let directory = self.auth.directory().map(|directory| directory.bind_password.clone()).unwrap_or_default();
+        let secrets = [("database.url", database), ("auth.ldap.bind_password", directory)];
+        let known = |secret: &str| KNOWN.contains(&secret.to_ascii_lowercase().as_str());
+        secrets.into_iter().filter(move |(_, secret)| known(secret)).map(|(key, _)| {
+            format!("{key}: its password is one that examples use and everybody tries; choose one of your own")
+        })
     }
 }
 
@@ -45,8 +82,7 @@ impl Server {
                 ));
             }
         }
-        let https_in_front = self.public_url.starts_with("https://") && !self.trusted_proxies.is_empty();
-        if !self.listen.ip().is_loopback() && self.tls_cert.is_empty() && !https_in_front && !self.insecure_http {
+        if self.is_open() && !self.insecure_http {
             faults.push(format!(
                 "server.listen: {} is not the loopback, so passwords would cross the network in clear. Set server.tls_cert and \
                  server.tls_key, or an https server.public_url with server.trusted_proxies, or server.insecure_http = true",
@@ -54,6 +90,12 @@ impl Server {
             ));
         }
         faults
+    }
+
+    /// Whether passwords cross a network in clear: then `insecure_http` must say so.
+    pub fn is_open(&self) -> bool {
+        let https_in_front = self.public_url.starts_with("https://") && !self.trusted_proxies.is_empty();
+        !self.listen.ip().is_loopback() && self.tls_cert.is_empty() && !https_in_front
     }
 }
 

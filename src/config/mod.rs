@@ -21,10 +21,12 @@ use values::{auto_count, auto_size, duration, list, optional_duration, overlay, 
 use crate::{
     apps, auth, check, db, environments, gpu,
     helper::ACCOUNT_UIDS,
+    journal,
     model::{
         Capacity, Clock, Resources,
         quota::{BadPeriod, Period},
     },
+    retention,
     sessions::Profile,
     start::Paths,
     web::ClientHeader,
@@ -45,6 +47,8 @@ pub struct Config {
     pub sessions: Sessions,
     pub quotas: Quotas,
     pub files: Files,
+    pub audit: journal::Config,
+    pub retention: retention::Config,
     pub profiles: Vec<ProfileSetting>,
     pub apps: Vec<apps::SiteApp>,
     pub storage: Vec<Storage>,
@@ -407,6 +411,26 @@ mod tests {
         assert!(fault(same).contains("the portal's own address"));
         let both = fault("[server]\ntls_cert = 'x'\npublic_url = 'ftp://x'");
         assert!(both.contains("tls_key") && both.contains("public_url"), "{both}");
+    }
+
+    #[test]
+    fn known_default_secrets_are_refused() {
+        let fault = |text: &str| Config::parse(text, &Environment::default()).unwrap_err().to_string();
+        let ldap = "[auth]\nkind = 'ldap'\n[auth.ldap]\nurls = ['ldaps://a']\nuser_base = 'x'\nallow_groups = ['*']\nbind_dn = 'cn=x'\n";
+        for known in ["changeme", "ChangeMe", "password", "postgres"] {
+            let database = fault(&format!("[database]\nurl = 'postgres://lyceum:{known}@db/lyceum'"));
+            assert!(database.contains("database.url: its password") && !database.contains(&format!(":{known}@")));
+            assert!(
+                fault(&format!("{ldap}bind_password = '{known}'")).contains("auth.ldap.bind_password: its password")
+            );
+        }
+        for own in [
+            "[database]\nurl = 'postgres://lyceum:b5TgYq0l@db/lyceum'",
+            "[database]\nurl = 'postgres://lyceum@db/lyceum'",
+        ] {
+            Config::parse(own, &Environment::default()).unwrap();
+        }
+        Config::parse(&format!("{ldap}bind_password = 'b5TgYq0l'"), &Environment::default()).unwrap();
     }
 
     #[test]

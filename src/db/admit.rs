@@ -2,10 +2,11 @@
 //! pure function judge, and reserve or note the answer, all under the one write lock. No
 //! limit can be exceeded between the look and the deed, because nobody else can look.
 
-use sqlx::{query, query_as};
+use sqlx::{query, query_as, query_scalar};
 
 use super::{
-    Db, Json, Result, audit,
+    Db, Json, Result,
+    audit::{Entry, append_audit},
     facts::{Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
     sessions::ADD_EVENT,
@@ -54,10 +55,6 @@ pub enum Admitted {
     /// The idempotency key was used before.
     Repeated(Earlier),
 }
-
-/// Somebody started a session of theirs: `$1` the row's id, `$2` time, `$3` session, `$4` owner.
-const START_AUDIT: &str = "INSERT INTO audit (id, at, actor, action, target, detail)
-     SELECT $1, $2, name, 'session.start', $3, '' FROM users WHERE id = $4";
 
 impl Db {
     /// Judges and does the deed. Nothing of it is there unless all of it is.
@@ -123,7 +120,10 @@ impl Db {
                         .execute(&mut *tx).await?;
                     let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
                     query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind(message).execute(&mut *tx).await?;
-                    query(START_AUDIT).bind(audit::new_id()).bind(at.0).bind(&id).bind(&owner).execute(&mut *tx).await?;
+                    let actor: String = query_scalar("SELECT name FROM users WHERE id = $1")
+                        .bind(&owner).fetch_one(&mut *tx).await?;
+                    let (action, detail) = ("session.start", new.app.as_str());
+                    append_audit!(tx, &Entry { at, actor: &actor, action, subject: &id, detail });
                     if admitted_at.is_some() {
                         query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
                                  charged_group)

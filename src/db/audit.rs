@@ -1,55 +1,234 @@
-//! The audit table: who did what to what, in order. Rows are added, never changed.
+//! The audit log: who did what to what, from where, in order. Rows are appended in the same
+//! transaction as the change that they tell of, which holds the one write lock, so that the
+//! chain of hashes never forks; nothing here changes a row. `db/chain.rs` walks the chain.
 
-use sqlx::{FromRow, query, query_as};
+use sha2::{Digest, Sha256};
+use sqlx::{FromRow, query_as};
+use tokio::task_local;
 
-use super::{Db, Result, reading, writing};
+use super::{Db, Result, reading, transaction};
 use crate::model::Timestamp;
 
-/// One row, as it was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Audit {
+/// What is to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
     pub at: Timestamp,
-    /// A user's name, what somebody typed as one, or `unix:NAME` for the command line.
-    pub actor: String,
-    pub action: String,
-    pub target: String,
-    pub detail: String,
+    /// A user's name, `unix:NAME` for the command line, or the part of the portal that acts.
+    pub actor: &'a str,
+    pub action: &'a str,
+    /// What it is done to: a user's name, or the id of a session or token.
+    pub subject: &'a str,
+    pub detail: &'a str,
 }
 
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Audit {
+    pub number: i64,
+    pub at: Timestamp,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub detail: String,
+    /// Of the request that asked for it; both are empty where none did.
+    pub address: String,
+    pub request_id: String,
+    /// See [`Audit::digest`].
+    pub hash: String,
+}
+
+/// Which rows to list, the latest first. An empty text asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub address: String,
+    pub from: Option<Timestamp>,
+    /// Rows of this moment are no longer meant.
+    pub to: Option<Timestamp>,
+    /// The last row of the page before: its moment and number.
+    pub before: Option<(Timestamp, i64)>,
+    pub limit: i64,
+}
+
+/// Where a request comes from, for the rows that are written while it is answered.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub address: String,
+    pub request_id: String,
+}
+
+task_local! {
+    static ORIGIN: Origin;
+}
+
+impl Origin {
+    /// Answers a request: rows that are written meanwhile, by whatever service, tell its
+    /// address and id.
+    pub async fn scope<F: Future>(self, answer: F) -> F::Output {
+        ORIGIN.scope(self, answer).await
+    }
+}
+
+/// At most so many characters of a detail are kept.
+const LONGEST: usize = 2000;
+
+pub(super) const COLUMNS: &str = "number, at, actor, action, subject, detail, address, request_id, hash FROM audit";
+
+pub(super) const LAST: &str = "SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1";
+
+pub(super) const APPEND: &str =
+    "INSERT INTO audit (number, at, actor, action, subject, detail, address, request_id, hash)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)";
+
+/// Appends an [`Entry`] inside a `transaction!`; there only, because its lock keeps the chain whole.
+macro_rules! append_audit {
+    ($tx:ident, $entry:expr) => {{
+        let last: Option<(i64, String)> = sqlx::query_as($crate::db::audit::LAST).fetch_optional(&mut *$tx).await?;
+        let row = $crate::db::audit::Audit::after(last, $entry);
+        sqlx::query($crate::db::audit::APPEND)
+            .bind(row.number)
+            .bind(row.at.0)
+            .bind(&row.actor)
+            .bind(&row.action)
+            .bind(&row.subject)
+            .bind(&row.detail)
+            .bind(&row.address)
+            .bind(&row.request_id)
+            .bind(&row.hash)
+            .execute(&mut *$tx)
+            .await?;
+    }};
+}
+
+pub(super) use append_audit;
+
 #[derive(FromRow)]
-struct Row {
+pub(super) struct Row {
+    number: i64,
     at: i64,
     actor: String,
     action: String,
-    target: String,
+    subject: String,
     detail: String,
+    address: String,
+    request_id: String,
+    hash: String,
 }
 
-/// `$1` id, `$2` time, `$3` actor, `$4` action, `$5` target, `$6` detail.
-pub(super) const ADD_AUDIT: &str =
-    "INSERT INTO audit (id, at, actor, action, target, detail) VALUES ($1, $2, $3, $4, $5, $6)";
+impl Row {
+    pub(super) fn audit(self) -> Audit {
+        let Self { number, at, actor, action, subject, detail, address, request_id, hash } = self;
+        Audit { number, at: Timestamp(at), actor, action, subject, detail, address, request_id, hash }
+    }
+}
 
-/// An id for a new row; later ones sort after earlier ones.
-pub(super) fn new_id() -> String {
-    uuid::Uuid::now_v7().to_string()
+impl Audit {
+    /// The row for `entry` behind the one of this number and hash.
+    pub(super) fn after(last: Option<(i64, String)>, entry: &Entry<'_>) -> Self {
+        let (number, previous) = last.unwrap_or_default();
+        // PostgreSQL takes no NUL, and what a row says must not depend on the database.
+        let kept = |text: &str| text.replace('\0', "\u{fffd}").chars().take(LONGEST).collect::<String>();
+        let origin = ORIGIN.try_with(Clone::clone).ok();
+        let (address, request_id) = origin.map(|origin| (origin.address, origin.request_id)).unwrap_or_default();
+        let mut row = Self {
+            number: number + 1,
+            at: entry.at,
+            actor: kept(entry.actor),
+            action: kept(entry.action),
+            subject: kept(entry.subject),
+            detail: kept(entry.detail),
+            address,
+            request_id,
+            hash: String::new(),
+        };
+        row.hash = row.digest(&previous);
+        row
+    }
+
+    /// What its hash must be behind a row of the hash `previous` (empty for the first one):
+    /// SHA-256, in hexadecimal, of the JSON array without spaces of that hash, the number, the
+    /// moment in milliseconds, actor, action, subject, detail, address and request id.
+    pub fn digest(&self, previous: &str) -> String {
+        let fields = (
+            previous,
+            self.number,
+            self.at.0,
+            &self.actor,
+            &self.action,
+            &self.subject,
+            &self.detail,
+            &self.address,
+            &self.request_id,
+        );
+        hex::encode(Sha256::digest(super::Json::write(&fields)))
+    }
+}
+
+/// The text that lists: `$1` actor, `$2` action, `$3` subject, `$4` address, `$5` and `$6` the
+/// moments from and to, `$7` and `$8` moment and number of the row before, `$9` how many.
+///
+/// Of the columns that are asked for, one alone is looked up by its index, the one that tells
+/// rows apart best; a planner without statistics might take another.
+pub(super) fn list(filter: &Filter) -> String {
+    let asked = [
+        ("subject", "$3", &filter.subject),
+        ("actor", "$1", &filter.actor),
+        ("address", "$4", &filter.address),
+        ("action", "$2", &filter.action),
+    ];
+    let mut found = false;
+    let conditions = asked.map(|(column, place, value)| match value.as_str() {
+        "" => format!("{place} = ''"),
+        _ if std::mem::replace(&mut found, true) => format!("({column} || '') = {place}"),
+        _ => format!("{column} = {place}"),
+    });
+    let conditions = conditions.join(" AND ");
+    // A bare `$8` has no type of its own for PostgreSQL to go by; beside the column it has.
+    format!(
+        "SELECT {COLUMNS} WHERE {conditions} AND at >= $5 AND at < $6 AND (at, number) < ($7, $8)
+         ORDER BY at DESC, number DESC LIMIT $9"
+    )
 }
 
 impl Db {
-    pub async fn add_audit(&self, at: Timestamp, actor: &str, action: &str, target: &str, detail: &str) -> Result<()> {
-        writing!(self, pool => query(ADD_AUDIT)
-            .bind(new_id()).bind(at.0).bind(actor).bind(action).bind(target).bind(detail)
-            .execute(pool).await.map(drop))?;
+    /// Appends a row for something that no other row of ours holds.
+    pub async fn add_audit(&self, at: Timestamp, actor: &str, action: &str, subject: &str, detail: &str) -> Result<()> {
+        let entry = Entry { at, actor, action, subject, detail };
+        transaction!(self, tx => append_audit!(tx, &entry));
         Ok(())
     }
 
-    /// The last rows, newest first.
+    /// The rows that were written last, newest first.
     pub async fn list_audit(&self, limit: i64) -> Result<Vec<Audit>> {
-        let rows: Vec<Row> = reading!(self, pool =>
-            query_as("SELECT at, actor, action, target, detail FROM audit ORDER BY id DESC LIMIT $1")
-            .bind(limit).fetch_all(pool).await)?;
-        Ok(rows
-            .into_iter()
-            .map(|Row { at, actor, action, target, detail }| Audit { at: Timestamp(at), actor, action, target, detail })
-            .collect())
+        let sql = format!("SELECT {COLUMNS} ORDER BY number DESC LIMIT $1");
+        let rows: Vec<Row> =
+            reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql)).bind(limit).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(Row::audit).collect())
+    }
+
+    pub async fn find_audit(&self, filter: &Filter) -> Result<Vec<Audit>> {
+        let asked = [&filter.actor, &filter.action, &filter.subject, &filter.address];
+        // PostgreSQL refuses such a text, and no row holds it.
+        if asked.iter().any(|text| text.contains('\0')) {
+            return Ok(Vec::new());
+        }
+        let sql = list(filter);
+        let (at, number) = filter.before.unwrap_or((Timestamp(i64::MAX), i64::MAX));
+        let rows: Vec<Row> = reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql))
+            .bind(&filter.actor).bind(&filter.action).bind(&filter.subject).bind(&filter.address)
+            .bind(filter.from.map_or(i64::MIN, |at| at.0)).bind(filter.to.map_or(i64::MAX, |at| at.0))
+            .bind(at.0).bind(number).bind(filter.limit)
+            .fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(Row::audit).collect())
+    }
+
+    /// Rows in the order of their numbers, from behind `number` on.
+    pub async fn audit_after(&self, number: i64, limit: i64) -> Result<Vec<Audit>> {
+        let sql = format!("SELECT {COLUMNS} WHERE number > $1 ORDER BY number LIMIT $2");
+        let rows: Vec<Row> =
+            reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql)).bind(number).bind(limit).fetch_all(pool).await)?;
+        Ok(rows.into_iter().map(Row::audit).collect())
     }
 }

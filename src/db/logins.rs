@@ -3,7 +3,15 @@
 
 use sqlx::{FromRow, query, query_as};
 
-use super::{Db, Result, reading, settings::RAISE_GENERATION, transaction, types::parse, writing};
+use super::{
+    Db, Result,
+    audit::{Entry, append_audit},
+    reading,
+    settings::RAISE_GENERATION,
+    transaction,
+    types::parse,
+    writing,
+};
 use crate::model::{LoginId, Timestamp, UserId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,13 +51,30 @@ impl Row {
 const COLUMNS: &str = "id, user_id, created_at, last_seen_at, expires_at, address";
 
 impl Db {
-    pub async fn add_login(&self, login: &Login, secret_hash: &str) -> Result<()> {
+    /// Writes a fresh login, ends the one that the browser had until now, and notes that its
+    /// user was here and `entry`: all of it or nothing.
+    pub async fn add_login(
+        &self,
+        login: &Login,
+        secret_hash: &str,
+        previous: Option<LoginId>,
+        entry: &Entry<'_>,
+    ) -> Result<()> {
         let (id, user) = (login.id.to_string(), login.user.to_string());
-        writing!(self, pool => query("INSERT INTO logins (id, secret_hash, user_id, created_at, last_seen_at, expires_at, address)
-             VALUES ($1, $2, $3, $4, $5, $6, $7)")
-            .bind(&id).bind(secret_hash).bind(&user).bind(login.created_at.0).bind(login.last_seen_at.0)
-            .bind(login.expires_at.0).bind(&login.address)
-            .execute(pool).await.map(drop))?;
+        transaction!(self, tx => {
+            query("INSERT INTO logins (id, secret_hash, user_id, created_at, last_seen_at, expires_at, address)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7)")
+                .bind(&id).bind(secret_hash).bind(&user).bind(login.created_at.0).bind(login.last_seen_at.0)
+                .bind(login.expires_at.0).bind(&login.address)
+                .execute(&mut *tx).await?;
+            query("UPDATE users SET last_seen_at = $2 WHERE id = $1")
+                .bind(&user).bind(login.created_at.0).execute(&mut *tx).await?;
+            if let Some(previous) = previous {
+                query("DELETE FROM logins WHERE id = $1").bind(previous.to_string()).execute(&mut *tx).await?;
+                query(RAISE_GENERATION).execute(&mut *tx).await?;
+            }
+            append_audit!(tx, entry);
+        });
         Ok(())
     }
 
@@ -89,21 +114,23 @@ impl Db {
         Ok(())
     }
 
-    pub async fn remove_login(&self, id: LoginId) -> Result<()> {
+    pub async fn remove_login(&self, id: LoginId, entry: &Entry<'_>) -> Result<()> {
         let id = id.to_string();
         transaction!(self, tx => {
             query("DELETE FROM logins WHERE id = $1").bind(&id).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit!(tx, entry);
         });
         Ok(())
     }
 
     /// “Sign out everywhere”.
-    pub async fn remove_logins_of(&self, user: UserId) -> Result<()> {
+    pub async fn remove_logins_of(&self, user: UserId, entry: &Entry<'_>) -> Result<()> {
         let user = user.to_string();
         transaction!(self, tx => {
             query("DELETE FROM logins WHERE user_id = $1").bind(&user).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit!(tx, entry);
         });
         Ok(())
     }

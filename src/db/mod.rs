@@ -4,6 +4,7 @@
 
 pub mod admit;
 pub mod audit;
+pub mod chain;
 pub mod directory;
 pub mod facts;
 pub mod groups;
@@ -15,6 +16,7 @@ pub mod place;
 #[cfg(test)]
 mod plans;
 pub mod quotas;
+pub mod retention;
 pub mod sessions;
 pub mod settings;
 pub mod standing;

@@ -21,7 +21,14 @@ use super::{
     place::{Place, existing, network_file_system},
 };
 
-static MIGRATOR: Migrator = sqlx::migrate!();
+/// What runs on both databases, and what each spells in its own way.
+static BOTH: Migrator = sqlx::migrate!("./migrations");
+static SQLITE: Migrator = sqlx::migrate!("./migrations/sqlite");
+static POSTGRES: Migrator = sqlx::migrate!("./migrations/postgres");
+
+fn migrator(own: &Migrator) -> Migrator {
+    Migrator::with_migrations(BOTH.iter().chain(own.iter()).cloned().collect())
+}
 
 /// How long a statement waits for another process's lock, and a request for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,7 +68,7 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
         .connect_with(options.clone())
         .await
         .map_err(failed)?;
-    MIGRATOR.run(&write).await.map_err(|err| migrate_error(&what, err))?;
+    migrator(&SQLITE).run(&write).await.map_err(|err| migrate_error(&what, err))?;
     let read =
         SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(failed)?;
     Ok(Db::Sqlite { write, read })
@@ -103,7 +110,7 @@ async fn open_postgres(options: PgConnectOptions) -> Result<Db> {
     let silence = |_elapsed| sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
     let mut first =
         connecting.map_err(silence).and_then(|connected| connected).map_err(|err| open_error(&what, err))?;
-    MIGRATOR.run(&mut first).await.map_err(|err| migrate_error(&what, err))?;
+    migrator(&POSTGRES).run(&mut first).await.map_err(|err| migrate_error(&what, err))?;
     let _ = first.close().await;
 
     let options = options.options([("statement_timeout", "10000")]);
@@ -127,7 +134,7 @@ fn open_error(what: &str, cause: sqlx::Error) -> Error {
 }
 
 fn migrate_error(what: &str, err: MigrateError) -> Error {
-    let known = MIGRATOR.iter().map(|migration| migration.version).max().unwrap_or_default();
+    let known = BOTH.iter().chain(SQLITE.iter()).map(|migration| migration.version).max().unwrap_or_default();
     match err {
         MigrateError::VersionMissing(found) if known < found => {
             Error::NewerSchema { what: what.to_owned(), found, known }

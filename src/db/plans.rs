@@ -4,10 +4,10 @@
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::{
-    Config, Db, facts,
+    Config, Db, audit, facts,
     groups::{self, GroupFilter},
     people::{self, After, PeopleFilter, Sort},
-    quotas, sessions,
+    quotas, retention, sessions,
     sessions::Filter,
     standing,
 };
@@ -53,6 +53,26 @@ async fn no_query_reads_the_whole_history() {
         assert!(!plan.contains("SCAN") && !plan.contains("B-TREE"), "{sql}\n{plan}");
     }
 
+    for (asked, index) in [
+        (audit::Filter::default(), "audit_at ("),
+        (audit::Filter { actor: "x".into(), action: "y".into(), ..Default::default() }, "audit_actor (actor=? AND"),
+        (audit::Filter { action: "y".into(), ..Default::default() }, "audit_action (action=? AND"),
+        (
+            audit::Filter { subject: "x".into(), actor: "y".into(), ..Default::default() },
+            "audit_subject (subject=? AND",
+        ),
+        (
+            audit::Filter { address: "x".into(), action: "y".into(), ..Default::default() },
+            "audit_address (address=? AND",
+        ),
+    ] {
+        let sql = audit::list(&asked);
+        let plan = plan(&db, &sql).await;
+        assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
+    }
+    let plan_of_old = plan(&db, retention::OLD).await;
+    assert!(plan_of_old.contains("sessions_ended (ended_at<?)"), "{plan_of_old}");
+
     for sql in [
         quotas::OF_PERSON,
         quotas::TOTALS,
@@ -60,6 +80,7 @@ async fn no_query_reads_the_whole_history() {
         standing::GPUS_OF_PERSON,
         standing::CLOSED_OF_GROUP,
         standing::CLOSED,
+        audit::LAST,
         sessions::ADD_EVENT,
         "UPDATE intervals SET ended_at = 1 WHERE session_id = 'x' AND ended_at IS NULL",
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",

@@ -2,9 +2,14 @@
 //! Which row wins is `model::quota`'s business. Groups are marked here as those that can be
 //! charged and those that restrict; who is in them is `directory`'s.
 
-use sqlx::{FromRow, query, query_as};
+use sqlx::{FromRow, query, query_as, query_scalar};
 
-use super::{Db, Error, Result, reading, transaction, types::parse};
+use super::{
+    Db, Error, Result,
+    audit::{Entry, append_audit},
+    reading, transaction,
+    types::parse,
+};
 use crate::model::{
     GroupId, Timestamp, UserId,
     quota::{Field, Limit, LimitRow, Scope},
@@ -41,6 +46,27 @@ pub struct ChangeNote<'a> {
     pub at: Timestamp,
     pub expires_at: Option<Timestamp>,
     pub note: Option<&'a str>,
+}
+
+impl ChangeNote<'_> {
+    /// The change in words, for the audit log: `gpus=2 total.cpus=inherit chargeable=yes until … (why)`.
+    fn told(&self, changes: &[Change], marks: Marks) -> String {
+        let change = |Change { kind, field, value }: &Change| {
+            let prefix = if *kind == Kind::Total { "total." } else { "" };
+            let value = match value {
+                None => "inherit".to_owned(),
+                Some(-1) => "unlimited".to_owned(),
+                Some(value) => value.to_string(),
+            };
+            format!("{prefix}{}={value}", field.name())
+        };
+        let mark =
+            |(name, mark): (&str, Option<bool>)| mark.map(|is| format!("{name}={}", if is { "yes" } else { "no" }));
+        let marks = [("chargeable", marks.chargeable), ("restrictive", marks.restrictive)].into_iter().filter_map(mark);
+        let end = self.expires_at.map(|end| format!("until {end}"));
+        let why = self.note.map(|note| format!("({note})"));
+        changes.iter().map(change).chain(marks).chain(end).chain(why).collect::<Vec<_>>().join(" ")
+    }
 }
 
 /// How a group counts; `None` leaves a mark as it is.
@@ -169,6 +195,7 @@ pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
          AND (expires_at IS NULL OR expires_at > $2)
      ORDER BY scope, field";
 
+const USER_NAME: &str = "SELECT name FROM users WHERE id = $1";
 pub(super) const GROUP_NAME: &str = "SELECT name FROM groups WHERE id = $1";
 
 /// Whether hours of a period are counted for this field.
@@ -207,7 +234,7 @@ impl Db {
         rows.into_iter().map(set).collect()
     }
 
-    /// Changes fields, and of a group its marks, all or none.
+    /// Changes fields, and of a group its marks, all or none, and leaves a row in the audit log.
     pub async fn set_limits(
         &self,
         level: Level,
@@ -216,6 +243,7 @@ impl Db {
         about: &ChangeNote<'_>,
     ) -> Result<()> {
         let (scope, scope_id) = level.key();
+        let detail = about.told(changes, marks);
         transaction!(self, tx => {
             for Change { kind, field, value } in changes {
                 let name = field.name();
@@ -241,6 +269,18 @@ impl Db {
                     .bind(&scope_id).bind(marks.chargeable).bind(marks.restrictive)
                     .execute(&mut *tx).await?;
             }
+            let name: Option<String> = match level {
+                Level::User(_) => query_scalar(USER_NAME).bind(&scope_id).fetch_optional(&mut *tx).await?,
+                Level::Group(_) => query_scalar(GROUP_NAME).bind(&scope_id).fetch_optional(&mut *tx).await?,
+                Level::Default | Level::Cluster => None,
+            };
+            let subject = match (&name, level) {
+                (Some(name), Level::Group(_)) => format!("group {name}"),
+                (Some(name), _) => name.clone(),
+                (None, _) => scope.to_owned(),
+            };
+            let entry = Entry { at: about.at, actor: about.by, action: "quota.change", subject: &subject, detail: &detail };
+            append_audit!(tx, &entry);
         });
         Ok(())
     }

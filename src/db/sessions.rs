@@ -7,7 +7,7 @@ use sqlx::{query, query_as, query_scalar};
 
 use super::{
     Db, Json, Result,
-    audit::{self, ADD_AUDIT},
+    audit::{Entry, append_audit},
     reading,
     settings::SET_SETTING,
     transaction,
@@ -131,6 +131,17 @@ pub(super) fn select(db: &Db) -> String {
         Db::Postgres { .. } => "json_build_array",
     };
     format!("SELECT CAST({array}({COLUMNS}) AS TEXT) FROM sessions s JOIN users u ON u.id = s.owner")
+}
+
+const OWNER_NAME: &str = "SELECT u.name FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
+
+/// What the audit log says of a stop: an administrator's names whose session it was.
+fn stopped<'a>(reason: EndReason, at: Timestamp, actor: &'a str, id: &'a str, owner: &'a str) -> Entry<'a> {
+    let (action, detail) = match reason {
+        EndReason::StoppedByAdmin => ("session.admin_stop", owner),
+        _ => ("session.stop", ""),
+    };
+    Entry { at, actor, action, subject: id, detail }
 }
 
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many.
@@ -263,9 +274,9 @@ impl Db {
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("stopping").bind(message).execute(&mut *tx).await?;
-                if let Some(by) = by {
-                    query(ADD_AUDIT).bind(audit::new_id()).bind(at.0).bind(by).bind("session.stop").bind(&id).bind("")
-                        .execute(&mut *tx).await?;
+                if let Some(actor) = by {
+                    let owner: String = query_scalar(OWNER_NAME).bind(&id).fetch_one(&mut *tx).await?;
+                    append_audit!(tx, &stopped(reason, at, actor, &id, &owner));
                 }
             }
             changed
@@ -290,9 +301,9 @@ impl Db {
                 .bind(&id).bind(reason.as_str()).bind(at.0).bind(message).bind(&reasons).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
-                if let Some(by) = by {
-                    query(ADD_AUDIT).bind(audit::new_id()).bind(at.0).bind(by).bind("session.stop").bind(&id).bind("")
-                        .execute(&mut *tx).await?;
+                if let Some(actor) = by {
+                    let owner: String = query_scalar(OWNER_NAME).bind(&id).fetch_one(&mut *tx).await?;
+                    append_audit!(tx, &stopped(reason, at, actor, &id, &owner));
                 }
             }
             changed
@@ -340,7 +351,8 @@ impl Db {
         Ok(())
     }
 
-    /// Moves the time limit of a running session whose limit is still the one that was looked at.
+    /// Moves the time limit of a running session whose limit is still the one that was looked
+    /// at, in the name of `by`.
     pub async fn extend_session(
         &self,
         id: SessionId,
@@ -348,6 +360,7 @@ impl Db {
         to: Timestamp,
         at: Timestamp,
         message: &str,
+        by: &str,
     ) -> Result<bool> {
         let id = id.to_string();
         let changed = transaction!(self, tx => {
@@ -356,6 +369,8 @@ impl Db {
                 .bind(&id).bind(from.0).bind(to.0).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(message).execute(&mut *tx).await?;
+                let entry = Entry { at, actor: by, action: "session.extend", subject: &id, detail: message };
+                append_audit!(tx, &entry);
             }
             changed
         });

@@ -3,7 +3,15 @@
 
 use sqlx::{FromRow, query, query_as};
 
-use super::{Db, Json, Result, idempotency::Earlier, reading, settings::RAISE_GENERATION, transaction, types::parse};
+use super::{
+    Db, Json, Result,
+    audit::{Entry, append_audit},
+    idempotency::Earlier,
+    reading,
+    settings::RAISE_GENERATION,
+    transaction,
+    types::parse,
+};
 use crate::model::{Timestamp, TokenId, UserId};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,9 +54,15 @@ impl Row {
 const COLUMNS: &str = "id, user_id, name, scopes, created_at, expires_at, last_used_at";
 
 impl Db {
-    /// Adds a token and remembers the Idempotency-Key of its request, both or neither;
-    /// [`super::Error::Unique`] when a request with that key was there before.
-    pub async fn add_token(&self, token: &Token, secret_hash: &str, once: Option<(&str, &Earlier)>) -> Result<()> {
+    /// Adds a token and remembers the Idempotency-Key of its request and `entry`, all or
+    /// nothing; [`super::Error::Unique`] when a request with that key was there before.
+    pub async fn add_token(
+        &self,
+        token: &Token,
+        secret_hash: &str,
+        once: Option<(&str, &Earlier)>,
+        entry: &Entry<'_>,
+    ) -> Result<()> {
         let (id, user, scopes) = (token.id.to_string(), token.user.to_string(), Json::write(&token.scopes));
         transaction!(self, tx => {
             if let Some((key, earlier)) = once {
@@ -61,6 +75,7 @@ impl Db {
                 .bind(&id).bind(secret_hash).bind(&user).bind(&token.name).bind(&scopes)
                 .bind(token.created_at.0).bind(token.expires_at.0)
                 .execute(&mut *tx).await?;
+            append_audit!(tx, entry);
         });
         Ok(())
     }
@@ -91,12 +106,15 @@ impl Db {
     }
 
     /// Whether there was such a token of this user.
-    pub async fn remove_token(&self, user: UserId, id: TokenId) -> Result<bool> {
+    pub async fn remove_token(&self, user: UserId, id: TokenId, entry: &Entry<'_>) -> Result<bool> {
         let (user, id) = (user.to_string(), id.to_string());
         let removed = transaction!(self, tx => {
             let removed = query("DELETE FROM tokens WHERE id = $1 AND user_id = $2")
                 .bind(&id).bind(&user).execute(&mut *tx).await?.rows_affected();
-            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            if 0 < removed {
+                query(RAISE_GENERATION).execute(&mut *tx).await?;
+                append_audit!(tx, entry);
+            }
             removed
         });
         Ok(0 < removed)

@@ -5,6 +5,7 @@ use sqlx::{FromRow, query, query_as, query_scalar};
 
 use super::{
     Db, Result,
+    audit::{Entry, append_audit},
     people::UserChange,
     reading,
     settings::RAISE_GENERATION,
@@ -136,12 +137,19 @@ impl Db {
     }
 
     /// Sets a new password and ends every login but `keep`.
-    pub async fn set_password(&self, id: UserId, hash: &str, keep: Option<crate::model::LoginId>) -> Result<()> {
+    pub async fn set_password(
+        &self,
+        id: UserId,
+        hash: &str,
+        keep: Option<crate::model::LoginId>,
+        entry: &Entry<'_>,
+    ) -> Result<()> {
         let (id, keep) = (id.to_string(), keep.map(|keep| keep.to_string()).unwrap_or_default());
         transaction!(self, tx => {
             query("UPDATE users SET password_hash = $2 WHERE id = $1").bind(&id).bind(hash).execute(&mut *tx).await?;
             query("DELETE FROM logins WHERE user_id = $1 AND id <> $2").bind(&id).bind(&keep).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit!(tx, entry);
         });
         Ok(())
     }
@@ -155,12 +163,6 @@ impl Db {
     pub async fn set_theme(&self, id: UserId, theme: &str) -> Result<()> {
         let id = id.to_string();
         writing!(self, pool => query("UPDATE users SET theme = $2 WHERE id = $1").bind(&id).bind(theme).execute(pool).await.map(drop))?;
-        Ok(())
-    }
-
-    pub async fn touch_user(&self, id: UserId, at: Timestamp) -> Result<()> {
-        let id = id.to_string();
-        writing!(self, pool => query("UPDATE users SET last_seen_at = $2 WHERE id = $1").bind(&id).bind(at.0).execute(pool).await.map(drop))?;
         Ok(())
     }
 }

@@ -100,6 +100,8 @@ fn size(line: &[u8]) -> Result<u64, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     /// Reads `text` in pieces of so many bytes: the data, whether it ended, and what is left.
@@ -151,6 +153,43 @@ mod tests {
             for size in [text.len(), 1] {
                 assert_eq!(read(text.as_bytes(), size), Err(Malformed), "{text:?}");
             }
+        }
+    }
+
+    proptest! {
+        /// Whatever comes, in whatever pieces, it means one thing, and no more data than bytes.
+        #[test]
+        fn any_bytes_mean_one_thing(
+            text in "([0-9a-fA-F]{0,4}(;x=\"y\")?\r?\n|hello|\r\n|0\r\n|\r\n\r\n|[ \x00-\x7f]){0,16}",
+            size in 1..40_usize,
+        ) {
+            let whole = read(text.as_bytes(), text.len().max(1));
+            let pieces = read(text.as_bytes(), size);
+            let meaning = |(data, ended, _)| (data, ended);
+            if let Ok((data, true, _)) = &whole {
+                prop_assert!(data.len() < text.len());
+            }
+            prop_assert_eq!(whole.map(meaning), pieces.map(meaning));
+        }
+
+        /// What is coded comes out again.
+        #[test]
+        fn what_is_coded_comes_out(
+            parts in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 1..300), 0..12),
+            rest in proptest::collection::vec(any::<u8>(), 0..20),
+            size in 1..400_usize,
+        ) {
+            let mut coded = Vec::new();
+            for part in &parts {
+                coded.extend_from_slice(format!("{:x}\r\n", part.len()).as_bytes());
+                coded.extend_from_slice(part);
+                coded.extend_from_slice(b"\r\n");
+            }
+            coded.extend_from_slice(b"0\r\n\r\n");
+            coded.extend_from_slice(&rest);
+            let (data, ended, _) = read(&coded, size).unwrap();
+            prop_assert!(ended);
+            prop_assert_eq!(data, parts.concat());
         }
     }
 }

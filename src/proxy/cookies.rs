@@ -84,6 +84,8 @@ fn has_host_prefix(name: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -138,6 +140,44 @@ mod tests {
             "",
         ] {
             assert_eq!(set_cookie(ours.as_bytes(), base, false), SetCookie::Drop, "{ours}");
+        }
+    }
+
+    /// Texts that look like cookies, ours and others.
+    fn cookies() -> impl Strategy<Value = String> {
+        "(lyceum_login|LYCEUM_app|__Host-lyceum_login|__Secure-Lyceum_x|__host-a|a|Path|Domain|=|;|; |,|/|/s/0190/|/s/0191|\"|[ \t]|\u{e9}|[!-~]){0,14}"
+    }
+
+    /// The names that another reader, the one that the portal's frameworks use, finds.
+    fn names(text: &str) -> Vec<String> {
+        text.split(';')
+            .filter_map(|pair| cookie::Cookie::parse(pair.trim().to_owned()).ok())
+            .map(|c| c.name().to_ascii_lowercase())
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn no_cookie_of_ours_is_left(text in cookies()) {
+            let kept = without_ours(text.as_bytes()).map_or(text.clone(), |kept| String::from_utf8(kept).unwrap());
+            prop_assert!(!names(&kept).iter().any(|name| is_ours(name.as_bytes())), "{text:?} {kept:?}");
+            prop_assert_eq!(without_ours(kept.as_bytes()), None, "once is enough");
+        }
+
+        #[test]
+        fn no_cookie_leaves_its_session(text in cookies(), strip_prefix: bool) {
+            let base = "/s/0190/";
+            let passed = match set_cookie(text.as_bytes(), base, strip_prefix) {
+                SetCookie::Drop => return Ok(()),
+                SetCookie::Keep => text.clone(),
+                SetCookie::Replace(new) => String::from_utf8(new).unwrap(),
+            };
+            let Ok(read) = cookie::Cookie::parse(passed.clone()) else { return Ok(()) };
+            prop_assert!(!is_ours(read.name().as_bytes()), "{text:?} {passed:?}");
+            prop_assert!(read.domain().is_none(), "{text:?} {passed:?}");
+            if let Some(path) = read.path().filter(|path| path.starts_with('/')) {
+                prop_assert!(path == "/s/0190" || path.starts_with(base), "{text:?} {passed:?}");
+            }
         }
     }
 }

@@ -197,6 +197,25 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// Where a path passes, the reader of browsers finds the same session in it.
+        #[test]
+        fn browsers_read_the_same_session(
+            head in "(/s/|/S/|//s/|/s//|/%73/|/s%2f|s/)",
+            rest in "(/|\\.|%2[eEfF]|%25|%5[cC]|\\\\|;|\\?|#|@|:|\u{e9}|[ -~]){0,12}",
+        ) {
+            let path = format!("{head}{ID}{rest}");
+            let raw = path.split(['?', '#']).next().unwrap_or_default();
+            if let Ok((id, after)) = session_path(raw) {
+                prop_assert_eq!(id.to_string(), ID);
+                prop_assert!(after.is_empty() || after.starts_with('/'));
+                let read = url::Url::parse("http://us.example/").unwrap().join(raw).unwrap();
+                let inside = read.path() == format!("/s/{ID}") || read.path().starts_with(&format!("/s/{ID}/"));
+                prop_assert!(inside && read.host_str() == Some("us.example"), "{path:?} {read}");
+            }
+        }
+    }
+
     #[test]
     fn tokens_leave_the_query() {
         for (query, expected) in [

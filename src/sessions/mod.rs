@@ -322,10 +322,10 @@ impl Sessions {
         }
         let to = expires_at.plus_seconds(seconds);
         let message = format!("Extended by {}", human_duration(seconds));
-        if !self.db.extend_session(id, expires_at, to, self.clock.now(), &message).await? {
+        let by = actor.user.name.as_str();
+        if !self.db.extend_session(id, expires_at, to, self.clock.now(), &message, by).await? {
             return Err(Error::Conflict("it changed meanwhile; look at it again".to_owned()));
         }
-        self.audit(actor, "session.extend", id).await;
         self.changed(id, session.owner, false);
         self.find(actor, id).await
     }
@@ -424,12 +424,5 @@ impl Sessions {
 
     fn kept_log(&self, id: SessionId) -> PathBuf {
         self.config.logs.join(format!("{id}.log"))
-    }
-
-    async fn audit(&self, actor: Actor<'_>, action: &str, id: SessionId) {
-        let written = self.db.add_audit(self.clock.now(), actor.user.name.as_str(), action, &id.to_string(), "").await;
-        if let Err(error) = written {
-            tracing::error!(%error, action, session.id = %id, "an audit row could not be written");
-        }
     }
 }

@@ -14,10 +14,12 @@ use super::{
     Portal, claim,
     error::{self, Error, Kind},
     extract::wants_html,
+    forwarded,
     identity::{self, Bearer, Identity},
     page::{Nav, Page},
     views::{ErrorPage, Way},
 };
+use crate::db::audit::Origin;
 
 /// Whom a request was sent to: which of the two listeners, or which name of the one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +48,10 @@ pub(super) async fn finish(
     };
     request.extensions_mut().insert(claimed);
     request.extensions_mut().insert(identity.clone());
+    let address = forwarded::client_address(&portal.config, request.headers(), request.extensions());
+    let origin = Origin { address: address.to_string(), request_id: id.clone() };
 
-    let response = complete(&portal, &asked, &identity, &id, next.run(request).await);
+    let response = complete(&portal, &asked, &identity, &id, origin.scope(next.run(request)).await);
     // The router's template: bounded, and without what a user typed.
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());

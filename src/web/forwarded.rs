@@ -109,7 +109,8 @@ fn address(hop: &[u8]) -> Option<IpAddr> {
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
+    use axum::http::{HeaderName, HeaderValue};
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -207,6 +208,22 @@ mod tests {
         for name in ["x-forwarded-for", "forwarded", "x-real-ip", "via"] {
             let sent = HeaderMap::from_iter([(name.parse().unwrap(), HeaderValue::from_static("x"))]);
             assert!(!is_local(&sent, &extensions), "{name}");
+        }
+    }
+
+    proptest! {
+        /// A client behind a proxy cannot choose its address: what it writes itself stands on
+        /// the left of what the proxy adds.
+        #[test]
+        fn nobody_chooses_their_address(written in "([0-9a-f.:, ;=\"]|for=|127\\.0\\.0\\.1|[!-~]){0,30}") {
+            let mut extensions = Extensions::new();
+            extensions.insert(PeerAddr(SocketAddr::new(PROXY.parse().unwrap(), 9)));
+            for (header, added) in [(ClientHeader::XForwardedFor, ""), (ClientHeader::Forwarded, "for=")] {
+                let config = trusting(&[PROXY], header);
+                let Ok(value) = HeaderValue::from_str(&format!("{written}, {added}192.0.2.7")) else { return Ok(()) };
+                let sent = HeaderMap::from_iter([(HeaderName::from_static(header.name()), value)]);
+                prop_assert_eq!(client_address(&config, &sent, &extensions).to_string(), "192.0.2.7");
+            }
         }
     }
 }

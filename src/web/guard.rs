@@ -183,6 +183,7 @@ fn inner_path(next: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use axum::http::HeaderValue;
+    use proptest::prelude::*;
 
     use super::*;
 
@@ -282,6 +283,25 @@ mod tests {
             (headers(&[host]), false),
         ] {
             assert_eq!(came_from_us(&sent, &config), expected, "{sent:?}");
+        }
+    }
+
+    proptest! {
+        /// `open_redirect`, at length: wherever it leads, a browser stays on our origin, and
+        /// reading it twice changes nothing.
+        #[test]
+        fn no_next_leads_away(
+            next in "(/|//|\\\\|\\.|\\.\\.|%2[eEfF]|%5[cC]|@|:|;|\\?|#|https?:|evil\\.example|javascript:|[\t\r\n]|\u{2044}|\u{ff0f}|[ -~]|\\PC){0,14}",
+        ) {
+            let to = safe_next(&next);
+            prop_assert!(to.starts_with('/') && !to.starts_with("//") && to.is_ascii(), "{next:?} {to:?}");
+            prop_assert!(!to.contains(['\\', '\r', '\n', '\t']), "{next:?} {to:?}");
+            for scheme in ["http", "https"] {
+                let us = Url::parse(&format!("{scheme}://us.example/login?next=x")).unwrap();
+                let read = us.join(&to).unwrap();
+                prop_assert_eq!(read.origin(), us.origin(), "{:?} {:?}", next, to);
+            }
+            prop_assert_eq!(safe_next(&to), to);
         }
     }
 }

@@ -174,6 +174,8 @@ fn set_cookie(config: &WebConfig, name: &str, value: &str, attributes: &str) -> 
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -219,5 +221,41 @@ mod tests {
         let mut beside = HeaderMap::new();
         beside.insert("cookie", HeaderValue::from_bytes(b"city=Z\xc3\xbcrich; lyceum_login=a; \xff=\xff").unwrap());
         assert_eq!(login_cookie(&beside, &config), Cookie::One("a"), "an app's own letters hide nothing");
+    }
+
+    proptest! {
+        /// Of any bytes, one cookie of our name is found exactly where one stands.
+        #[test]
+        fn any_cookies_are_read_as_they_stand(
+            lines in proptest::collection::vec("(lyceum_login=[a-z]{0,3}|lyceum_login|Lyceum_login=x|a=b|;|; |[ -~]|\u{e9}){0,8}", 0..4),
+        ) {
+            let mut sent = HeaderMap::new();
+            let values = lines.iter().filter_map(|line| HeaderValue::from_bytes(line.as_bytes()).ok());
+            for value in values {
+                sent.append("cookie", value);
+            }
+            let pairs: Vec<String> = lines
+                .iter()
+                .flat_map(|line| line.split(';'))
+                .filter_map(|pair| pair.split_once('='))
+                .filter(|(name, _)| name.trim() == "lyceum_login")
+                .map(|(_, value)| value.trim().to_owned())
+                .collect();
+            match (cookie(&sent, "lyceum_login"), pairs.as_slice()) {
+                (Cookie::None, []) | (Cookie::Two, [_, _, ..]) => {}
+                (Cookie::One(found), [only]) => prop_assert_eq!(found, only),
+                (found, expected) => prop_assert!(false, "{found:?} {expected:?}"),
+            }
+        }
+
+        /// A header of any letters is no panic, and never a token with blanks around it.
+        #[test]
+        fn any_authorization_is_read(value in "(bearer|Token|BASIC|[ \t]|lyc_[a-z]{0,4}|[!-~]|\u{e9}){0,6}") {
+            let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) else { return Ok(()) };
+            let sent = HeaderMap::from_iter([(header::AUTHORIZATION, value)]);
+            if let Bearer::Token(secret) = bearer(&sent) {
+                prop_assert!(!secret.is_empty() && secret.trim() == secret);
+            }
+        }
     }
 }

@@ -3,10 +3,12 @@
 //! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
 
 mod assets;
+mod audit;
 mod cards;
 mod catalogue;
 mod causes;
 pub mod claim;
+mod csv;
 pub mod error;
 pub mod extract;
 mod files;
@@ -283,6 +285,7 @@ fn api() -> Api {
         .routes(routes!(people::groups::add_member, people::groups::remove_member))
         .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
         .routes(routes!(people::groups::sessions))
+        .routes(routes!(audit::list))
         .routes(routes!(health::document))
 }
 
@@ -335,6 +338,8 @@ fn pages() -> Pages {
         .post("/admin/groups/{group}/members/{name}/remove", people::group_pages::remove_member)
         .post("/admin/groups/{group}/managers", people::group_pages::add_manager)
         .post("/admin/groups/{group}/managers/{name}/remove", people::group_pages::remove_manager)
+        .get("/admin/audit", audit::page)
+        .get("/admin/audit/table", audit::download)
         .get("/docs/api", health::api_page)
         .get("/problems/{kind}", health::problem)
         .get("/healthz", health::alive)

@@ -56,6 +56,11 @@ impl Layout {
     pub fn sees_everything(&self) -> bool {
         self.viewer.as_ref().is_some_and(Viewer::sees_everything)
     }
+
+    /// Whether the reader is an administrator.
+    pub fn is_admin(&self) -> bool {
+        self.viewer.as_ref().is_some_and(|viewer| viewer.role == Role::Admin)
+    }
 }
 
 /// A place in the navigation.

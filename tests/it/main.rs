@@ -28,6 +28,7 @@ mod people;
 mod portal;
 mod proxy;
 mod quotas;
+mod retention;
 mod site_apps;
 mod start;
 mod wait;

@@ -9,7 +9,7 @@ use lyceum::{
     admission::Admission,
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
-    db::{Config, Db, logins::Login, users::NewUser},
+    db::{Config, Db, audit::Entry, logins::Login, users::NewUser},
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
     helper::{cgroup::Hierarchy, client::Launcher},
@@ -199,7 +199,8 @@ impl TestPortal {
             expires_at: now.plus_seconds(86_400),
             address: "127.0.0.1".to_owned(),
         };
-        self.db().add_login(&login, &sha256(&secret)).await.unwrap();
+        let noted = Entry { at: now, actor: "test", action: "test", subject: "test", detail: "" };
+        self.db().add_login(&login, &sha256(&secret), None, &noted).await.unwrap();
         secret
     }
 

@@ -35,7 +35,7 @@ impl Ldap {
             if self.db.leave(id, self.clock.now()).await? {
                 let name = people.iter().find(|person| person.id == id).map_or("", |person| person.name.as_str());
                 tracing::warn!(user = name, because, "somebody lost access");
-                self.db.add_audit(self.clock.now(), "directory", "access_lost", name, &because).await?;
+                self.db.add_audit(self.clock.now(), "directory", "access.lost", name, &because).await?;
             }
         }
         Ok(())

@@ -89,32 +89,6 @@ impl GroupQuotaChange {
     }
 }
 
-impl Read {
-    /// As the audit keeps it: every field with its value, `null` where it is inherited again.
-    pub(super) fn detail(&self) -> String {
-        let mut said = serde_json::Map::new();
-        for Change { kind, field, value } in &self.changes {
-            let name = match kind {
-                Kind::Each => field.name().into_owned(),
-                Kind::Total => format!("total.{}", field.name()),
-            };
-            said.insert(name, value.map_or(Value::Null, Value::from));
-        }
-        for (name, mark) in [("chargeable", self.marks.chargeable), ("restrictive", self.marks.restrictive)] {
-            if let Some(mark) = mark {
-                said.insert(name.to_owned(), Value::from(mark));
-            }
-        }
-        if let Some(end) = self.expires_at {
-            said.insert("expires_at".to_owned(), Value::from(end.to_string()));
-        }
-        if let Some(note) = &self.note {
-            said.insert("note".to_owned(), Value::from(note.as_str()));
-        }
-        Value::Object(said).to_string()
-    }
-}
-
 impl Fields {
     fn read(self, kind: Kind, prefix: &str, faults: &mut Vec<FieldError>) -> Vec<Change> {
         let mut changes = Vec::new();

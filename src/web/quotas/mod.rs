@@ -172,7 +172,7 @@ pub async fn change_user(
     let user = find(&portal, &name).await?;
     check_version(&headers, &user_quota(&portal, &user).await?, &PASSING)?;
     let read = change.read(Kind::Each, portal.clock.now())?;
-    write(&portal, &admin, Level::User(user.id), user.name.as_str(), read).await?;
+    write(&portal, &admin, Level::User(user.id), read).await?;
     Ok(tagged(&user_quota(&portal, &user).await?, &PASSING))
 }
 
@@ -192,7 +192,7 @@ pub async fn change_defaults(
 ) -> Result<Response> {
     check_version(&headers, &level_quota(&portal, Level::Default).await?, &PASSING)?;
     let read = change.read(Kind::Each, portal.clock.now())?;
-    write(&portal, &admin, Level::Default, "default", read).await?;
+    write(&portal, &admin, Level::Default, read).await?;
     Ok(tagged(&level_quota(&portal, Level::Default).await?, &PASSING))
 }
 
@@ -212,7 +212,7 @@ pub async fn change_cluster(
 ) -> Result<Response> {
     check_version(&headers, &cluster_quota(&portal).await?, &PASSING)?;
     let read = change.read(Kind::Total, portal.clock.now())?;
-    write(&portal, &admin, Level::Cluster, "cluster", read).await?;
+    write(&portal, &admin, Level::Cluster, read).await?;
     Ok(tagged(&cluster_quota(&portal).await?, &PASSING))
 }
 
@@ -237,7 +237,7 @@ pub async fn change_group(
     let group = find_group(&portal, &group).await?;
     check_version(&headers, &group_quota(&portal, group.clone()).await?, &PASSING)?;
     let read = change.read(portal.clock.now())?;
-    write(&portal, &admin, Level::Group(group.id), &format!("group {}", group.name), read).await?;
+    write(&portal, &admin, Level::Group(group.id), read).await?;
     let group = find_group(&portal, &group.id.to_string()).await?;
     Ok(tagged(&group_quota(&portal, group).await?, &PASSING))
 }
@@ -347,12 +347,11 @@ async fn find_group(portal: &Portal, id_or_name: &str) -> Result<QuotaGroup> {
     portal.db.find_quota_group(id_or_name).await?.ok_or_else(Error::not_found)
 }
 
-async fn write(portal: &Portal, admin: &Admin, level: Level, target: &str, read: Read) -> Result<()> {
+async fn write(portal: &Portal, admin: &Admin, level: Level, read: Read) -> Result<()> {
     let by = admin.0.user.name.as_str();
     let now = portal.clock.now();
     let about = ChangeNote { by, at: now, expires_at: read.expires_at, note: read.note.as_deref() };
     portal.db.set_limits(level, &read.changes, read.marks, &about).await?;
-    portal.db.add_audit(now, by, "quota.change", target, &read.detail()).await?;
     // Raising a limit lets waiters in at once.
     portal.sessions.wake();
     Ok(())

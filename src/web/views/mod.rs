@@ -2,6 +2,7 @@
 //! They hold words, numbers and types of the model; no database, no HTTP. What needs
 //! thought, the sentence of a session and the buttons of its card, is a pure function here.
 
+mod audit;
 mod card;
 mod entry;
 mod error;
@@ -18,6 +19,7 @@ mod session;
 mod settings;
 mod standalone;
 
+pub use audit::{AuditFilter, AuditLine, AuditPage};
 pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};

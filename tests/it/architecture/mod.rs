@@ -54,6 +54,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "protocol",
         ],
     ),
+    ("journal", &["db"]),
+    ("retention", &["model", "db"]),
     ("client", &["model"]),
     ("lifecycle", &[]),
     ("telemetry", &[]),

@@ -4,6 +4,7 @@
 
 mod bodies;
 mod framing;
+mod fuzz;
 mod heads;
 mod named;
 mod nodes;

@@ -13,7 +13,7 @@ use lyceum::{
     model::{LoginId, Role, Timestamp, TokenId, UserId, Username},
 };
 
-use super::{START, add_user, on_both};
+use super::{NOTED, START, add_user, on_both};
 
 #[tokio::test]
 async fn users() {
@@ -54,7 +54,8 @@ async fn users() {
         assert_eq!(db.count_users().await.unwrap(), 7);
 
         db.set_theme(id, "dark").await.unwrap();
-        db.touch_user(id, START.plus_seconds(5)).await.unwrap();
+        let login = Login { created_at: START.plus_seconds(5), ..login(id) };
+        db.add_login(&login, "hash", None, &NOTED).await.unwrap();
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!((account.theme.as_str(), account.user.last_seen_at), ("dark", Some(START.plus_seconds(5))));
     })
@@ -75,14 +76,14 @@ async fn what_ends_access_raises_the_generation() {
 
         let (kept, gone, others) = (login(user), login(user), login(other));
         for login in [&kept, &gone, &others] {
-            db.add_login(login, &format!("hash of {}", login.id)).await.unwrap();
+            db.add_login(login, &format!("hash of {}", login.id), None, &NOTED).await.unwrap();
         }
         assert_eq!(raised().await, 0);
-        db.set_password(user, "$new", Some(kept.id)).await.unwrap();
+        db.set_password(user, "$new", Some(kept.id), &NOTED).await.unwrap();
         assert_eq!(raised().await, 1);
         assert_eq!(db.find_user(user).await.unwrap().unwrap().password_hash.as_deref(), Some("$new"));
         assert_eq!(db.list_logins(user).await.unwrap(), std::slice::from_ref(&kept));
-        db.set_password(other, "$new", None).await.unwrap();
+        db.set_password(other, "$new", None, &NOTED).await.unwrap();
         assert_eq!((raised().await, db.list_logins(other).await.unwrap().len()), (1, 0));
 
         db.set_disabled(user, true).await.unwrap();
@@ -93,13 +94,13 @@ async fn what_ends_access_raises_the_generation() {
         assert!(!db.find_user(user).await.unwrap().unwrap().user.disabled);
 
         let token = token(user);
-        db.add_token(&token, "hash", None).await.unwrap();
+        db.add_token(&token, "hash", None, &NOTED).await.unwrap();
         assert_eq!(raised().await, 0);
-        assert!(!db.remove_token(other, token.id).await.unwrap(), "somebody else's");
+        assert!(!db.remove_token(other, token.id, &NOTED).await.unwrap(), "somebody else's");
         raised().await;
-        assert!(db.remove_token(user, token.id).await.unwrap());
+        assert!(db.remove_token(user, token.id, &NOTED).await.unwrap());
         assert_eq!(raised().await, 1);
-        assert!(!db.remove_token(user, token.id).await.unwrap());
+        assert!(!db.remove_token(user, token.id, &NOTED).await.unwrap());
     })
     .await;
 }
@@ -122,10 +123,13 @@ async fn logins() {
         let user = add_user(db, "a").await;
         let all = [login(user), login(user), login(user)];
         for login in &all {
-            db.add_login(login, &login.id.to_string()).await.unwrap();
+            db.add_login(login, &login.id.to_string(), None, &NOTED).await.unwrap();
         }
-        assert!(matches!(db.add_login(&login(user), &all[0].id.to_string()).await, Err(Error::Unique)));
-        assert!(matches!(db.add_login(&login(UserId::new()), "x").await, Err(Error::Query(_))), "a login of nobody");
+        assert!(matches!(db.add_login(&login(user), &all[0].id.to_string(), None, &NOTED).await, Err(Error::Unique)));
+        assert!(
+            matches!(db.add_login(&login(UserId::new()), "x", None, &NOTED).await, Err(Error::Query(_))),
+            "a login of nobody"
+        );
         assert_eq!(db.find_login("nothing").await.unwrap(), None);
         assert_eq!(db.find_login(&all[0].id.to_string()).await.unwrap().as_ref(), Some(&all[0]));
         assert_eq!(db.find_login_by_id(all[1].id).await.unwrap().as_ref(), Some(&all[1]));
@@ -136,19 +140,19 @@ async fn logins() {
         assert_eq!(db.find_login_by_id(all[0].id).await.unwrap().unwrap().last_seen_at, START.plus_seconds(50));
         assert_eq!(db.purge_logins(START.plus_seconds(60), START.plus_seconds(-1)).await.unwrap(), 0);
         assert_eq!(db.purge_logins(START.plus_seconds(60), START.plus_seconds(10)).await.unwrap(), 2, "the idle ones");
-        db.remove_login(all[0].id).await.unwrap();
+        db.remove_login(all[0].id, &NOTED).await.unwrap();
         assert_eq!(db.find_login_by_id(all[0].id).await.unwrap(), None);
 
         for login in &all {
-            db.add_login(login, &login.id.to_string()).await.unwrap();
+            db.add_login(login, &login.id.to_string(), None, &NOTED).await.unwrap();
         }
         assert_eq!(
             db.purge_logins(START.plus_seconds(100), START.plus_seconds(-1)).await.unwrap(),
             3,
             "the expired ones"
         );
-        db.add_login(&all[0], "hash").await.unwrap();
-        db.remove_logins_of(user).await.unwrap();
+        db.add_login(&all[0], "hash", None, &NOTED).await.unwrap();
+        db.remove_logins_of(user, &NOTED).await.unwrap();
         assert_eq!(db.list_logins(user).await.unwrap(), []);
     })
     .await;
@@ -173,9 +177,9 @@ async fn tokens() {
         let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
         let all: Vec<Token> = (0..4).map(|_| token(user)).collect();
         for token in &all {
-            db.add_token(token, &token.id.to_string(), None).await.unwrap();
+            db.add_token(token, &token.id.to_string(), None, &NOTED).await.unwrap();
         }
-        db.add_token(&token(other), "other's", None).await.unwrap();
+        db.add_token(&token(other), "other's", None, &NOTED).await.unwrap();
         assert_eq!(db.find_token("nothing").await.unwrap(), None);
         assert_eq!(db.find_token(&all[0].id.to_string()).await.unwrap().as_ref(), Some(&all[0]));
         assert_eq!(db.find_token_by_id(all[1].id).await.unwrap().as_ref(), Some(&all[1]));
@@ -188,16 +192,16 @@ async fn tokens() {
 
         // A key that was used before: neither token nor key is written.
         let earlier = Earlier { request_hash: "hash".to_owned(), created_id: all[0].id.to_string() };
-        db.add_token(&token(user), "with a key", Some(("key", &earlier))).await.unwrap();
-        let twice = db.add_token(&token(user), "with it again", Some(("key", &earlier))).await;
+        db.add_token(&token(user), "with a key", Some(("key", &earlier)), &NOTED).await.unwrap();
+        let twice = db.add_token(&token(user), "with it again", Some(("key", &earlier)), &NOTED).await;
         assert!(matches!(twice, Err(Error::Unique)));
         assert_eq!(db.find_token("with it again").await.unwrap(), None);
         // And the other way about: a token that cannot be written leaves no key.
-        let twice = db.add_token(&token(user), "with a key", Some(("new key", &earlier))).await;
+        let twice = db.add_token(&token(user), "with a key", Some(("new key", &earlier)), &NOTED).await;
         assert!(matches!(twice, Err(Error::Unique)));
         assert_eq!(db.find_idempotent(user, "new key").await.unwrap(), None);
 
-        assert!(db.remove_token(user, all[0].id).await.unwrap());
+        assert!(db.remove_token(user, all[0].id, &NOTED).await.unwrap());
         assert_eq!(db.find_token_by_id(all[0].id).await.unwrap(), None);
     })
     .await;
@@ -231,7 +235,7 @@ async fn settings_keys_and_audit() {
         let rows = db.list_audit(2).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.at.0).collect::<Vec<_>>(), [4, 3], "newest first");
         assert_eq!((rows[0].actor.as_str(), rows[0].detail.as_str()), ("unix:root", "detail 4"));
-        assert_eq!((rows[0].action.as_str(), rows[0].target.as_str()), ("quota", "a"));
+        assert_eq!((rows[0].action.as_str(), rows[0].subject.as_str()), ("quota", "a"));
     })
     .await;
 }
@@ -285,7 +289,7 @@ async fn people_of_a_directory() {
             expires_at: START.plus_seconds(60),
             address: "::1".to_owned(),
         };
-        db.add_login(&login, "hash").await.unwrap();
+        db.add_login(&login, "hash", None, &NOTED).await.unwrap();
         let people = db.people_in("ldap").await.unwrap();
         assert_eq!((people[0].id, people[0].subject.as_str(), people[0].name.as_str()), (id, "entryUUID=2", "alison"));
         assert!(db.leave(id, START).await.unwrap() && !db.leave(id, START).await.unwrap(), "it is news once");

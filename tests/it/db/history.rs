@@ -14,7 +14,7 @@ use lyceum::{
     model::{GroupName, LoginId, Role, TokenId, UserId, Username, quota::Field},
 };
 
-use super::{START, add_user, each, mode, number, on_both, running, tables, whole::assert_whole};
+use super::{NOTED, START, add_user, each, mode, number, on_both, running, tables, whole::assert_whole};
 
 /// Writes at least one row into every table.
 async fn fill(db: &Db) -> UserId {
@@ -27,7 +27,7 @@ async fn fill(db: &Db) -> UserId {
         expires_at: START,
         address: "::1".to_owned(),
     };
-    db.add_login(&login, "login").await.unwrap();
+    db.add_login(&login, "login", None, &NOTED).await.unwrap();
     let token = Token {
         id: TokenId::new(),
         user,
@@ -38,7 +38,7 @@ async fn fill(db: &Db) -> UserId {
         last_used_at: None,
     };
     let earlier = Earlier { request_hash: "hash".to_owned(), created_id: token.id.to_string() };
-    db.add_token(&token, "token", Some(("key", &earlier))).await.unwrap();
+    db.add_token(&token, "token", Some(("key", &earlier)), &NOTED).await.unwrap();
     let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
     db.set_limits(Level::User(user), &each([(Field::Gpus, Some(2))]), Marks::default(), &about).await.unwrap();
     let name = Username::parse("of_a_directory").unwrap();

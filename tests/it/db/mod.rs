@@ -4,6 +4,7 @@
 //! English rules, as a site's may, so that nothing may lean on the order of bytes.
 
 mod accounts;
+mod audit;
 mod crashes;
 mod disk;
 mod history;
@@ -26,6 +27,7 @@ use lyceum::{
     db::{
         Config, Db,
         admit::{Admitted, Deed, NewSession, Verdict},
+        audit::Entry,
         facts::Facts,
         quotas::{Change, Kind},
         standing::Asking,
@@ -45,6 +47,9 @@ use crate::needs::{self, variable};
 
 /// When all tests begin.
 pub const START: Timestamp = Timestamp(1_800_000_000_000);
+
+/// For the audit log, where a test is about something else.
+pub const NOTED: Entry<'static> = Entry { at: START, actor: "a", action: "test", subject: "b", detail: "c" };
 
 /// A fresh database, and how to open it once more.
 pub struct House {

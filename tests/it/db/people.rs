@@ -3,19 +3,27 @@
 
 use lyceum::{
     db::{
-        Error,
+        Db, Error,
         directory::{Arrival, Group, Person},
         groups::GroupFilter,
         idempotency::Once,
+        logins::Login,
         people::{After, PeopleFilter, Sort, UserChange},
         quotas::{ChangeNote, Level, Marks},
         tokens::Token,
         users::NewUser,
     },
-    model::{GroupId, GroupName, Role, TokenId, UserId, Username, quota::Field, user::State},
+    model::{GroupId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field, user::State},
 };
 
-use super::{House, START, add_user, each, number, on_both, running};
+use super::{House, NOTED, START, add_user, each, number, on_both, running};
+
+/// Somebody was here at this moment.
+async fn see(db: &Db, user: UserId, at: Timestamp) {
+    let (id, address) = (LoginId::new(), "::1".to_owned());
+    let login = Login { id, user, created_at: at, last_seen_at: at, expires_at: at.plus_seconds(60), address };
+    db.add_login(&login, &id.to_string(), None, &NOTED).await.unwrap();
+}
 
 fn everybody() -> PeopleFilter {
     PeopleFilter {
@@ -62,7 +70,7 @@ async fn people_in_pages_and_orders() {
             let id = add_user(db, &format!("p{number}.x-y_{}", number % 3)).await;
             // Some were never seen, some at one moment.
             if number % 2 == 0 {
-                db.touch_user(id, START.plus_seconds(number / 4)).await.unwrap();
+                see(db, id, START.plus_seconds(number / 4)).await;
             }
             all.push(id);
         }
@@ -182,7 +190,7 @@ async fn the_last_administrator_stays() {
         // Who is an administrator and cannot sign in is nobody's rescue.
         db.change_user(user, &UserChange { role: Some(Role::Admin), ..UserChange::default() }).await.unwrap();
         last(&disable).await;
-        db.set_password(user, "$hash", None).await.unwrap();
+        db.set_password(user, "$hash", None, &NOTED).await.unwrap();
         db.set_disabled(user, true).await.unwrap();
         last(&lower).await;
         db.set_disabled(user, false).await.unwrap();
@@ -276,7 +284,7 @@ async fn accounts_come_once_and_go_unused() {
             expires_at: START,
             last_used_at: None,
         };
-        db.add_token(&token, "secret", None).await.unwrap();
+        db.add_token(&token, "secret", None, &NOTED).await.unwrap();
         assert!(db.remove_user(id).await.unwrap());
         assert!(db.find_user(id).await.unwrap().is_none());
         assert_eq!(number(db, "SELECT COUNT(*) FROM quota_limits").await, 0);
@@ -286,11 +294,11 @@ async fn accounts_come_once_and_go_unused() {
         for used in ["seen", "session", "token"] {
             let id = add_user(db, used).await;
             match used {
-                "seen" => db.touch_user(id, START).await.unwrap(),
+                "seen" => see(db, id, START).await,
                 "session" => drop(running(db, id).await),
                 _ => {
                     let token = Token { id: TokenId::new(), user: id, ..token.clone() };
-                    db.add_token(&token, used, None).await.unwrap();
+                    db.add_token(&token, used, None, &NOTED).await.unwrap();
                     db.touch_token(token.id, START).await.unwrap();
                     assert_eq!(db.find_user(id).await.unwrap().unwrap().user.last_seen_at, Some(START));
                 }

@@ -24,7 +24,7 @@ use lyceum::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    START, add_user, admitted, asking, each, inventory, judge, new_session, number, on_both, running,
+    NOTED, START, add_user, admitted, asking, each, inventory, judge, new_session, number, on_both, running,
     whole::{assert_whole, intervals, intervals_of, peak},
 };
 
@@ -231,8 +231,11 @@ async fn one_of_many_has_the_change() {
         let won = race(&dbs, move |db| async move { db.mark_running(id, START, later).await.unwrap() }).await;
         assert_eq!(winners(&won), 1, "mark_running");
         let won =
-            race(&dbs, move |db| async move { db.extend_session(id, later, latest, START, "Extended").await.unwrap() })
-                .await;
+            race(
+                &dbs,
+                move |db| async move { db.extend_session(id, later, latest, START, "Extended", "a").await.unwrap() },
+            )
+            .await;
         assert_eq!(winners(&won), 1, "extend_session");
         let won =
             race(
@@ -271,7 +274,7 @@ async fn opposite_wishes_leave_one_story() {
                     match number % 5 {
                         0 => assert!(db.begin_start(new, START).await.is_ok()),
                         1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop", None).await.is_ok()),
-                        2 => assert!(db.extend_session(live, later, START, START, "More").await.is_ok()),
+                        2 => assert!(db.extend_session(live, later, START, START, "More", "a").await.is_ok()),
                         3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over", None).await.is_ok()),
                         _ if number == 44 => assert!(end(&db, live).await),
                         _ => db.add_session_event(new, START, SessionState::Stopping, "Seen").await.unwrap(),
@@ -317,7 +320,7 @@ async fn a_key_makes_one_thing() {
 
         let answers = race(&dbs, move |db| async move {
             let (token, earlier) = (token(owner), earlier());
-            db.add_token(&token, &token.id.to_string(), Some(("token", &earlier))).await
+            db.add_token(&token, &token.id.to_string(), Some(("token", &earlier)), &NOTED).await
         })
         .await;
         one_was_first(&answers);
@@ -370,7 +373,7 @@ async fn names_and_settings_have_one_first() {
 
         let user = house.db.find_user_by_name("same").await.unwrap().unwrap().user.id;
         let before = house.db.access_generation().await.unwrap();
-        race(&dbs, move |db| async move { db.remove_logins_of(user).await.unwrap() }).await;
+        race(&dbs, move |db| async move { db.remove_logins_of(user, &NOTED).await.unwrap() }).await;
         let after = house.db.access_generation().await.unwrap();
         assert_eq!(after - before, i64::try_from(RACERS).unwrap(), "each change of access raises it");
     })

@@ -173,8 +173,11 @@ async fn from_start_to_end() {
         assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
         assert!(!db.mark_running(id, at(3), at(100)).await.unwrap());
 
-        assert!(!db.extend_session(id, at(99), at(200), at(3), "More").await.unwrap(), "another limit was looked at");
-        assert!(db.extend_session(id, at(100), at(200), at(3), "More").await.unwrap());
+        assert!(
+            !db.extend_session(id, at(99), at(200), at(3), "More", "a").await.unwrap(),
+            "another limit was looked at"
+        );
+        assert!(db.extend_session(id, at(100), at(200), at(3), "More", "a").await.unwrap());
         assert!(db.keep_session(id, at(50)).await.unwrap());
         db.set_activity(id, at(20)).await.unwrap();
         db.set_activity(id, at(10)).await.unwrap();
@@ -201,7 +204,7 @@ async fn from_start_to_end() {
             !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over", Some("a")).await.unwrap(),
             "the first reason stays"
         );
-        assert!(!db.extend_session(id, at(200), at(300), at(31), "More").await.unwrap());
+        assert!(!db.extend_session(id, at(200), at(300), at(31), "More", "a").await.unwrap());
         let session = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
 
@@ -307,6 +310,29 @@ async fn a_clock_that_is_set_moves_what_lives_and_nothing_else() {
         assert!(db.end_session(lives, &end).await.unwrap());
         assert_eq!(number(db, "SELECT MIN(ended_at - started_at) FROM intervals").await, 0);
         assert_whole(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ended_long_ago_is_forgotten_whole() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let (old, young, live) = (running(db, owner).await, running(db, owner).await, running(db, owner).await);
+        assert!(db.end_session(old, &END).await.unwrap());
+        assert!(db.end_session(young, &Ending { at: START.plus_seconds(2), ..END }).await.unwrap());
+        assert_eq!(db.forget_sessions(START, 10).await.unwrap(), 0);
+        assert_eq!(db.forget_sessions(START.plus_seconds(1), 10).await.unwrap(), 1);
+        assert!(db.find_session(old).await.unwrap().is_none());
+        for id in [young, live] {
+            assert!(db.find_session(id).await.unwrap().is_some());
+        }
+        for table in ["session_events", "intervals"] {
+            assert_eq!(number(db, &format!("SELECT COUNT(*) FROM {table} WHERE session_id = '{old}'")).await, 0);
+        }
+        assert_eq!(db.forget_sessions(START.plus_seconds(9), 10).await.unwrap(), 1);
+        assert_eq!(db.forget_sessions(START.plus_seconds(9), 10).await.unwrap(), 0, "what lives is never too old");
     })
     .await;
 }

@@ -1,7 +1,7 @@
 //! What must hold of the tables at every moment, whatever died in between: nothing is half
 //! written, and no limit was ever exceeded.
 
-use lyceum::db::Db;
+use lyceum::db::{Db, chain::Walk};
 use sqlx::query_as;
 
 use super::number;
@@ -24,8 +24,8 @@ const NEVER: [(&str, &str); 9] = [
     (
         "a session that is not in the audit once, or a start in the audit of no session",
         "SELECT (SELECT COUNT(*) FROM sessions WHERE (SELECT COUNT(*) FROM audit
-             WHERE action = 'session.start' AND target = sessions.id) <> 1)
-         + (SELECT COUNT(*) FROM audit WHERE action = 'session.start' AND target NOT IN (SELECT id FROM sessions))",
+             WHERE action = 'session.start' AND subject = sessions.id) <> 1)
+         + (SELECT COUNT(*) FROM audit WHERE action = 'session.start' AND subject NOT IN (SELECT id FROM sessions))",
     ),
     ("an interval that ends before it begins", "SELECT COUNT(*) FROM intervals WHERE ended_at < started_at"),
     (
@@ -63,6 +63,8 @@ pub async fn assert_consistent(db: &Db) {
     for (what, sql) in NEVER {
         assert_eq!(number(db, sql).await, 0, "{what}");
     }
+    let walk = db.verify_audit().await.unwrap();
+    assert!(matches!(walk, Walk::Whole { .. }), "{walk:?}");
 }
 
 /// One allocation: the owner, the GPUs, its beginning and its end.

@@ -71,7 +71,7 @@ async fn a_proxy_names_people() {
     );
     assert_eq!(she["groups"], json!(["lab", "research"]));
     let audit = world.portal.db().list_audit(1).await.unwrap();
-    assert_eq!((audit[0].action.as_str(), audit[0].detail.as_str()), ("sign_in", "127.0.0.1, by header"));
+    assert_eq!((audit[0].action.as_str(), audit[0].detail.as_str()), ("sign_in", "by header"));
     assert_eq!(me_role(&world, "carol", "admins").await, "admin");
 
     // Her app sees nothing of all this.
@@ -148,7 +148,7 @@ async fn whom_the_proxy_names_may_still_be_refused() {
             "{text}"
         );
         let audit = portal.db().list_audit(1).await.unwrap();
-        assert_eq!((audit[0].action.as_str(), audit[0].target.as_str()), ("sign_in_failed", name));
+        assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("sign_in.failed", name));
         assert!(audit[0].detail.contains(because), "{}", audit[0].detail);
     }
     let mut alice = browser("alice", "lab");

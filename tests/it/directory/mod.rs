@@ -220,7 +220,7 @@ async fn group_removed_loses_admin() {
     assert_eq!(token.get("/api/v1/me").await.status(), 401, "her token rests");
     assert_eq!(carol.get("/api/v1/me").await.status(), 200);
     let audit = portal.db().list_audit(1).await.unwrap();
-    assert_eq!((audit[0].action.as_str(), audit[0].target.as_str()), ("access_lost", "alice"));
+    assert_eq!((audit[0].action.as_str(), audit[0].subject.as_str()), ("access.lost", "alice"));
 
     slapd.replace(&person_dn("alice"), "userPassword", &password("alice")).await;
     ldap.refresh().await.unwrap();
@@ -332,7 +332,7 @@ async fn every_refusal_is_one_sentence() {
         answers.insert(body.to_string());
         let row = portal.db().list_audit(1).await.unwrap().remove(0);
         let kept = if name == "alice" { "alice" } else { "(unknown name)" };
-        assert_eq!((row.action.as_str(), row.actor.as_str(), row.target.as_str()), ("sign_in_failed", kept, kept));
+        assert_eq!((row.action.as_str(), row.actor.as_str(), row.subject.as_str()), ("sign_in.failed", kept, kept));
         // Directories differ in what they take for one name; the portal refuses what is spelled otherwise.
         let fits = because.split('|').any(|because| row.detail.contains(because));
         assert!(fits, "{because}: {}", row.detail);

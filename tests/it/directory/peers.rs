@@ -124,7 +124,7 @@ async fn a_directory_that_is_no_help_is_away() {
         body.as_object_mut().unwrap().remove("instance");
         answers.insert(body.to_string());
         let row = portal.db().list_audit(1).await.unwrap().remove(0);
-        assert_eq!((row.action.as_str(), row.actor.as_str()), ("sign_in_failed", "(unknown name)"));
+        assert_eq!((row.action.as_str(), row.actor.as_str()), ("sign_in.failed", "(unknown name)"));
         assert!(row.detail.contains("the directory is away") && row.detail.contains(because), "{}", row.detail);
     }
     assert_eq!(answers.len(), 1, "{answers:?}");

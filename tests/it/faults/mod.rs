@@ -69,7 +69,8 @@ async fn crowd(house: &House, count: usize) -> Vec<Person> {
         };
         let user = db.add_user(user, now).await.unwrap();
         let token = NewToken { name: "test".to_owned(), scopes: Vec::new(), expires_in_seconds: None };
-        let (_, secret) = tokens::make(&db, user, token, now).await.unwrap();
+        let user = db.find_user(user).await.unwrap().unwrap().user;
+        let (_, secret) = tokens::make(&db, &user, token, now, "unix:test").await.unwrap();
         people.push(Person::new(&name, &secret));
     }
     db.close().await;

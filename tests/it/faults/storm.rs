@@ -89,7 +89,7 @@ async fn two_hundred_kills_lose_nothing_and_double_nothing() {
     assert!(intervals.iter().all(|(.., end)| end.is_some()), "a reservation leaked");
     assert!(peak(&intervals, |_| true) <= GPUS);
     let stops = "SELECT COUNT(*) FROM sessions WHERE (SELECT COUNT(*) FROM audit
-         WHERE action = 'session.stop' AND target = sessions.id) <> 1";
+         WHERE action = 'session.stop' AND subject = sessions.id) <> 1";
     assert_eq!(number(&db, stops).await, 0, "each stop is in the audit once");
     for owner in intervals.iter().map(|(owner, ..)| owner) {
         assert!(peak(&intervals, |(other, ..)| other == owner) <= EACH);

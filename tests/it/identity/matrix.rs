@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lyceum::{
     db::{
         admit::{Admitted, NewSession, Verdict},
+        audit::Entry,
         sessions::{Ending, Filter},
         tokens::Token,
     },
@@ -82,6 +83,9 @@ const MATRIX: &[Row] = &[
     row("PATCH", "/api/v1/quotas/groups/{group}", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/users/{name}", "{}", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/audit", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/admin/audit", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("GET", "/admin/audit/table", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/api/v1/openapi.json", "", [200, 200, 200, 200, 200, 401, 200]),
     row("GET", "/login", "", [200, 303, 303, 303, 200, 401, 200]),
     row("POST", "/login", "username=nobody&password=x", [401, 401, 401, 401, 401, 401, 401]),
@@ -214,7 +218,7 @@ impl Scene {
         }
         portal.add_user("chief", Role::Admin).await;
         let third = portal.db().find_user_by_name("third").await.unwrap().unwrap().user;
-        portal.db().touch_user(third.id, portal.clock.now()).await.unwrap();
+        portal.new_login(third.id).await;
         let browser = portal.sign_in("user").await;
         let user = portal.token(&browser, &[]).await;
         Self { portal, user }
@@ -284,9 +288,10 @@ impl Scene {
             let user = self.portal.db().find_user_by_name("third").await.unwrap().unwrap().user.id;
             let now = self.portal.clock.now();
             let (id, name) = (TokenId::new(), "thing".to_owned());
+            let noted = Entry { at: now, actor: "test", action: "test", subject: "test", detail: "" };
             let token =
                 Token { id, user, name, scopes: Vec::new(), created_at: now, expires_at: now, last_used_at: None };
-            self.portal.db().add_token(&token, &id.to_string(), None).await.unwrap();
+            self.portal.db().add_token(&token, &id.to_string(), None, &noted).await.unwrap();
             return id.to_string();
         }
         assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");

@@ -1,6 +1,7 @@
 //! Who may enter and what they may do, over HTTP: sign-in, cookies, proof of origin, tokens,
 //! the matrix of routes and people, and the shapes of errors.
 
+mod audit;
 mod matrix;
 mod origin;
 mod shapes;

@@ -3,7 +3,7 @@
 
 use lyceum::{model::Role, web};
 use reqwest::Response;
-use serde_json::Value;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::portal::{FORM, TestPortal, form};
@@ -157,5 +157,57 @@ impl TestPortal {
         self.add_user(name, Role::User).await;
         let browser = self.sign_in(name).await;
         self.token(&browser, &[]).await
+    }
+}
+
+/// No state change by GET: every route that can be asked so leaves every table as it was,
+/// whoever asks, also with parameters that a change by POST would take.
+#[tokio::test]
+async fn reading_changes_nothing() {
+    let portal = TestPortal::start().await;
+    let chief = portal.add_user("chief", Role::Admin).await;
+    let browser = portal.sign_in("chief").await;
+    let token: Value = browser.post("/api/v1/tokens", &json!({ "name": "x" })).await.json().await.unwrap();
+    let session: Value = browser.post("/api/v1/sessions", &json!({ "app": "terminal" })).await.json().await.unwrap();
+    let tables = async || {
+        let db = portal.db();
+        let all = lyceum::db::sessions::Filter { limit: 100, ..Default::default() };
+        let mut users = db.list_users().await.unwrap();
+        for user in &mut users {
+            user.last_seen_at = None;
+        }
+        let mut tokens = db.list_tokens(chief, None, 100).await.unwrap();
+        for token in &mut tokens {
+            token.last_used_at = None;
+        }
+        format!(
+            "{:#?}",
+            (
+                users,
+                tokens,
+                db.list_logins(chief).await.unwrap(),
+                db.list_sessions(all).await.unwrap(),
+                db.limits_of(chief).await.unwrap(),
+                db.list_audit(100).await.unwrap(),
+                db.access_generation().await.unwrap(),
+            )
+        )
+    };
+    let before = tables().await;
+    let parameters = "action=stop&name=x&csrf_token=x&password=x&seconds=60&role=admin&gpus=9";
+    for route in web::all_routes().iter().filter(|route| matches!(route.method.as_str(), "GET" | "ANY")) {
+        let id = if route.path.contains("tokens") { &token } else { &session }["id"].as_str().unwrap();
+        let path = route.path.replace("{id}", id).replace("{*rest}", &format!("{id}/")).replace("{name}", "chief");
+        // A stream has no end.
+        if path.ends_with("/events") {
+            continue;
+        }
+        for path in [path.clone(), format!("{path}?{parameters}")] {
+            for method in ["GET", "HEAD"] {
+                let answer = browser.request(method, &path).send().await.unwrap();
+                assert!(answer.status() != 500, "{method} {path}");
+            }
+            assert_eq!(tables().await, before, "{path}");
+        }
     }
 }

@@ -144,6 +144,6 @@ async fn let_time_pass(house: &House, id: SessionId) {
     let session = db.find_session(id).await.unwrap().unwrap();
     let now = Clock::System.now();
     let from = session.expires_at.unwrap();
-    assert!(db.extend_session(id, from, now.plus_seconds(-1), now, "The clock was set").await.unwrap());
+    assert!(db.extend_session(id, from, now.plus_seconds(-1), now, "The clock was set", "a").await.unwrap());
     db.close().await;
 }

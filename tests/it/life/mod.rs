@@ -4,6 +4,7 @@
 //! a test fails.
 
 mod alone;
+mod audited;
 mod crashes;
 mod endings;
 mod faults;

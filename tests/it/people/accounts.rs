@@ -149,7 +149,7 @@ async fn forms_say_what_was_wrong_and_what_they_did() {
     assert_eq!(removed.headers()["location"], "/admin/users?done=removed");
     portal.sign_in("chief").await;
     let used = portal.add_user("used", Role::User).await;
-    portal.db().touch_user(used, portal.clock.now()).await.unwrap();
+    portal.new_login(used).await;
     let kept = chief.post_form("/admin/users/used/remove", &[]).await;
     assert_eq!(kept.status(), 409);
     assert!(kept.text().await.unwrap().contains("disable it instead"));

@@ -25,7 +25,7 @@ async fn outcome(answer: Response) -> (u16, String) {
 /// The last rows of the audit table, newest first: who, what, whom, how.
 async fn audit(portal: &TestPortal, count: i64) -> Vec<String> {
     let rows = portal.db().list_audit(count).await.unwrap();
-    rows.into_iter().map(|row| format!("{} {} {} {}", row.actor, row.action, row.target, row.detail)).collect()
+    rows.into_iter().map(|row| format!("{} {} {} {}", row.actor, row.action, row.subject, row.detail)).collect()
 }
 
 /// Somebody whom a directory has sent, in these groups.

@@ -1,0 +1,85 @@
+//! The chain of the audit log: whether every row is as it was written and none is missing,
+//! and how its oldest rows are forgotten without a break. What was forgotten leaves its last
+//! hash in the anchor, where the walk begins.
+
+use sqlx::{query, query_as};
+
+use super::{
+    Db, Result,
+    audit::{Audit, Entry, append_audit},
+    reading, transaction,
+};
+use crate::model::Timestamp;
+
+/// What a walk along the chain found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// `rows` rows up to this number; the hash can be compared with a copy elsewhere.
+    Whole {
+        rows: i64,
+        last: i64,
+        hash: String,
+    },
+    Broken {
+        number: i64,
+        why: &'static str,
+    },
+}
+
+/// So many rows are read at once.
+const STEP: i64 = 1000;
+
+impl Db {
+    /// Walks the whole chain and names the first row that is not as it was written.
+    pub async fn verify_audit(&self) -> Result<Walk> {
+        let (mut last, mut hash) = self.audit_anchor().await?;
+        let mut rows = 0;
+        loop {
+            let step = self.audit_after(last, STEP).await?;
+            if step.is_empty() {
+                return Ok(if rows == 0 && 0 < last {
+                    Walk::Broken { number: last + 1, why: "it is missing, and so are all behind it" }
+                } else {
+                    Walk::Whole { rows, last, hash }
+                });
+            }
+            for row in step {
+                if row.number != last + 1 {
+                    // What is too old may have been forgotten while we walked.
+                    let (anchor, anchored) = self.audit_anchor().await?;
+                    if row.number != anchor + 1 || anchor <= last {
+                        return Ok(Walk::Broken { number: last + 1, why: "it is missing" });
+                    }
+                    hash = anchored;
+                }
+                if row.hash != row.digest(&hash) {
+                    return Ok(Walk::Broken { number: row.number, why: "it is not as it was written" });
+                }
+                (last, hash) = (row.number, row.hash);
+                rows += 1;
+            }
+        }
+    }
+
+    /// Number and hash of the last row that was forgotten by age.
+    pub async fn audit_anchor(&self) -> Result<(i64, String)> {
+        Ok(reading!(self, pool => query_as("SELECT number, hash FROM audit_anchor").fetch_one(pool).await)?)
+    }
+
+    /// Forgets up to `most` of the oldest rows, those from before `before`, and notes that it
+    /// did; returns how many. The last row always stays.
+    pub async fn prune_audit(&self, before: Timestamp, most: i64, now: Timestamp) -> Result<usize> {
+        let oldest = self.audit_after(0, most + 1).await?;
+        let old = oldest.iter().take_while(|row| row.at < before).count();
+        let count = old.min(oldest.len().saturating_sub(1)).min(usize::try_from(most).unwrap_or(0));
+        let Some(Audit { number, hash, .. }) = count.checked_sub(1).map(|index| &oldest[index]) else { return Ok(0) };
+        let detail = format!("{count} rows up to number {number}");
+        let entry = Entry { at: now, actor: "portal", action: "audit.prune", subject: "audit", detail: &detail };
+        transaction!(self, tx => {
+            query("UPDATE audit_anchor SET number = $1, hash = $2").bind(number).bind(hash).execute(&mut *tx).await?;
+            query("DELETE FROM audit WHERE number <= $1").bind(number).execute(&mut *tx).await?;
+            append_audit!(tx, &entry);
+        });
+        Ok(count)
+    }
+}

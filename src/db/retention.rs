@@ -1,0 +1,24 @@
+//! What is forgotten by age of the sessions that have ended: their rows, their history and
+//! what they held. How long each is kept is `retention`'s business.
+
+use sqlx::{query, query_scalar};
+
+use super::{Db, Result, transaction};
+use crate::model::Timestamp;
+
+pub(super) const OLD: &str = "SELECT id FROM sessions WHERE state = 'ended' AND ended_at < $1 LIMIT $2";
+
+impl Db {
+    /// Forgets up to `most` sessions that ended before `before`; returns how many.
+    pub async fn forget_sessions(&self, before: Timestamp, most: i64) -> Result<usize> {
+        Ok(transaction!(self, tx => {
+            let old: Vec<String> = query_scalar(OLD).bind(before.0).bind(most).fetch_all(&mut *tx).await?;
+            for id in &old {
+                query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM sessions WHERE id = $1").bind(id).execute(&mut *tx).await?;
+            }
+            old.len()
+        }))
+    }
+}

@@ -1,0 +1,271 @@
+//! `/admin/audit`, for administrators: the audit log as a page, over REST, and as a table for a
+//! spreadsheet, by the same filters. Rows are never changed here.
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    body::Body,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Portal, csv,
+    error::{Error, FieldError, Problem, Result},
+    extract::{Admin, Query},
+    page::{Nav, Page},
+    paging::{Listed, Paging},
+    views::{self, AuditFilter, AuditLine, AuditPage, Moment},
+};
+use crate::{
+    db::audit::{Audit, Filter},
+    model::{SessionId, Timestamp},
+};
+
+/// So many rows a page of the browser's shows.
+const PAGE: i64 = 50;
+/// So many rows are read at once for a table.
+const STEP: i64 = 500;
+
+/// A row of the audit log.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct AuditRow {
+    /// 1, 2, 3 … without a gap, in the order of the changes.
+    number: i64,
+    #[schema(value_type = String, format = DateTime)]
+    at: Timestamp,
+    /// A user's name, `unix:NAME` for the command line, or the part of the portal that acted.
+    actor: String,
+    /// `sign_in`, `token.make`, `session.stop` …
+    action: String,
+    /// What it was done to: a user's name, or the id of a session or token.
+    subject: String,
+    detail: String,
+    /// Of the request that asked for it; both are empty where none did.
+    address: String,
+    request_id: String,
+    /// SHA-256 over the hash of the row before and this row's fields, in hexadecimal.
+    hash: String,
+}
+
+impl From<Audit> for AuditRow {
+    fn from(row: Audit) -> Self {
+        let Audit { number, at, actor, action, subject, detail, address, request_id, hash } = row;
+        Self { number, at, actor, action, subject, detail, address, request_id, hash }
+    }
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct AuditQuery {
+    /// At most so many rows, 1 to 500.
+    #[param(minimum = 1, maximum = 500, default = 50)]
+    limit: Option<i64>,
+    /// `next_cursor` of the page before.
+    cursor: Option<String>,
+    #[param(required = false)]
+    actor: String,
+    #[param(required = false)]
+    action: String,
+    #[param(required = false)]
+    subject: String,
+    #[param(required = false)]
+    address: String,
+    #[param(value_type = Option<String>, format = DateTime)]
+    from: Option<Timestamp>,
+    /// Rows of this moment are no longer meant.
+    #[param(value_type = Option<String>, format = DateTime)]
+    to: Option<Timestamp>,
+}
+
+/// Where a page ends: the last row's moment and number.
+struct Place(Timestamp, i64);
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.0.0, self.1)
+    }
+}
+
+impl std::str::FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (at, number) = text.split_once('.').ok_or(())?;
+        Ok(Self(Timestamp(at.parse().map_err(drop)?), number.parse().map_err(drop)?))
+    }
+}
+
+/// The audit log, the latest row first; with `Accept: text/csv` all rows of the filter as a table.
+#[utoipa::path(
+    get, path = "/audit", tag = "audit",
+    responses(
+        (status = 200, content((Listed<AuditRow> = "application/json"), (String = "text/csv"))),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 403, description = "Not an administrator", body = Problem),
+        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+    )
+)]
+pub async fn list(
+    _: Admin,
+    State(portal): State<Arc<Portal>>,
+    Query(parameters): Query<AuditQuery>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let AuditQuery { limit, cursor, actor, action, subject, address, from, to } = parameters;
+    let paging = Paging::new(limit, cursor);
+    let limit = paging.limit()?;
+    let before = paging.after::<Place>()?.map(|Place(at, number)| (at, number));
+    let filter = Filter { actor, action, subject, address, from, to, before, limit: limit + 1 };
+    if wants_csv(&headers) {
+        return Ok(table(portal, filter));
+    }
+    let rows = portal.db.find_audit(&filter).await?.into_iter().map(AuditRow::from).collect();
+    Ok(Answer(Listed::new(rows, limit, |row| Place(row.at, row.number))).into_response())
+}
+
+fn wants_csv(headers: &HeaderMap) -> bool {
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/csv"))
+}
+
+/// What the page's form asks for. Days are whole and in UTC.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Visit {
+    actor: String,
+    action: String,
+    subject: String,
+    address: String,
+    from: String,
+    to: String,
+    cursor: Option<String>,
+}
+
+pub(super) async fn page(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let asked = visit.form();
+    let layout = portal.layout_of(&admin.0, Nav::Administration);
+    let filter = match visit.filter() {
+        Ok(filter) => filter,
+        Err(error) => {
+            let shown =
+                |error: &FieldError| views::FieldError { field: error.field.clone(), message: error.message.clone() };
+            let errors = error.field_errors().iter().map(shown).collect();
+            let view = AuditPage { layout, asked, errors, lines: Vec::new(), csv_href: String::new(), next_href: None };
+            return Ok(error.with_page(Page(view)));
+        }
+    };
+    let now = portal.clock.now();
+    let rows = portal.db.find_audit(&Filter { limit: PAGE + 1, ..filter }).await?;
+    let page = Listed::new(rows, PAGE, |row| Place(row.at, row.number));
+    let query = asked.query();
+    let view = AuditPage {
+        layout,
+        errors: Vec::new(),
+        lines: page.items.into_iter().map(|row| line(row, now)).collect(),
+        csv_href: format!("/admin/audit/table?{query}"),
+        next_href: page.next_cursor.map(|cursor| format!("/admin/audit?{query}&cursor={cursor}")),
+        asked,
+    };
+    Ok(Page(view).into_response())
+}
+
+/// The rows of the page's filter as a file.
+pub(super) async fn download(
+    _: Admin,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let filter = visit.filter()?;
+    Ok(table(portal, filter))
+}
+
+impl Visit {
+    fn form(&self) -> AuditFilter {
+        let Self { actor, action, subject, address, from, to, .. } = self.clone();
+        AuditFilter { actor, action, subject, address, from, to }
+    }
+
+    fn filter(self) -> Result<Filter> {
+        let mut faults = Vec::new();
+        let mut day = |field: &str, text: &str, days: i64| {
+            let begin = day_begins(text).map(|at| at.plus_seconds(days * 86_400));
+            if begin.is_none() && !text.is_empty() {
+                faults.push(FieldError::new(field, "invalid_value", "Write a day as 2030-01-31."));
+            }
+            begin
+        };
+        let (from, to) = (day("from", self.from.trim(), 0), day("to", self.to.trim(), 1));
+        if !faults.is_empty() {
+            return Err(Error::invalid(faults));
+        }
+        let before = Paging::new(None, self.cursor).after::<Place>()?.map(|Place(at, number)| (at, number));
+        let [actor, action, subject, address] =
+            [self.actor, self.action, self.subject, self.address].map(|text| text.trim().to_owned());
+        Ok(Filter { actor, action, subject, address, from, to, before, limit: PAGE })
+    }
+}
+
+/// The first moment of a day in UTC.
+fn day_begins(text: &str) -> Option<Timestamp> {
+    let day = text.parse::<jiff::civil::Date>().ok()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+    Some(Timestamp(day.timestamp().as_millisecond()))
+}
+
+fn line(row: Audit, now: Timestamp) -> AuditLine {
+    let session = row.action.starts_with("session.").then(|| row.subject.parse::<SessionId>().ok()).flatten();
+    AuditLine {
+        number: row.number,
+        at: Moment::clock(row.at, now),
+        actor: row.actor,
+        action: row.action,
+        subject: row.subject,
+        subject_href: session.map(|id| format!("/sessions/{id}")),
+        detail: row.detail,
+        address: row.address,
+        request_id: row.request_id,
+    }
+}
+
+const COLUMNS: [&str; 9] = ["number", "at", "actor", "action", "subject", "detail", "address", "request_id", "hash"];
+
+/// All rows of a filter as a stream, however many: none of it is gathered here.
+fn table(portal: Arc<Portal>, filter: Filter) -> Response {
+    let head = csv::line(COLUMNS);
+    let start = (portal, Some(Filter { limit: STEP, ..filter }), head);
+    let rows = stream::unfold(start, async |(portal, filter, mut text)| {
+        let filter = filter?;
+        if portal.stopping.is_cancelled() {
+            return None;
+        }
+        match portal.db.find_audit(&filter).await {
+            Err(err) => Some((Err(err), (portal, None, String::new()))),
+            Ok(rows) => {
+                let next = rows.last().map(|last| Filter { before: Some((last.at, last.number)), ..filter });
+                for row in rows {
+                    let (number, at) = (row.number.to_string(), row.at.to_string());
+                    let (who, what) = ([&row.actor, &row.action, &row.subject], [&row.detail, &row.address]);
+                    text += &csv::line(
+                        [&number, &at].into_iter().chain(who).chain(what).chain([&row.request_id, &row.hash]),
+                    );
+                }
+                Some((Ok(text), (portal, next, String::new())))
+            }
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"audit.csv\""),
+    ];
+    (headers, Body::from_stream(rows)).into_response()
+}

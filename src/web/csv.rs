@@ -1,0 +1,57 @@
+//! Tables as RFC 4180 has them, for spreadsheets: every cell is quoted, and one that a
+//! spreadsheet would take for a formula has an apostrophe before it.
+
+/// What begins a formula somewhere, the wide forms of East Asian keyboards included.
+const FORMULA: [char; 12] = ['=', '+', '-', '@', '\t', '\r', '\n', '|', '＝', '＋', '－', '＠'];
+
+/// One line, with its end.
+pub(super) fn line<S: AsRef<str>>(cells: impl IntoIterator<Item = S>) -> String {
+    let cells: Vec<String> = cells.into_iter().map(|text| cell(text.as_ref())).collect();
+    cells.join(",") + "\r\n"
+}
+
+fn cell(text: &str) -> String {
+    let mark = if text.trim_start_matches(' ').starts_with(FORMULA) { "'" } else { "" };
+    format!("\"{mark}{}\"", text.replace('"', "\"\"").replace('\0', "\u{fffd}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn formulas_are_inert() {
+        for (text, expected) in [
+            ("alice", r#""alice""#),
+            ("", r#""""#),
+            ("a,\"b\"\nc", "\"a,\"\"b\"\"\nc\""),
+            ("=cmd|' /C calc'!A0", r#""'=cmd|' /C calc'!A0""#),
+            ("  =1", r#""'  =1""#),
+            ("+1", r#""'+1""#),
+            ("-1", r#""'-1""#),
+            ("@SUM(1)", r#""'@SUM(1)""#),
+            ("\t=1", "\"'\t=1\""),
+            ("\r=1", "\"'\r=1\""),
+            ("＝1", r#""'＝1""#),
+            ("a=1", r#""a=1""#),
+        ] {
+            assert_eq!(cell(text), expected);
+        }
+        assert_eq!(line(["a", "b"]), "\"a\",\"b\"\r\n");
+    }
+
+    proptest! {
+        /// However a cell begins, a reader gets the text back, and never a formula.
+        #[test]
+        fn any_text_is_one_inert_cell(text in "([=+@|-]|[ \t\r\n]|\"|,|\\PC){0,12}") {
+            let cell = cell(&text);
+            let inner = cell.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap();
+            prop_assert!(!inner.replace("\"\"", "").contains('"'));
+            let read = inner.replace("\"\"", "\"");
+            prop_assert!(!read.trim_start_matches(' ').starts_with(FORMULA), "{read:?}");
+            prop_assert_eq!(read.strip_prefix('\'').filter(|_| !text.starts_with('\'')).unwrap_or(&read), text);
+        }
+    }
+}

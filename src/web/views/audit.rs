@@ -1,0 +1,115 @@
+//! `/admin/audit`: who did what, for administrators.
+
+use askama::Template;
+
+use super::{FieldError, Moment};
+use crate::web::page::{Layout, filters};
+
+/// The audit log, one page of it.
+#[derive(Debug, Template)]
+#[template(path = "admin/audit.html")]
+pub struct AuditPage {
+    pub layout: Layout,
+    /// What the form asked for, as it was typed.
+    pub asked: AuditFilter,
+    /// Fields: `from`, `to`.
+    pub errors: Vec<FieldError>,
+    /// The latest first.
+    pub lines: Vec<AuditLine>,
+    /// All rows of the filter as a table.
+    pub csv_href: String,
+    pub next_href: Option<String>,
+}
+
+/// The form's fields; empty asks for nothing.
+#[derive(Clone, Debug, Default)]
+pub struct AuditFilter {
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    pub address: String,
+    /// A day in UTC, `2030-01-31`; it and those after it.
+    pub from: String,
+    /// The last day.
+    pub to: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct AuditLine {
+    pub number: i64,
+    pub at: Moment,
+    pub actor: String,
+    pub action: String,
+    pub subject: String,
+    /// Where the subject has a page.
+    pub subject_href: Option<String>,
+    pub detail: String,
+    pub address: String,
+    pub request_id: String,
+}
+
+/// What the form proposes; others can be typed.
+const ACTIONS: [&str; 29] = [
+    "sign_in",
+    "sign_in.failed",
+    "sign_out",
+    "sign_out.everywhere",
+    "password.change",
+    "token.make",
+    "token.revoke",
+    "session.start",
+    "session.extend",
+    "session.stop",
+    "session.admin_stop",
+    "quota.change",
+    "access.lost",
+    "user.add",
+    "user.display_name",
+    "user.role",
+    "user.disable",
+    "user.enable",
+    "user.password",
+    "user.sign_out",
+    "user.remove",
+    "group.add",
+    "group.rename",
+    "group.remove",
+    "group.member_add",
+    "group.member_remove",
+    "packages.reset",
+    "server.insecure_http",
+    "audit.prune",
+];
+
+impl AuditPage {
+    fn error(&self, field: &str) -> Option<&str> {
+        self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+    }
+
+    fn actions() -> [&'static str; 29] {
+        ACTIONS
+    }
+}
+
+impl AuditFilter {
+    fn fields(&self) -> [(&'static str, &str); 6] {
+        [
+            ("actor", &self.actor),
+            ("action", &self.action),
+            ("subject", &self.subject),
+            ("address", &self.address),
+            ("from", &self.from),
+            ("to", &self.to),
+        ]
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.fields().iter().all(|(_, value)| value.is_empty())
+    }
+
+    /// As the part of an address behind the `?`.
+    pub fn query(&self) -> String {
+        let asked = self.fields().into_iter().filter(|(_, value)| !value.is_empty());
+        url::form_urlencoded::Serializer::new(String::new()).extend_pairs(asked).finish()
+    }
+}

@@ -1,0 +1,152 @@
+//! What is over is forgotten by age and no sooner, on both databases; and the audit log's
+//! copy in the system's log, which is complete whoever wrote the rows and however often the
+//! portal or the logger was away.
+
+use std::{
+    os::unix::net::UnixDatagram,
+    time::{Duration, UNIX_EPOCH},
+};
+
+use lyceum::{
+    db::{chain::Walk, sessions::Ending},
+    journal::{self, Journal},
+    model::{Clock, EndReason, SessionId},
+    retention::{self, Forgotten, Retention},
+};
+use serde_json::Value;
+
+use crate::db::{House, START, add_user, number, on_both, running, whole::assert_whole};
+
+const DAY: i64 = 86_400;
+
+/// A session that ended so many days after [`START`], and its log.
+async fn ended(house: &House, owner: lyceum::model::UserId, days: i64) -> SessionId {
+    let id = running(&house.db, owner).await;
+    let at = START.plus_seconds(days * DAY);
+    let ending =
+        Ending { reason: EndReason::Exited, exit_code: Some(0), signal: None, at, detail: "It ended".to_owned() };
+    assert!(house.db.end_session(id, &ending).await.unwrap());
+    let logs = house.directory.path().join("logs");
+    std::fs::create_dir_all(&logs).unwrap();
+    let log = std::fs::File::create(logs.join(format!("{id}.log"))).unwrap();
+    log.set_modified(UNIX_EPOCH + Duration::from_millis(at.0.unsigned_abs())).unwrap();
+    id
+}
+
+fn retention(house: &House, clock: &Clock, days: [i64; 3]) -> Retention {
+    let [logs_days, sessions_days, audit_days] = days;
+    Retention {
+        db: house.db.clone(),
+        clock: clock.clone(),
+        config: retention::Config { logs_days, sessions_days, audit_days },
+        logs: house.directory.path().join("logs"),
+    }
+}
+
+#[tokio::test]
+async fn what_is_over_is_forgotten_by_age() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let (old, young, live) =
+            (ended(house, owner, 1).await, ended(house, owner, 50).await, running(db, owner).await);
+        db.add_audit(START.plus_seconds(60 * DAY), "a", "test", "b", "").await.unwrap();
+        let clock = Clock::manual(START.plus_seconds(60 * DAY));
+        let there = |id: SessionId| house.directory.path().join(format!("logs/{id}.log")).exists();
+
+        let forever = retention(house, &clock, [0, 0, 0]).sweep().await.unwrap();
+        assert_eq!((forever, there(old)), (Forgotten::default(), true));
+
+        let logs = retention(house, &clock, [30, 0, 0]).sweep().await.unwrap();
+        assert_eq!(logs, Forgotten { logs: 1, ..Forgotten::default() });
+        assert!(!there(old) && there(young) && db.find_session(old).await.unwrap().is_some());
+
+        let sessions = retention(house, &clock, [30, 40, 0]).sweep().await.unwrap();
+        assert_eq!(sessions, Forgotten { sessions: 1, ..Forgotten::default() });
+        assert!(db.find_session(old).await.unwrap().is_none() && db.find_session(young).await.unwrap().is_some());
+        assert!(db.find_session(live).await.unwrap().unwrap().state.is_live(), "what lives is never too old");
+        for table in ["session_events", "intervals"] {
+            assert_eq!(number(db, &format!("SELECT COUNT(*) FROM {table} WHERE session_id = '{old}'")).await, 0);
+        }
+        assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, 4, "the audit log is another thing");
+
+        let audit = retention(house, &clock, [30, 40, 50]);
+        assert_eq!(audit.sweep().await.unwrap(), Forgotten { audit: 3, ..Forgotten::default() });
+        assert_eq!(audit.sweep().await.unwrap(), Forgotten::default(), "what is done is done");
+        assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 2, last: 5, .. }));
+    })
+    .await;
+}
+
+/// More than fits in one transaction, while others write.
+#[tokio::test]
+async fn much_is_forgotten_in_parts() {
+    let house = House::sqlite().await;
+    let owner = add_user(&house.db, "a").await;
+    for _ in 0..450 {
+        ended(&house, owner, 0).await;
+    }
+    let clock = Clock::manual(START.plus_seconds(10 * DAY));
+    let retention = retention(&house, &clock, [1, 1, 0]);
+    let (forgotten, live) = tokio::join!(retention.sweep(), running(&house.db, owner));
+    assert_eq!(forgotten.unwrap(), Forgotten { logs: 450, sessions: 450, audit: 0 });
+    assert!(house.db.find_session(live).await.unwrap().is_some());
+    assert!(matches!(house.db.verify_audit().await.unwrap(), Walk::Whole { .. }));
+    assert_eq!(number(&house.db, "SELECT COUNT(*) FROM sessions").await, 1);
+}
+
+/// The rows that lie at the system logger's socket, by number.
+fn received(socket: &UnixDatagram) -> Vec<(i64, String)> {
+    let mut buffer = vec![0; 64 * 1024];
+    let mut rows = Vec::new();
+    while let Ok(length) = socket.recv(&mut buffer) {
+        let text = str::from_utf8(&buffer[..length]).unwrap();
+        let head = format!("<85>lyceum[{}]: audit ", std::process::id());
+        let row: Value = serde_json::from_str(text.strip_prefix(&head).unwrap()).unwrap();
+        assert!(!text.contains('\n'), "a row is a line: {text:?}");
+        rows.push((row["number"].as_i64().unwrap(), row["hash"].as_str().unwrap().to_owned()));
+    }
+    rows
+}
+
+#[tokio::test]
+async fn each_row_goes_to_the_systems_log() {
+    on_both(async |house| {
+        let path = house.directory.path().join("log");
+        let config = journal::Config { syslog: path.clone() };
+        let add = async |count: i64| {
+            for _ in 0..count {
+                // As the command line does, by a connection of its own.
+                house.again().await.add_audit(START, "unix:root", "x", "line\nbreak", "\u{0}").await.unwrap();
+            }
+        };
+        let bind = || {
+            let socket = UnixDatagram::bind(&path).unwrap();
+            socket.set_nonblocking(true).unwrap();
+            socket
+        };
+        let numbers = |rows: Vec<(i64, String)>| rows.into_iter().map(|(number, _)| number).collect::<Vec<_>>();
+
+        add(3).await;
+        let mut journal = Journal::new(house.db.clone(), config.clone());
+        assert!(matches!(journal.tell().await, Err(journal::Error::Syslog { .. })), "nobody listens yet");
+        let socket = bind();
+        journal.tell().await.unwrap();
+        let rows = received(&socket);
+        let stored = house.db.audit_after(0, 10).await.unwrap();
+        assert_eq!(rows, stored.iter().map(|row| (row.number, row.hash.clone())).collect::<Vec<_>>());
+        journal.tell().await.unwrap();
+        assert_eq!(numbers(received(&socket)), [0; 0], "each once");
+
+        add(2).await;
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+        assert!(journal.tell().await.is_err(), "the logger is away");
+        let socket = bind();
+        // Another portal, after a restart, goes on where this one was.
+        Journal::new(house.db.clone(), config).tell().await.unwrap();
+        assert_eq!(numbers(received(&socket)), [4, 5]);
+        assert_whole(&house.db).await;
+    })
+    .await;
+}
