@@ -80,7 +80,6 @@ async fn no_query_reads_the_whole_history() {
         standing::GPUS_OF_PERSON,
         standing::CLOSED_OF_GROUP,
         standing::CLOSED,
-        audit::LAST,
         sessions::ADD_EVENT,
         "UPDATE intervals SET ended_at = 1 WHERE session_id = 'x' AND ended_at IS NULL",
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",

@@ -104,7 +104,7 @@ impl std::str::FromStr for Place {
 
 /// The audit log, the latest row first; with `Accept: text/csv` all rows of the filter as a table.
 #[utoipa::path(
-    get, path = "/audit", tag = "audit",
+    get, path = "/audit", tag = "audit", params(AuditQuery),
     responses(
         (status = 200, content((Listed<AuditRow> = "application/json"), (String = "text/csv"))),
         (status = 401, description = "Not signed in", body = Problem),

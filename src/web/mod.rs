@@ -3,6 +3,7 @@
 //! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
 
 mod assets;
+#[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
 mod audit;
 mod cards;
 mod catalogue;
