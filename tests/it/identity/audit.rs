@@ -14,7 +14,7 @@ use crate::portal::{Caller, TestPortal, password};
 
 /// A portal behind a proxy, so that requests can tell addresses.
 async fn portal() -> TestPortal {
-    let portal = TestPortal::start_with(|config| config.trusted_proxies = vec!["127.0.0.1".parse().unwrap()]).await;
+    let portal = TestPortal::start_with(|config| config.trusted_proxies = vec!["127.0.0.1/32".parse().unwrap()]).await;
     portal.add_user("alice", Role::User).await;
     portal.add_user("chief", Role::Admin).await;
     portal
@@ -133,7 +133,7 @@ async fn filters_pages_and_cursors() {
         portal.clock.advance(60);
     }
     let browser = portal.sign_in("chief").await;
-    let chief = portal.token(&browser, &["admin:site"]).await;
+    let chief = portal.token(&browser, &["admin:audit"]).await;
     let subjects = async |query: &str| -> Vec<String> {
         let answer = chief.get(&format!("/api/v1/audit?{query}")).await;
         assert_eq!(answer.status(), 200, "{query}");

@@ -82,7 +82,7 @@ async fn signing_somebody_out_and_revoking_their_tokens() {
     assert_eq!(token.get("/api/v1/me").await.status(), 401);
     assert_eq!(
         audit(&portal, 2).await,
-        [format!("chief token_revoked {id} of alice"), "chief user.sign_out alice ".to_owned()]
+        [format!("chief token.revoke {id} of alice"), "chief user.sign_out alice ".to_owned()]
     );
     // A new password ends the sign-ins that the old one made.
     let alice = portal.sign_in("alice").await;
