@@ -22,6 +22,7 @@ pub mod settings;
 pub mod standing;
 pub mod tokens;
 mod types;
+pub mod usage;
 pub mod users;
 
 use std::{

@@ -130,7 +130,8 @@ pub async fn list(
     Ok(Answer(Listed::new(rows, limit, |row| Place(row.at, row.number))).into_response())
 }
 
-fn wants_csv(headers: &HeaderMap) -> bool {
+/// Whether a table is wanted rather than JSON.
+pub(super) fn wants_csv(headers: &HeaderMap) -> bool {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.split([',', ';']).any(|kind| kind.trim().eq_ignore_ascii_case("text/csv"))
 }

@@ -40,6 +40,7 @@ mod start_form;
 mod streams;
 mod ticket;
 mod tokens;
+mod usage;
 mod versions;
 pub mod views;
 
@@ -271,6 +272,7 @@ fn api() -> Api {
         .routes(routes!(files::uploads::finish))
         .routes(routes!(quotas::defaults, quotas::change_defaults))
         .routes(routes!(quotas::of_user, quotas::change_user))
+        .routes(routes!(usage::sums))
         .routes(routes!(quotas::all))
         .routes(routes!(quotas::cluster, quotas::change_cluster))
         .routes(routes!(quotas::of_group, quotas::change_group))

@@ -212,3 +212,25 @@ async fn what_is_wrong_with_a_change_is_said_with_its_field() {
         boss.request("PATCH", "/api/v1/quotas/groups/vision").json(&json!({ "gpus": 1 })).send().await.unwrap();
     assert_eq!(unknown.status(), 422, "a group's limits are each or total");
 }
+
+#[tokio::test]
+async fn everybody_sees_what_they_used_and_operators_all() {
+    let Lab { portal, boss, ada, bob } = lab().await;
+    for person in [&ada, &bob] {
+        assert_eq!(start(person, json!({})).await.0, 201);
+    }
+    portal.clock.advance(90);
+    let usage = get(&ada, "usage").await;
+    let row = |name: &str| json!({ "name": name, "gpu_seconds": 0, "cpu_seconds": 90, "sessions": 1 });
+    assert_eq!((&usage["by"], &usage["items"]), (&json!("user"), &json!([row("ada")])));
+    assert_eq!(get(&boss, "usage").await["items"], json!([row("ada"), row("bob")]));
+    assert_eq!(get(&boss, "usage?by=group").await["items"][0]["cpu_seconds"], 180);
+    assert_eq!(get(&boss, "usage?by=gpu_model").await["items"], json!([]));
+    let table = boss.request("GET", "/api/v1/usage").header("accept", "text/csv").send().await.unwrap();
+    assert_eq!(table.headers()["content-disposition"], "attachment; filename=\"usage.csv\"");
+    let text = table.text().await.unwrap();
+    assert_eq!(text.lines().nth(1), Some(r#""ada","0","90","1""#), "{text}");
+    for wrong in ["by=day", "from=2027-01-02T00:00:00Z&to=2027-01-01T00:00:00Z", "of=bob"] {
+        assert!(matches!(boss.get(&format!("/api/v1/usage?{wrong}")).await.status().as_u16(), 400 | 422), "{wrong}");
+    }
+}

@@ -12,6 +12,7 @@ use lyceum::{
         quotas::{Change, ChangeNote, Kind, Level, Marks, QuotaGroup},
         sessions::Ending,
         standing::Asking,
+        usage::{Asked, By},
     },
     model::{
         Clock, EndReason, GroupId, Role, SessionId, Timestamp, UserId, Username,
@@ -280,4 +281,37 @@ async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
     };
     db.arrive(&person, START).await.unwrap();
     db.find_user_by_name(name).await.unwrap().unwrap().user.id
+}
+
+#[tokio::test]
+async fn what_was_used_is_summed_up_to_the_millisecond() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
+        let vision = group(db, "vision").await;
+        let machine = inventory(4);
+        let one = start(db, &charged(ada, vision.id, 2), START, judge(&machine, 2)).await;
+        end(db, one, Timestamp(START.0 + 1500)).await;
+        let two = start(db, &new_session(ada, 1), START.plus_seconds(10), judge(&machine, 1)).await;
+        start(db, &charged(bob, vision.id, 0), START.plus_seconds(10), judge(&machine, 0)).await;
+        let used = async |by, owner, from: i64, to: i64| {
+            let at = |seconds| START.plus_seconds(seconds);
+            let asked = Asked { by, owner, from: at(from), to: at(to), now: at(20) };
+            let rows = db.used(&asked).await.unwrap();
+            rows.into_iter()
+                .map(|row| (row.name, row.gpu_milliseconds, row.cpu_milliseconds, row.sessions))
+                .collect::<Vec<_>>()
+        };
+        let row = |name: &str, gpus, cpus, sessions| (name.to_owned(), gpus, cpus, sessions);
+        // What is held still counts until now, and no further.
+        assert_eq!(used(By::User, None, 0, 99).await, [row("ada", 13_000, 11_500, 2), row("bob", 0, 10_000, 1)]);
+        assert_eq!(used(By::User, Some(bob), 0, 99).await, [row("bob", 0, 10_000, 1)]);
+        assert_eq!(used(By::Group, None, 0, 99).await, [row("", 10_000, 10_000, 1), row("vision", 3000, 11_500, 2)]);
+        assert_eq!(used(By::GpuModel, None, 0, 99).await, [row("A", 13_000, 0, 2)]);
+        assert_eq!(used(By::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
+        assert_eq!(used(By::User, None, 2, 10).await, [], "a time in which nobody held anything");
+        end(db, two, START.plus_seconds(15)).await;
+        assert_eq!(used(By::GpuModel, Some(ada), 0, 99).await, [row("A", 8000, 0, 2)]);
+    })
+    .await;
 }

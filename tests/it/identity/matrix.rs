@@ -75,6 +75,7 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/files/uploads/{id}/finish", "", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/api/v1/quotas/default", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/default", "{}", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/usage", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/quotas", "", [401, 403, 403, 200, 403, 401, 401]),
     row("POST", "/api/v1/quotas/preview", r#"{"default": {}}"#, [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/quotas/cluster", "", [401, 403, 403, 200, 403, 401, 401]),
