@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
 
-use super::{Sessions, idle};
+use super::{Route, Sessions, idle};
 use crate::{
     model::{Session, SessionState, session::Placement},
     protocol::{AgentStatus, Phase},
@@ -89,7 +89,13 @@ impl Sessions {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
             match self.db.mark_running(session.id, now, expires_at).await {
-                Ok(true) => self.reroute(session).await,
+                Ok(true) => {
+                    // Whoever reads that it runs may come at once.
+                    if let Some(route) = self.routes.find(session.id) {
+                        self.routes.set(Route { state: SessionState::Running, ..(*route).clone() });
+                    }
+                    self.reroute(session).await;
+                }
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted");
