@@ -111,10 +111,13 @@ export async function openTab(person, link) {
 /** Presses a card's button and says yes to the question that may follow. */
 export async function press(person, name, button) {
   const { page } = person;
-  await card(page, name).first().getByRole("button", { name: button }).click();
+  const pressed = card(page, name).first().getByRole("button", { name: button });
   // What cannot be taken back is asked again.
-  const yes = page.getByRole("dialog").getByRole("button", { name: /^Yes/ });
-  await yes.click({ timeout: 1500 }).catch(() => {});
+  const asks = await pressed.evaluate((element) => element.form?.dataset.confirm !== undefined);
+  const loaded = page.waitForEvent("load");
+  await pressed.click();
+  if (asks) await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
+  await loaded;
 }
 
 /** Types a line into the terminal page that is open in `tab`. */

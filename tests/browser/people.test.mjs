@@ -104,7 +104,7 @@ test("somebody's session is stopped from their page, and the account is closed",
   await page.goto(`${portal.url}/admin/users/${eve.name}`);
   await check("user");
   await browser.press(chief, "private-name", /^Stop/);
-  await page.waitForURL(`${portal.url}/admin/users/${eve.name}`);
+  assert.equal(page.url(), `${portal.url}/admin/users/${eve.name}`);
   await until(async () => {
     await page.goto(`${portal.url}/admin/users/${eve.name}`);
     return /Ended/.test(await browser.card(page, "private-name").first().innerText());
@@ -120,10 +120,12 @@ test("somebody's session is stopped from their page, and the account is closed",
   browser.assertNoFaults(chief, [/status of 422/]);
 });
 
-/** Presses a button and says yes to its question. */
+/** Presses a button, says yes to its question, and waits for the page that answers. */
 async function confirm(page, name) {
   await page.getByRole("button", { name, exact: true }).click();
+  const loaded = page.waitForEvent("load");
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
+  await loaded;
 }
 
 async function check(name) {

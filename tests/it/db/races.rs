@@ -196,8 +196,14 @@ async fn serve_all(admission: Admission) {
         for session in admitted {
             end(&admission.db, session.id).await;
         }
-        for session in waiting.into_iter().take(10) {
-            admission.reconsider(session.owner, session.id, &session.spec, false).await.unwrap();
+        // Whoever is next in order may be anywhere in the list.
+        let mut room = MACHINE;
+        for session in waiting {
+            let verdict = admission.reconsider(session.owner, session.id, &session.spec, false).await.unwrap();
+            room -= i64::from(matches!(verdict, Verdict::Admit { .. }));
+            if room == 0 {
+                break;
+            }
         }
     }
 }
