@@ -8,15 +8,16 @@ use crate::{
     db::{
         self, Db,
         admit::{Admitted, Deed, NewSession, Verdict},
+        extend::Extended,
         facts::{Facts, Holdings},
         quotas::{Change, Kind, Level, Marks, Purse, QuotaGroup},
         standing::{Asking, Sums},
     },
     model::{
-        Capacity, Clock, GpuInventory, GroupId, Resources, SessionId, Timestamp, UserId,
+        Capacity, Clock, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
         quota::{
-            Decision, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope, Situation, Total,
-            Unit, Usage, Waiter, Window, decide, wait,
+            Decision, Extension, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope,
+            Situation, Total, Unit, Usage, Waiter, Window, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -31,6 +32,9 @@ pub struct Admission {
     pub inventory: GpuInventory,
     /// What GPU-hours and core-hours are counted in.
     pub period: Period,
+    /// Whether a session may go on for longer than it asked for while others wait for what it
+    /// holds.
+    pub extend_while_others_wait: bool,
 }
 
 /// Somebody's limits and what bears on them now.
@@ -120,6 +124,22 @@ impl Admission {
         light: bool,
     ) -> db::Result<Verdict> {
         self.admit(owner, None, Deed::Reconsider(id), &request(spec, light), &mut None).await.map(verdict)
+    }
+
+    /// Gives a running session more time, in the name of `by`, unless something is in the way:
+    /// so many seconds, or as many as one extension adds.
+    pub async fn extend(&self, id: SessionId, seconds: Option<i64>, by: &str) -> db::Result<Extended> {
+        let single = self.db.count_users().await? <= 1;
+        let judge = |session: &Session, facts: &Facts| self.judge_extension(session, facts, seconds, single);
+        self.db.extend_session(id, &self.period, &self.clock, by, judge).await
+    }
+
+    /// What would be in the way of extending a session now, with nothing changed.
+    pub async fn rehearse_extension(&self, id: SessionId) -> db::Result<Vec<Reason>> {
+        let single = self.db.count_users().await? <= 1;
+        let found = self.db.look_at_extension(id, &self.period, &self.clock).await?;
+        let judged = found.map(|(session, facts)| self.judge_extension(&session, &facts, None, single));
+        Ok(judged.and_then(Result::err).unwrap_or_default())
     }
 
     /// Limits with their sources, and use now, for bars and sliders.
@@ -273,6 +293,31 @@ impl Admission {
             return held_up(vec![reason]);
         }
         best
+    }
+
+    /// More time for a running session: how much it gets, or what is in the way.
+    fn judge_extension(
+        &self,
+        session: &Session,
+        facts: &Facts,
+        seconds: Option<i64>,
+        single: bool,
+    ) -> Result<i64, Vec<Reason>> {
+        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
+        let seconds = seconds.unwrap_or_else(|| usual_extension(&standing.limits)).max(1);
+        let from = session.expires_at.unwrap_or(standing.at);
+        let period_left = standing.window.to.map(|to| to.seconds_since(from).max(0));
+        let resources = session.spec.resources.clone();
+        let request = Request { light: resources.is_light(), resources, duration_seconds: seconds };
+        let asked = Extension {
+            owner: session.owner,
+            request: &request,
+            gpus: &session.gpus,
+            extensions: session.extensions,
+            waiting: if self.extend_while_others_wait { &[] } else { &facts.waiting },
+        };
+        let reasons = extend(&asked, &Situation { period_left, ..standing.situation(&[], false) });
+        if reasons.is_empty() { Ok(seconds) } else { Err(reasons) }
     }
 
     /// Which models a request is tried with: the one that it names; where somebody limits single

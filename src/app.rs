@@ -102,7 +102,14 @@ impl App {
         let place = place(paths, one_person, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
         let period = config.quotas.period()?;
-        let admission = Admission { db: db.clone(), clock: clock.clone(), capacity, inventory, period };
+        let admission = Admission {
+            db: db.clone(),
+            clock: clock.clone(),
+            capacity,
+            inventory,
+            period,
+            extend_while_others_wait: config.sessions.extend_while_others_wait,
+        };
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let keepers = keepers(config, &db, &clock, &logs);
@@ -134,6 +141,7 @@ impl App {
                 installed,
                 storage,
                 start_timeout_seconds: config.sessions.start_timeout.unsigned_abs(),
+                open_within_seconds: config.sessions.open_within,
                 portal_uid: started.service_uid,
                 shared_uid: config.accounts.shared_uid,
                 one_person,

@@ -73,6 +73,19 @@ export function refreshTimes(within = document) {
   }
 }
 
+let title = globalThis.document?.title, mark = "";
+
+// The page's own title, and before it how much there is to know: a tab shows little more.
+export function setTitle(words) {
+  title = words;
+  document.title = mark + title;
+}
+
+export function markTitle(count) {
+  mark = count ? `(${count}) ` : "";
+  document.title = mark + title;
+}
+
 // Waits `delay` milliseconds, then twice as long each time, at most `longest`; never exactly,
 // so that many who wait for one thing do not come back together. `skip` ends the wait.
 export function backOff(delay, longest) {

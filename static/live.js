@@ -2,7 +2,7 @@
 // card anew; when its state changed, or it is new here, the page's own live regions are
 // fetched too. Pages that are not seen hear nothing and catch up when they are seen again.
 
-import { $, $$, announce, element, enableCopying, learnClock, refreshTimes } from "./dom.js";
+import { $, $$, announce, element, enableCopying, learnClock, refreshTimes, setTitle } from "./dom.js";
 import { join } from "./stream.js";
 
 const stream = $("[data-stream]").dataset.stream;
@@ -89,7 +89,7 @@ async function refreshPage() {
   fresh = asked;
   learnClock(answer);
   const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-  document.title = page.title;
+  setTitle(page.title);
   for (const region of $$("[data-live]")) {
     const made = $(`[data-live="${CSS.escape(region.dataset.live)}"]`, page);
     if (made && shape(made) !== shape(region)) replace(region, made);

@@ -177,11 +177,17 @@ pub struct Sessions {
     /// From the launch to the app's first answer.
     #[serde(deserialize_with = "duration")]
     pub start_timeout: i64,
+    /// One that waited for its turn is released when it runs and is not opened for so long
+    /// (seconds); 0: never.
+    #[serde(deserialize_with = "duration")]
+    pub open_within: i64,
+    /// Whether a session may be extended while others wait for what it holds.
+    pub extend_while_others_wait: bool,
 }
 
 impl Default for Sessions {
     fn default() -> Self {
-        Self { start_timeout: 180 }
+        Self { start_timeout: 180, open_within: 30 * 60, extend_while_others_wait: true }
     }
 }
 

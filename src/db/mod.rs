@@ -6,6 +6,7 @@ pub mod admit;
 pub mod audit;
 pub mod chain;
 pub mod directory;
+pub mod extend;
 pub mod facts;
 pub mod groups;
 pub mod idempotency;

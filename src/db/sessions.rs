@@ -49,7 +49,7 @@ pub struct Ending {
 /// The fields of [`Row`], in its order.
 const COLUMNS: &str = "s.id, s.owner, u.name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, s.cluster, \
      s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
-     s.last_activity_at, s.keep_until, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
+     s.opened_at, s.last_activity_at, s.keep_until, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
      s.exit_code, s.signal, s.detail";
 
 /// A session as it is stored. It comes as one JSON array, because each value that passes the
@@ -74,6 +74,7 @@ struct Row {
     started_at: Option<i64>,
     ready_at: Option<i64>,
     expires_at: Option<i64>,
+    opened_at: Option<i64>,
     last_activity_at: Option<i64>,
     keep_until: Option<i64>,
     unknown_since: Option<i64>,
@@ -106,6 +107,7 @@ pub(super) fn session(row: &str) -> Result<Session> {
         started_at: row.started_at.map(Timestamp),
         ready_at: row.ready_at.map(Timestamp),
         expires_at: row.expires_at.map(Timestamp),
+        opened_at: row.opened_at.map(Timestamp),
         last_activity_at: row.last_activity_at.map(Timestamp),
         keep_until: row.keep_until.map(Timestamp),
         unknown_since: row.unknown_since.map(Timestamp),
@@ -217,6 +219,28 @@ impl Db {
             query(ADD_EVENT).bind(&id).bind(at.0).bind(state.as_str()).bind(message).execute(&mut *tx).await?;
         });
         Ok(())
+    }
+
+    /// Adds a line of history that changes no state, unless the session has it already, and
+    /// says whether it was new.
+    pub async fn add_session_event_once(
+        &self,
+        id: SessionId,
+        at: Timestamp,
+        state: SessionState,
+        message: &str,
+    ) -> Result<bool> {
+        let id = id.to_string();
+        let added = transaction!(self, tx => {
+            let known: Option<(i64,)> =
+                query_as("SELECT number FROM session_events WHERE session_id = $1 AND message = $2")
+                .bind(&id).bind(message).fetch_optional(&mut *tx).await?;
+            if known.is_none() {
+                query(ADD_EVENT).bind(&id).bind(at.0).bind(state.as_str()).bind(message).execute(&mut *tx).await?;
+            }
+            known.is_none()
+        });
+        Ok(added)
     }
 
     /// Admitted and queued → starting.
@@ -339,6 +363,7 @@ impl Db {
         transaction!(self, tx => {
             query("UPDATE sessions SET created_at = created_at + $1, admitted_at = admitted_at + $1,
                      started_at = started_at + $1, ready_at = ready_at + $1, expires_at = expires_at + $1,
+                     opened_at = opened_at + $1,
                      last_activity_at = last_activity_at + $1, keep_until = keep_until + $1,
                      unknown_since = unknown_since + $1, stopping_at = stopping_at + $1
                  WHERE state <> 'ended'")
@@ -349,32 +374,6 @@ impl Db {
             then();
         });
         Ok(())
-    }
-
-    /// Moves the time limit of a running session whose limit is still the one that was looked
-    /// at, in the name of `by`.
-    pub async fn extend_session(
-        &self,
-        id: SessionId,
-        from: Timestamp,
-        to: Timestamp,
-        at: Timestamp,
-        message: &str,
-        by: &str,
-    ) -> Result<bool> {
-        let id = id.to_string();
-        let changed = transaction!(self, tx => {
-            let changed = query("UPDATE sessions SET expires_at = $3, extensions = extensions + 1
-                 WHERE id = $1 AND state = 'running' AND expires_at = $2")
-                .bind(&id).bind(from.0).bind(to.0).execute(&mut *tx).await?.rows_affected();
-            if 0 < changed {
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(message).execute(&mut *tx).await?;
-                let entry = Entry { at, actor: by, action: "session.extend", subject: &id, detail: message };
-                append_audit!(tx, &entry);
-            }
-            changed
-        });
-        Ok(0 < changed)
     }
 
     pub async fn keep_session(&self, id: SessionId, until: Timestamp) -> Result<bool> {
@@ -388,6 +387,15 @@ impl Db {
         let id = id.to_string();
         writing!(self, pool => query("UPDATE sessions SET name = $2 WHERE id = $1").bind(&id).bind(name).execute(pool).await.map(drop))?;
         Ok(())
+    }
+
+    /// Notes that its owner has come to it, the first time.
+    pub async fn mark_opened(&self, id: SessionId, at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let changed = writing!(self, pool => query("UPDATE sessions SET opened_at = $2
+             WHERE id = $1 AND state = 'running' AND opened_at IS NULL")
+            .bind(&id).bind(at.0).execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(0 < changed)
     }
 
     /// Activity only moves forward.

@@ -164,6 +164,8 @@ pub struct Session {
     pub started_at: Option<Timestamp>,
     pub ready_at: Option<Timestamp>,
     pub expires_at: Option<Timestamp>,
+    /// When its owner first came to it.
+    pub opened_at: Option<Timestamp>,
     pub last_activity_at: Option<Timestamp>,
     /// Not stopped for idleness before this moment.
     pub keep_until: Option<Timestamp>,
@@ -182,6 +184,50 @@ pub struct Session {
 impl Session {
     pub fn is_admitted(&self) -> bool {
         self.admitted_at.is_some()
+    }
+}
+
+/// One of nobody in particular that has just been asked for, to be changed by tests.
+#[cfg(test)]
+pub(crate) fn example(state: SessionState) -> Session {
+    let at = Timestamp(1_800_000_000_000);
+    Session {
+        id: SessionId::new(),
+        owner: UserId::new(),
+        owner_name: "alice".to_owned(),
+        app: "jupyter".to_owned(),
+        name: "nb".to_owned(),
+        state,
+        spec: SessionSpec {
+            resources: Resources::default(),
+            profile: None,
+            environment: None,
+            working_directory: None,
+            duration_seconds: 28_800,
+            log_directory: None,
+            group: None,
+        },
+        reasons: Vec::new(),
+        gpus: Vec::new(),
+        cluster: "local".to_owned(),
+        placement: None,
+        extensions: 0,
+        created_at: at,
+        admitted_at: None,
+        started_at: None,
+        ready_at: None,
+        expires_at: None,
+        opened_at: None,
+        last_activity_at: None,
+        keep_until: None,
+        unknown_since: None,
+        stop_reason: None,
+        stopping_at: None,
+        ended_at: None,
+        end_reason: None,
+        exit_code: None,
+        signal: None,
+        detail: None,
     }
 }
 

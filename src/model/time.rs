@@ -22,6 +22,13 @@ impl Timestamp {
         Self(self.0.saturating_add(seconds.saturating_mul(1000)))
     }
 
+    /// The time of day for a sentence that is kept: `14:02 UTC`.
+    #[must_use]
+    pub fn clock(self) -> String {
+        let at = jiff::Timestamp::from_millisecond(self.0);
+        at.map_or_else(|_beyond| self.to_string(), |at| at.strftime("%H:%M UTC").to_string())
+    }
+
     /// Whole seconds from `earlier` to this moment; negative when it lies before.
     #[must_use]
     pub const fn seconds_since(self, earlier: Self) -> i64 {

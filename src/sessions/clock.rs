@@ -4,6 +4,7 @@
 //! keeps the times that it had, and logins and tokens go by the clock as it is.
 
 use super::{Result, Sessions};
+use crate::model::Timestamp;
 
 /// The setting that outlives us: the boot, and how far the clock was ahead of it.
 const SETTING: &str = "clock";
@@ -36,8 +37,18 @@ impl Sessions {
             self.clock.follow(before);
         }
         moved?;
+        self.move_live(jump);
         tracing::warn!(seconds = jump / 1000, "the system's clock was set; live sessions keep the time that they had");
         Ok(())
+    }
+
+    /// What is remembered besides the rows moves with them.
+    fn move_live(&self, by: i64) {
+        for live in self.live.write().values_mut() {
+            let move_at = |at: &mut Option<Timestamp>| *at = at.map(|at| Timestamp(at.0.saturating_add(by)));
+            move_at(&mut live.gpus_idle_since);
+            live.idle = live.idle.take().map(|deadline| deadline.moved(by));
+        }
     }
 
     fn setting(&self, ahead: i64) -> String {

@@ -11,7 +11,8 @@ use crate::{
     apps::{self, Idle},
     model::{
         Session, SessionState, Timestamp,
-        quota::{Field, Limit},
+        ending::{Cause, Deadline},
+        quota::{Effective, Field, Limit},
         session::Placement,
     },
     protocol::files,
@@ -105,14 +106,24 @@ pub(super) fn last_use(rule: Idle, seen: &Seen, known: Timestamp, now: Timestamp
     counts.iter().filter_map(|look| look.at(now)).chain([known]).max()
 }
 
-/// When this session will be stopped for idleness if nothing happens; `None` where it never is.
-#[must_use]
-pub fn stops_at(session: &Session, last_use: Timestamp, limit: Limit) -> Option<Timestamp> {
-    let Limit::AtMost(seconds) = limit else { return None };
-    if seconds == 0 || session.state != SessionState::Running || session.unknown_since.is_some() {
+/// When this session will be stopped for what has gone on since then, if nothing happens; `None`
+/// where it never is.
+pub(super) fn deadline(session: &Session, cause: Cause, since: Timestamp, limit: &Effective) -> Option<Deadline> {
+    let Limit::AtMost(seconds @ 1..) = limit.limit else { return None };
+    if session.state != SessionState::Running || session.unknown_since.is_some() {
         return None;
     }
-    Some(last_use.max(session.ready_at?).plus_seconds(seconds).max(session.keep_until.unwrap_or_default()))
+    Some(Deadline::new(cause, since.max(session.ready_at?), seconds, limit.source.clone()))
+}
+
+/// Since when GPUs have done nothing, after another look at them: what cannot be measured is
+/// never idle, and has to be seen doing nothing anew.
+pub(super) fn gpus_idle_since(before: Option<Timestamp>, look: Option<Look>, now: Timestamp) -> Option<Timestamp> {
+    match look {
+        Some(Look::Nothing) => before.or(Some(now)),
+        Some(Look::At(at)) => Some(before.map_or(at, |before| before.max(at))),
+        Some(Look::Now | Look::Unknown) | None => None,
+    }
 }
 
 /// How its cores were used, by what the samples have left behind.
@@ -148,8 +159,16 @@ fn terminals(list: &[Terminal]) -> Look {
 }
 
 impl Sessions {
-    /// Looks at what was used last, notes it, and says when idleness would end the session.
-    pub(super) async fn look_at_use(&self, session: &Session) -> Result<Option<Timestamp>> {
+    /// Looks at what was used last, notes it, and notes when idleness would end the session.
+    pub(super) async fn look_at_use(&self, session: &Session) -> Result<()> {
+        let idle = self.first_deadline(session).await?;
+        if let Some(live) = self.live.write().get_mut(&session.id) {
+            live.idle = idle;
+        }
+        Ok(())
+    }
+
+    async fn first_deadline(&self, session: &Session) -> Result<Option<Deadline>> {
         let Some(app) = self.apps.find(&session.app) else { return Ok(None) };
         if app.idle == Idle::None {
             return Ok(None);
@@ -157,14 +176,27 @@ impl Sessions {
         let seen = self.see(session, app.idle).await;
         let now = self.clock.now();
         self.note_blindness(session, &seen, now);
+        let limits = self.admission.limits(session.owner).await?;
+        let gpus = self
+            .note_gpus(session, &seen, now)
+            .and_then(|since| deadline(session, Cause::GpusUnused, since, limits.of(&Field::GpuIdleTimeoutSeconds)));
         let known = session.last_activity_at.unwrap_or(session.created_at);
-        let Some(last_use) = last_use(app.idle, &seen, known, now) else { return Ok(None) };
+        let Some(last_use) = last_use(app.idle, &seen, known, now) else { return Ok(gpus) };
         if session.last_activity_at.is_none_or(|known| WORTH_NOTING <= last_use.seconds_since(known)) {
             self.db.set_activity(session.id, last_use).await?;
         }
-        let limits = self.admission.limits(session.owner).await?;
         // Nobody could come while no portal ran, so that time is not idleness.
-        Ok(stops_at(session, last_use.max(self.since), limits.of(&Field::IdleTimeoutSeconds).limit))
+        let since = last_use.max(self.since);
+        let unused = deadline(session, Cause::Unused, since, limits.of(&Field::IdleTimeoutSeconds));
+        Ok(unused.into_iter().chain(gpus).min_by_key(|deadline| deadline.at))
+    }
+
+    /// Notes since when its GPUs do nothing.
+    fn note_gpus(&self, session: &Session, seen: &Seen, now: Timestamp) -> Option<Timestamp> {
+        let mut live = self.live.write();
+        let live = live.get_mut(&session.id)?;
+        live.gpus_idle_since = gpus_idle_since(live.gpus_idle_since, seen.gpus, now);
+        live.gpus_idle_since
     }
 
     async fn see(&self, session: &Session, rule: Idle) -> Seen {
@@ -236,6 +268,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::session::example;
 
     const NOW: Timestamp = Timestamp(10_000_000);
     const KNOWN: Timestamp = Timestamp(1_000_000);
@@ -295,6 +328,35 @@ mod tests {
         let seen = Seen { gpus: None, requests: Look::At(LATER), ..Seen::default() };
         assert_eq!(last_use(Idle::Gpu, &seen, KNOWN, NOW), None, "what cannot be measured is never idle");
         assert_eq!(last_use(Idle::Kernels, &seen, KNOWN, NOW), Some(LATER), "the other sources tell");
+    }
+
+    #[test]
+    fn gpus_are_idle_from_the_first_look_that_saw_it() {
+        for (before, look, since) in [
+            (None, Some(Look::Nothing), Some(NOW)),
+            (Some(KNOWN), Some(Look::Nothing), Some(KNOWN)),
+            (Some(KNOWN), Some(Look::Now), None),
+            // No driver, or one that does not answer, proves nothing: it begins anew.
+            (Some(KNOWN), Some(Look::Unknown), None),
+            (Some(KNOWN), None, None),
+        ] {
+            assert_eq!(gpus_idle_since(before, look, NOW), since, "{before:?} {look:?}");
+        }
+    }
+
+    #[test]
+    fn limits_bind_with_their_source_and_none_is_never() {
+        let session = Session { ready_at: Some(LATER), ..example(SessionState::Running) };
+        let limit = |limit| Effective { limit, source: "group vision".into() };
+        let judged = |since, limit: &Effective| deadline(&session, Cause::Unused, since, limit);
+        let hour = limit(Limit::AtMost(3600));
+        let found = judged(KNOWN, &hour).unwrap();
+        assert_eq!((found.at, &*found.source), (LATER.plus_seconds(3600), "group vision"), "not before it ran");
+        assert_eq!(judged(NOW, &hour).unwrap().at, NOW.plus_seconds(3600));
+        assert_eq!(judged(NOW, &limit(Limit::AtMost(0))), None);
+        assert_eq!(judged(NOW, &limit(Limit::Unlimited)), None);
+        let unknown = Session { unknown_since: Some(NOW), ..session.clone() };
+        assert_eq!(deadline(&unknown, Cause::Unused, NOW, &hour), None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod clock;
 mod idle;
 mod launch;
+mod lifetime;
 mod packages;
 mod profiles;
 mod reconcile;
@@ -25,7 +26,6 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, broadcast};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::request::LONGEST_DURATION;
 use crate::{
     admission::{self, Admission, Rehearsal, Standing},
     apps::Catalogue,
@@ -36,9 +36,9 @@ use crate::{
     },
     environments::{Environments, Installed},
     model::{
-        Clock, EndReason, FieldError, Role, Session, SessionId, SessionState, Timestamp, User, UserId,
-        quota::{Field, Limit, Reason},
-        time::human_duration,
+        Clock, EndReason, FieldError, Role, Session, SessionId, Timestamp, User, UserId,
+        ending::{Deadline, Notice},
+        quota::Reason,
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
@@ -88,6 +88,8 @@ pub struct Config {
     pub storage: Vec<(String, PathBuf)>,
     /// From the launch to the first answer, before the start counts as failed (seconds).
     pub start_timeout_seconds: u64,
+    /// How soon one that waited for its turn is to be opened when it runs (seconds); 0: it may take for ever.
+    pub open_within_seconds: i64,
     /// Not from which user the service runs, but whom its agents let in.
     pub portal_uid: u32,
     /// True where workloads of different people run under one Unix account, as configured.
@@ -109,7 +111,14 @@ pub struct Live {
     pub worked_at: Option<Timestamp>,
     /// Since when nobody can see whether it is used.
     pub blind_since: Option<Timestamp>,
-    pub idle_stops_at: Option<Timestamp>,
+    /// Since when its GPUs have done nothing, as far as anybody could see.
+    pub gpus_idle_since: Option<Timestamp>,
+    /// When it will be stopped because nobody, or nothing, uses it; of the last look.
+    pub idle: Option<Deadline>,
+    /// What its owner was told last.
+    pub notice: Option<Notice>,
+    /// What would keep it from being extended, while its end is near.
+    pub no_extension: Vec<Reason>,
 }
 
 /// Something happened to a session; whoever shows it should read it again.
@@ -119,6 +128,8 @@ pub struct Change {
     pub owner: UserId,
     /// It has ended: its endpoint is invalid and its connections are to be cut.
     pub ended: bool,
+    /// There is something else to tell its owner than before, wherever they are.
+    pub told: bool,
 }
 
 /// The loop's last round, for the health page.
@@ -167,9 +178,6 @@ impl Actor<'_> {
         self.owns(session) || Role::Operator <= self.user.role
     }
 }
-
-/// Seconds that `keep` may reach at most.
-const LONGEST_KEEP: i64 = 24 * 3600;
 
 impl Sessions {
     #[must_use]
@@ -292,59 +300,6 @@ impl Sessions {
         self.find(actor, id).await
     }
 
-    /// Moves the time limit by `seconds` (or by as much as one extension adds).
-    pub async fn extend(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
-        let session = self.own(actor, id).await?;
-        let Some(expires_at) = session.expires_at.filter(|_| session.state == SessionState::Running) else {
-            return Err(Error::Conflict(format!(
-                "only a running session can be extended; this one is {}",
-                session.state
-            )));
-        };
-        let standing = self.admission.standing(session.owner).await?;
-        let most = standing.limits.of(&Field::ExtensionSeconds).limit;
-        let seconds = seconds.unwrap_or_else(|| most.cap(8 * 3600));
-        if seconds <= 0 {
-            return Err(Error::Invalid(vec![FieldError::new("seconds", "too_small", "must be at least 1")]));
-        }
-        let most = most.cap(LONGEST_DURATION);
-        if most < seconds {
-            let message = format!("one extension adds at most {}", human_duration(most));
-            return Err(Error::Invalid(vec![FieldError::new("seconds", "too_large", &message)]));
-        }
-        if let Limit::AtMost(times) = standing.limits.of(&Field::MaxExtensions).limit
-            && times <= session.extensions
-        {
-            return Err(Error::Conflict(format!(
-                "it was extended {} times already, as often as is allowed",
-                session.extensions
-            )));
-        }
-        let to = expires_at.plus_seconds(seconds);
-        let message = format!("Extended by {}", human_duration(seconds));
-        let by = actor.user.name.as_str();
-        if !self.db.extend_session(id, expires_at, to, self.clock.now(), &message, by).await? {
-            return Err(Error::Conflict("it changed meanwhile; look at it again".to_owned()));
-        }
-        self.changed(id, session.owner, false);
-        self.find(actor, id).await
-    }
-
-    /// Does not stop the session for idleness for so long (two hours when nothing is said).
-    pub async fn keep(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
-        let session = self.own(actor, id).await?;
-        let seconds = seconds.unwrap_or(2 * 3600);
-        if !(1..=LONGEST_KEEP).contains(&seconds) {
-            let message = format!("must be between 1 and {LONGEST_KEEP}");
-            return Err(Error::Invalid(vec![FieldError::new("seconds", "out_of_range", &message)]));
-        }
-        if !self.db.keep_session(id, self.clock.now().plus_seconds(seconds)).await? {
-            return Err(Error::Conflict(format!("only a running session can be kept; this one is {}", session.state)));
-        }
-        self.changed(id, session.owner, false);
-        self.find(actor, id).await
-    }
-
     pub async fn rename(&self, actor: Actor<'_>, id: SessionId, name: &str) -> Result<Session> {
         let session = self.own(actor, id).await?;
         let name = request::parse_name(name).map_err(|fault| Error::Invalid(vec![fault]))?;
@@ -376,8 +331,10 @@ impl Sessions {
 
     /// Notes that somebody uses it; called for every request that passes the proxy.
     pub fn touch(&self, id: SessionId, at: Timestamp) {
-        if let Some(live) = self.live.read().get(&id) {
-            live.activity.fetch_max(at.0, Ordering::Relaxed);
+        let before = self.live.read().get(&id).map(|live| live.activity.fetch_max(at.0, Ordering::Relaxed));
+        if before == Some(0) {
+            // Its owner has come, perhaps for the first time.
+            self.wake();
         }
     }
 
@@ -418,7 +375,7 @@ impl Sessions {
 
     fn changed(&self, session: SessionId, owner: UserId, ended: bool) {
         // Nobody may be listening; that is fine.
-        let _ = self.changes.send(Change { session, owner, ended });
+        let _ = self.changes.send(Change { session, owner, ended, told: ended });
         self.wake();
     }
 

@@ -12,7 +12,7 @@ use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
     db::{admit::Verdict, sessions::Ending},
     environments::{DEFAULT, State},
-    model::{EndReason, Session, SessionId, SessionState, Timestamp, time::human_duration},
+    model::{EndReason, Session, SessionId, SessionState, ending::Deadline},
     scheduler::{self, Exit, Observation},
 };
 
@@ -79,7 +79,11 @@ impl Sessions {
         let light = session.spec.resources.is_light();
         let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, light).await?;
         match verdict {
-            Verdict::Admit { .. } => self.tell(session, false),
+            Verdict::Admit { .. } => {
+                let waited = self.clock.now().seconds_since(session.created_at);
+                tracing::info!(session.id = %session.id, user.name = %session.owner_name, waited, "a session's turn has come");
+                self.tell(session, false);
+            }
             Verdict::Refuse(_) => {
                 self.forget(session.id);
                 self.tell(session, true);
@@ -163,6 +167,8 @@ impl Sessions {
         let Some(session) = self.db.find_session(id).await?.filter(|session| session.state.is_live()) else {
             return Ok(());
         };
+        self.note_opened(&session).await?;
+        self.tell_owner(&session).await?;
         match session.state {
             SessionState::Queued => self.begin(&session).await,
             SessionState::Starting if session.placement.is_none() => self.launch(session).await,
@@ -260,17 +266,16 @@ impl Sessions {
         self.watch(session);
         let now = self.clock.now();
         if session.state == SessionState::Running
-            && let Some(end) = session.expires_at.filter(|end| *end <= now)
+            && let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now)
         {
-            let had = session.ready_at.map_or(session.spec.duration_seconds, |ready| end.seconds_since(ready));
-            let message = format!("Its time of {} was over", human_duration(had));
-            return self.begin_stop(session, EndReason::TimeLimit, &message).await;
+            return self.begin_stop(session, EndReason::TimeLimit, &end.struck()).await;
         }
-        let idle = self.live(session.id).idle_stops_at;
-        if session.state == SessionState::Running && idle.is_some_and(|end| end <= now) {
-            // Asked once more, because the last look may be older than a click on "keep".
-            if self.look_at_use(session).await?.is_some_and(|end| end <= now) {
-                return self.begin_stop(session, EndReason::Idle, "Nobody used it").await;
+        let is_over = |idle: &Deadline| idle.at <= now;
+        if self.idle_deadline(session).is_some_and(|idle| is_over(&idle)) {
+            // Asked once more, because the last look may be older than a click.
+            self.look_at_use(session).await?;
+            if let Some(idle) = self.idle_deadline(session).filter(is_over) {
+                return self.begin_stop(session, EndReason::Idle, &idle.struck()).await;
             }
         }
         if session.state == SessionState::Starting && self.is_overdue(session) {
@@ -400,16 +405,9 @@ impl Sessions {
 
     /// Tells whoever shows it; an end makes room, so it is also a reason for another round.
     pub(super) fn tell(&self, session: &Session, ended: bool) {
-        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended });
+        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended, told: ended });
         if ended {
             self.wake();
-        }
-    }
-
-    /// When idleness will end it, for the card.
-    pub(super) fn note_idle(&self, id: SessionId, stops_at: Option<Timestamp>) {
-        if let Some(live) = self.live.write().get_mut(&id) {
-            live.idle_stops_at = stops_at;
         }
     }
 }

@@ -125,11 +125,8 @@ impl Sessions {
                 continue;
             }
             match self.look_at_use(&session).await {
-                Ok(stops_at) => {
-                    self.note_idle(session.id, stops_at);
-                    // Somebody may look at its meters.
-                    self.tell(&session, false);
-                }
+                // Somebody may look at its meters.
+                Ok(()) => self.tell(&session, false),
                 Err(error) => tracing::debug!(session.id = %session.id, %error, "use could not be looked at"),
             }
         }

@@ -12,7 +12,7 @@ use crate::{
     auth::Principal,
     model::{
         Role, Session,
-        quota::{Field, Limit, Limits},
+        quota::{Field, Limit, Limits, usual_extension},
     },
 };
 
@@ -24,29 +24,41 @@ pub(super) fn card(
     session: &Session,
     limits: &Limits,
 ) -> Card {
+    Card::new(session, &context(portal, principal, headers, session, limits))
+}
+
+/// What is to be known besides the session, to draw something of it.
+pub(super) fn context(
+    portal: &Portal,
+    principal: &Principal,
+    headers: &HeaderMap,
+    session: &Session,
+    limits: &Limits,
+) -> CardContext {
     let live = portal.sessions.live(session.id);
     let capacity = portal.sessions.admission.capacity;
     let extendable = match limits.of(&Field::MaxExtensions).limit {
         Limit::Unlimited => true,
         Limit::AtMost(times) => session.extensions < times,
     };
-    let extension = limits.of(&Field::ExtensionSeconds).limit.cap(8 * 3600);
-    let context = CardContext {
+    let extension = usual_extension(limits);
+    let no_extension = live.no_extension.first().map(|reason| reason.hint.clone());
+    CardContext {
         around: Circumstances {
             now: portal.clock.now(),
-            idle_stops_at: live.idle_stops_at,
+            idle: portal.sessions.idle_deadline(session),
             step: live.status.map(|status| status.step),
             most_memory_bytes: Some(limits.of(&Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
             is_own: session.owner == principal.id(),
+            no_extension: no_extension.clone(),
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),
-        extend_seconds: (extendable && 0 < extension).then_some(extension),
+        extend_seconds: (extendable && 0 < extension && no_extension.is_none()).then_some(extension),
         sample: live.sample,
         visible_on_node: portal.sessions.port(session).is_some(),
         csrf_token: principal.csrf_token().to_owned(),
-    };
-    Card::new(session, &context)
+    }
 }
 
 /// Somebody's quota bars.

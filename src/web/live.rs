@@ -44,11 +44,12 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                 tokio::select! {
                     change = changes.recv() => match change {
                         Ok(change) if sees_all || change.owner == user.id() => {
-                            break json!({ "type": "session", "id": change.session });
+                            let told = change.told && change.owner == user.id();
+                            break json!({ "type": "session", "id": change.session, "notices": told });
                         }
                         Ok(_) => {}
                         // It missed some: the page looks at everything.
-                        Err(RecvError::Lagged(_)) => break json!({ "type": "environment" }),
+                        Err(RecvError::Lagged(_)) => break json!({ "type": "environment", "notices": true }),
                         Err(RecvError::Closed) => return None,
                     },
                     progress = environments.changed() => {

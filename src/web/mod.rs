@@ -26,6 +26,7 @@ mod live;
 mod login;
 mod me;
 mod metrics;
+mod notices;
 mod packages;
 pub mod page;
 mod paging;
@@ -297,6 +298,7 @@ fn pages() -> Pages {
     Pages::default()
         .get("/", home::page)
         .get("/events", live::stream)
+        .get("/notices", notices::fragment)
         .get("/sessions/new", start_form::page)
         .post("/sessions", start_form::start)
         .get("/sessions/{id}", show::page)

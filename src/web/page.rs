@@ -38,6 +38,12 @@ impl Layout {
         self
     }
 
+    /// Whether it shows what its reader should know of their sessions: signed in, and on the
+    /// portal's own origin.
+    pub fn has_notices(&self) -> bool {
+        self.viewer.is_some() && self.portal.is_empty()
+    }
+
     pub fn version(&self) -> &'static str {
         env!("CARGO_PKG_VERSION")
     }

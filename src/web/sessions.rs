@@ -69,7 +69,13 @@ pub struct SessionView {
     #[schema(value_type = Option<String>, format = "date-time")]
     pub expires_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
+    pub opened_at: Option<Timestamp>,
+    /// When it will be stopped if nobody, or nothing, uses it until then.
+    #[schema(value_type = Option<String>, format = "date-time")]
     pub idle_stops_at: Option<Timestamp>,
+    /// Why it would be: `idle.unused`, `idle.gpus` or `idle.unopened`, with the seconds that have passed and those
+    /// that may, and whose rule it is.
+    pub idle_reason: Option<Reason>,
     #[schema(value_type = Option<String>, format = "date-time")]
     pub last_activity_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -81,7 +87,7 @@ pub struct SessionView {
 
 impl SessionView {
     pub fn new(portal: &Portal, headers: &HeaderMap, session: Session) -> Self {
-        let runs = session.state == SessionState::Running;
+        let idle = portal.sessions.idle_deadline(&session);
         Self {
             visible_on_node: portal.sessions.port(&session).is_some(),
             url: format!("/s/{}/", session.id),
@@ -107,7 +113,9 @@ impl SessionView {
             started_at: session.started_at,
             ready_at: session.ready_at,
             expires_at: session.expires_at,
-            idle_stops_at: runs.then(|| portal.sessions.live(session.id).idle_stops_at).flatten(),
+            opened_at: session.opened_at,
+            idle_stops_at: idle.as_ref().map(|idle| idle.at),
+            idle_reason: idle.and_then(|idle| idle.reason(portal.clock.now())),
             last_activity_at: session.last_activity_at,
             ended_at: session.ended_at,
             exit_code: session.exit_code,
@@ -230,8 +238,11 @@ pub struct Seconds {
     seconds: Option<i64>,
 }
 
+/// Asks for more time: `seconds`, or as much as one extension adds. Hours of the period and, where the site has it
+/// so, others who wait count.
 #[utoipa::path(post, path = "/sessions/{id}/extend", tag = "sessions", params(("id" = String, Path)),
-    request_body = Seconds, responses((status = 200, body = SessionView)))]
+    request_body = Seconds, responses((status = 200, body = SessionView),
+        (status = 409, description = "It does not run, or more time is over a limit: the reasons say which", body = Problem)))]
 pub async fn extend(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,

@@ -21,6 +21,7 @@ mod idleness;
 mod kernel_limits;
 mod licences;
 mod life;
+mod lifetimes;
 mod local;
 mod needs;
 mod pages;

@@ -257,6 +257,7 @@ fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<File
         installed: environments::install(&directory.join("shared")).unwrap(),
         storage: Vec::new(),
         start_timeout_seconds: 60,
+        open_within_seconds: 1800,
         portal_uid: 64_999,
         shared_uid: false,
         one_person: false,
@@ -271,7 +272,14 @@ fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<File
     };
     let files = Files::new(db.clone(), scheduler.clone(), launcher, files);
     let sessions = Sessions::new(
-        Admission { db, clock: clock.clone(), capacity, inventory, period: lyceum::model::quota::Period::default() },
+        Admission {
+            db,
+            clock: clock.clone(),
+            capacity,
+            inventory,
+            period: lyceum::model::quota::Period::default(),
+            extend_while_others_wait: true,
+        },
         scheduler,
         Catalogue::new(Vec::new()),
         Environments::new(never, place, Recipe::default(), clock.clone()),

@@ -4,7 +4,7 @@
 
 use super::{
     Decision, Field, Limit, Reason, Request, Situation, Total, Usage, Whose,
-    sentence::{self, Amount},
+    sentence::{self, Amount, What},
 };
 
 /// Decides about a request; all reasons are returned, the most telling first.
@@ -27,7 +27,8 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
     }
     for field in [Field::GpuHours, Field::CpuHours] {
         let effective = situation.limits.of(&field);
-        hours(&field, effective.limit, request, situation, None, situation.usage, &effective.source, &mut reasons);
+        let own = (None, situation.usage, &*effective.source);
+        reasons.never.extend(hours(&field, effective.limit, request, situation, own, What::Start));
     }
     for total in situation.totals {
         together(total, request, situation, &mut reasons);
@@ -101,7 +102,8 @@ fn own_limit(field: &Field, request: &Request, situation: &Situation<'_>, reason
 fn together(total: &Total, request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {
     for (field, limit) in &total.limits {
         let source = sentence::scope(&total.whose);
-        hours(field, *limit, request, situation, Some(&total.whose), &total.usage, &source, reasons);
+        let theirs = (Some(&total.whose), &total.usage, &*source);
+        reasons.never.extend(hours(field, *limit, request, situation, theirs, What::Start));
         let Limit::AtMost(limit) = *limit else { continue };
         let of_other_model =
             matches!(field, Field::GpusOf(model) if request.resources.gpu_model.as_ref() != Some(model));
@@ -119,30 +121,26 @@ fn together(total: &Total, request: &Request, situation: &Situation<'_>, reasons
 }
 
 /// Hours are refused where they would run over, counted to the end of what runs: waiting does
-/// not give any back.
-#[expect(clippy::too_many_arguments, reason = "a limit, whose it is, and what is measured against it")]
-fn hours(
+/// not give any back. Whose limit it is, what they use, and where the limit comes from.
+pub(super) fn hours(
     field: &Field,
     limit: Limit,
     request: &Request,
     situation: &Situation<'_>,
-    whose: Option<&Whose>,
-    usage: &Usage,
-    source: &str,
-    reasons: &mut Reasons,
-) {
+    (whose, usage, source): (Option<&Whose>, &Usage, &str),
+    what: What,
+) -> Option<Reason> {
     let (each, used) = match field {
         Field::GpuHours => (request.resources.gpus, usage.gpu_seconds),
         Field::CpuHours => (request.resources.cpus, usage.cpu_seconds),
-        _ => return,
+        _ => return None,
     };
-    let Limit::AtMost(limit) = limit else { return };
+    let Limit::AtMost(limit) = limit else { return None };
     let seconds = situation.period_left.map_or(request.duration_seconds, |left| request.duration_seconds.min(left));
     let requested = each.saturating_mul(seconds);
-    if 0 < requested && limit.saturating_mul(3600) < used.saturating_add(requested) {
-        let amount = Amount { field, used, requested, limit };
-        reasons.never.push(sentence::hours_over(&amount, whose, source, situation.period));
-    }
+    let runs_over = 0 < requested && limit.saturating_mul(3600) < used.saturating_add(requested);
+    let amount = Amount { field, used, requested, limit };
+    runs_over.then(|| sentence::hours_over(&amount, whose, source, situation.period, what))
 }
 
 fn machine(request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {

@@ -27,6 +27,8 @@ pub enum Field {
     MaxExtensions,
     ExtensionSeconds,
     IdleTimeoutSeconds,
+    /// How long the GPUs of a session may do nothing.
+    GpuIdleTimeoutSeconds,
     /// GPUs × hours in a period.
     GpuHours,
     /// Cores × hours in a period.
@@ -49,7 +51,7 @@ const LONGEST_MODEL: usize = 64;
 
 impl Field {
     /// All but those of single GPU models, of which there are as many as models.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Gpus,
         Self::Cpus,
         Self::MemoryBytes,
@@ -62,6 +64,7 @@ impl Field {
         Self::MaxExtensions,
         Self::ExtensionSeconds,
         Self::IdleTimeoutSeconds,
+        Self::GpuIdleTimeoutSeconds,
         Self::GpuHours,
         Self::CpuHours,
         Self::StorageBytes,
@@ -83,6 +86,7 @@ impl Field {
             Self::MaxExtensions => "max_extensions",
             Self::ExtensionSeconds => "extension_seconds",
             Self::IdleTimeoutSeconds => "idle_timeout_seconds",
+            Self::GpuIdleTimeoutSeconds => "gpu_idle_timeout_seconds",
             Self::GpuHours => "gpu_hours",
             Self::CpuHours => "cpu_hours",
             Self::StorageBytes => "storage_bytes",
@@ -118,9 +122,11 @@ impl Field {
     pub fn unit(&self) -> Unit {
         match self {
             Self::MemoryBytes | Self::StorageBytes => Unit::Bytes,
-            Self::MaxSessionSeconds | Self::MaxJobSeconds | Self::ExtensionSeconds | Self::IdleTimeoutSeconds => {
-                Unit::Seconds
-            }
+            Self::MaxSessionSeconds
+            | Self::MaxJobSeconds
+            | Self::ExtensionSeconds
+            | Self::IdleTimeoutSeconds
+            | Self::GpuIdleTimeoutSeconds => Unit::Seconds,
             Self::GpuHours | Self::CpuHours => Unit::Hours,
             _ => Unit::Count,
         }

@@ -76,7 +76,9 @@ fn shipped(field: &Field, capacity: &Capacity, single_account: bool) -> Effectiv
         Field::MaxJobSeconds => (48 * 3600, "default"),
         Field::MaxExtensions => (3, "default"),
         Field::IdleTimeoutSeconds => (2 * 3600, "default"),
-        Field::GpusOf(_) | Field::GpuHours | Field::CpuHours | Field::StorageBytes => return Effective::NONE,
+        Field::GpusOf(_) | Field::GpuIdleTimeoutSeconds | Field::GpuHours | Field::CpuHours | Field::StorageBytes => {
+            return Effective::NONE;
+        }
     };
     Effective { limit: Limit::AtMost(value), source: source.into() }
 }

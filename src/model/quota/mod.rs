@@ -1,9 +1,10 @@
 //! Quotas: what one person and what all together may use, and the pure decision about a
-//! request: the types here, [`decide`] in `decide`, which row binds in `limits`, hours in
+//! request: the types here, [`decide`] in `decide`, more time in `extend`, which row binds in `limits`, hours in
 //! `period`, the order among those that wait in `order`. Reading the numbers, and reserving
 //! in the same transaction, is `admission`'s business.
 
 mod decide;
+mod extend;
 mod field;
 mod limits;
 mod order;
@@ -15,6 +16,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use serde::{Deserialize, Serialize};
 
 pub use decide::{decide, wait};
+pub use extend::{Extension, extend, usual_extension};
 pub use field::{Field, Unit};
 pub use limits::Limits;
 pub use order::{Held, Queue, Room, Waiter};

@@ -4,6 +4,15 @@
 use super::{Field, MACHINE, Period, Reason, Whose, hours};
 use crate::model::time::human_duration;
 
+/// What the time is asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum What {
+    /// Something new.
+    Start,
+    /// What runs already, and cannot do with less than it has.
+    Extension,
+}
+
 /// What is asked for, measured against a limit. Hours are given in seconds here, their limit
 /// in hours.
 #[derive(Clone, Copy)]
@@ -120,7 +129,13 @@ pub(super) fn in_the_way_together(amount: &Amount<'_>, whose: &Whose) -> Reason 
 }
 
 /// Hours would run over. The reason's numbers are whole hours, rounded up.
-pub(super) fn hours_over(amount: &Amount<'_>, whose: Option<&Whose>, source: &str, period: &Period) -> Reason {
+pub(super) fn hours_over(
+    amount: &Amount<'_>,
+    whose: Option<&Whose>,
+    source: &str,
+    period: &Period,
+    what: What,
+) -> Reason {
     let (field, limit) = (amount.field, amount.limit);
     let left = limit.saturating_mul(3600).saturating_sub(amount.used).max(0);
     let (time, fewer) = if *field == Field::GpuHours { ("GPU time", "GPUs") } else { ("core time", "cores") };
@@ -128,9 +143,12 @@ pub(super) fn hours_over(amount: &Amount<'_>, whose: Option<&Whose>, source: &st
         None => ("your".to_owned(), format!(" ({source})")),
         Some(whose) => (format!("{}'s", all_of(whose)), String::new()),
     };
+    let way_out = match what {
+        What::Start => format!("Ask for less time or fewer {fewer}."),
+        What::Extension => "Ask for less time.".to_owned(),
+    };
     let hint = format!(
-        "This could use {} of {time}; of {of} {} {period}{from} {} are left, with what runs counted to its end. Ask for \
-         less time or fewer {fewer}.",
+        "This could use {} of {time}; of {of} {} {period}{from} {} are left, with what runs counted to its end. {way_out}",
         human_duration(amount.requested),
         field.amount(limit),
         human_duration(left)
@@ -139,6 +157,48 @@ pub(super) fn hours_over(amount: &Amount<'_>, whose: Option<&Whose>, source: &st
     let rounded = Amount { used: hours(amount.used), requested: hours(amount.requested), ..*amount };
     let reason = rounded.reason(quota_code(field, whose.map_or("user", kind)), source.to_owned(), hint);
     Reason { over_by, ..reason }
+}
+
+pub(super) fn extended_often(extensions: i64, limit: i64, source: &str) -> Reason {
+    let hint = match limit {
+        0 => format!("Sessions cannot be extended ({source}). Start another one when this has ended."),
+        1 => format!("It was extended once, as often as is allowed ({source}). Start another one when this has ended."),
+        _ => format!(
+            "It was extended {extensions} times, as often as is allowed ({source}). Start another one when this has ended."
+        ),
+    };
+    let amount = Amount { field: &Field::MaxExtensions, used: extensions, requested: 1, limit };
+    amount.reason(quota_code(&Field::MaxExtensions, "user"), source.to_owned(), hint)
+}
+
+pub(super) fn extends_too_far(amount: &Amount<'_>, source: &str) -> Reason {
+    let (asked, limit) = (human_duration(amount.requested), human_duration(amount.limit));
+    let hint = match amount.limit {
+        0 => format!("Sessions cannot be extended ({source}). Start another one when this has ended."),
+        _ => format!("This asks for {asked} more; you may ask for at most {limit} at once ({source})."),
+    };
+    amount.reason(quota_code(amount.field, "user"), source.to_owned(), hint)
+}
+
+/// Others lack room for what a session holds that wants more time.
+pub(super) fn others_wait(count: usize) -> Reason {
+    let who = if count == 1 {
+        "A request of somebody else waits".to_owned()
+    } else {
+        format!("{count} requests of others wait")
+    };
+    let hint =
+        format!("{who} for what this session holds. It runs to its end, and can be extended when nobody waits for it.");
+    let count = i64::try_from(count).unwrap_or(i64::MAX);
+    Reason {
+        code: "queue.others".to_owned(),
+        scope: "queue".to_owned(),
+        used: count,
+        requested: 1,
+        limit: 0,
+        over_by: count,
+        hint,
+    }
 }
 
 pub(super) fn too_many_wait(pending: i64, limit: i64, source: &str) -> Reason {

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     model::{
         EndReason, Gpu, Resources, Session, SessionState,
+        ending::Deadline,
         size::{GIB, MIB, human_size},
         time::human_duration,
     },
@@ -74,6 +75,26 @@ pub struct Action {
     pub confirm: Option<String>,
 }
 
+impl Action {
+    pub(super) fn open(context: &CardContext, label: &str, look: Look) -> Self {
+        Self { label: label.to_owned(), look, target: Target::Tab(context.open_url.clone()), confirm: None }
+    }
+
+    pub(super) fn keep(session: &Session) -> Self {
+        Self::post(session, "Keep".to_owned(), Look::Plain, "keep", "", String::new())
+    }
+
+    pub(super) fn extend(session: &Session, seconds: i64) -> Self {
+        let label = format!("Extend {}", human_duration(seconds));
+        Self::post(session, label, Look::Plain, "extend", "seconds", seconds.to_string())
+    }
+
+    fn post(session: &Session, label: String, look: Look, verb: &str, field: &'static str, value: String) -> Self {
+        let path = format!("/sessions/{}/{verb}", session.id);
+        Self { label, look, target: Target::Post { path, field, value }, confirm: None }
+    }
+}
+
 /// Where a button leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -103,9 +124,6 @@ impl Look {
     }
 }
 
-/// Under this much time left the sentence is a warning (seconds).
-const LITTLE_TIME: i64 = 15 * 60;
-
 impl Card {
     #[must_use]
     pub fn new(session: &Session, context: &CardContext) -> Self {
@@ -113,7 +131,7 @@ impl Card {
         let (class, word) = badge(session);
         let idle = sentence::idle(session, around).is_some();
         let running = session.state == SessionState::Running;
-        let ends_soon = session.expires_at.is_some_and(|end| running && end.seconds_since(around.now) < LITTLE_TIME);
+        let ends_soon = running && Deadline::time_limit(session).is_some_and(|end| end.lead(around.now).is_some());
         Self {
             id: session.id.to_string(),
             name: session.name.clone(),
@@ -230,18 +248,8 @@ fn meters(session: &Session, sample: Sample) -> Vec<Meter> {
 }
 
 fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> {
-    let open = |label: &str, look| Action {
-        label: label.to_owned(),
-        look,
-        target: Target::Tab(context.open_url.clone()),
-        confirm: None,
-    };
-    let post = |label: String, look, verb: &str, field, value: String| Action {
-        label,
-        look,
-        target: Target::Post { path: format!("/sessions/{}/{verb}", session.id), field, value },
-        confirm: None,
-    };
+    let open = |label: &str, look| Action::open(context, label, look);
+    let post = |label: String, look, verb: &str, field, value| Action::post(session, label, look, verb, field, value);
     let stop = |label: &str, question: &str| Action {
         confirm: Some(question.to_owned()),
         ..post(label.to_owned(), Look::Quiet, "stop", "", String::new())
@@ -259,16 +267,8 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
         SessionState::Starting if own => vec![open("Open when ready", Look::Plain), log, cancel],
         SessionState::Starting => vec![log, cancel],
         SessionState::Running => {
-            let keep = idle.then(|| post("Keep".to_owned(), Look::Plain, "keep", "", String::new()));
-            let extend = context.extend_seconds.map(|seconds| {
-                post(
-                    format!("Extend {}", human_duration(seconds)),
-                    Look::Plain,
-                    "extend",
-                    "seconds",
-                    seconds.to_string(),
-                )
-            });
+            let keep = (idle && own).then(|| Action::keep(session));
+            let extend = context.extend_seconds.filter(|_| own).map(|seconds| Action::extend(session, seconds));
             let stop = stop("Stop", "Stop this session? What is not saved is lost.");
             own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
         }

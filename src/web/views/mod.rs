@@ -12,6 +12,7 @@ mod home;
 mod meter;
 mod moment;
 mod new_session;
+mod notice;
 mod packages;
 mod people;
 mod sentence;
@@ -31,6 +32,7 @@ pub use moment::{Moment, Show};
 pub use new_session::{
     AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,
 };
+pub use notice::{NoticeLine, Notices};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,

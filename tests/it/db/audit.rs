@@ -9,12 +9,13 @@ use lyceum::{
         Db,
         audit::{Audit, Filter, Origin},
         chain::Walk,
+        extend::Extended,
     },
-    model::Timestamp,
+    model::{Clock, Timestamp, quota::Period},
 };
 use sqlx::{AssertSqlSafe, query};
 
-use super::{House, NOTED, START, add_user, number, on_both, running, whole::assert_whole};
+use super::{House, NOTED, START, add_user, extended, number, on_both, running, whole::assert_whole};
 
 async fn add(db: &Db, seconds: i64, actor: &str, subject: &str) {
     db.add_audit(START.plus_seconds(seconds), actor, "test", subject, "").await.unwrap();
@@ -154,13 +155,15 @@ async fn what_did_not_happen_is_not_told() {
         let id = running(db, user).await;
         let before = db.list_audit(100).await.unwrap();
         let at = |seconds| START.plus_seconds(seconds);
-        assert!(!db.extend_session(id, at(1), at(2), at(3), "More", "a").await.unwrap());
+        let refused =
+            db.extend_session(id, &Period::default(), &Clock::manual(at(3)), "a", |_, _| Err(Vec::new())).await;
+        assert_eq!(refused.unwrap(), Extended::Refused(Vec::new()));
         assert!(!db.remove_token(user, lyceum::model::TokenId::new(), &NOTED).await.unwrap());
         assert_eq!(db.list_audit(100).await.unwrap(), before);
-        assert!(db.extend_session(id, at(3600), at(7200), at(3), "More", "a").await.unwrap());
+        assert_eq!(extended(db, id, 3600, at(3)).await, Extended::By(3600));
         let rows = db.list_audit(1).await.unwrap();
         let told = (rows[0].action.as_str(), rows[0].subject.clone(), rows[0].detail.as_str(), rows[0].at);
-        assert_eq!(told, ("session.extend", id.to_string(), "More", at(3)));
+        assert_eq!(told, ("session.extend", id.to_string(), "Extended by 1 h", at(3)));
     })
     .await;
 }

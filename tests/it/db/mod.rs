@@ -7,6 +7,7 @@ mod accounts;
 mod audit;
 mod crashes;
 mod disk;
+mod extending;
 mod history;
 mod listed;
 pub mod opening;
@@ -28,6 +29,7 @@ use lyceum::{
         Config, Db,
         admit::{Admitted, Deed, NewSession, Verdict},
         audit::Entry,
+        extend::Extended,
         facts::Facts,
         quotas::{Change, Kind},
         standing::Asking,
@@ -230,6 +232,11 @@ pub async fn running(db: &Db, owner: UserId) -> SessionId {
     assert!(db.begin_start(id, START).await.unwrap());
     assert!(db.mark_running(id, START, START.plus_seconds(3600)).await.unwrap());
     id
+}
+
+/// Gives a session so many seconds more, at this moment, in the name of `a`.
+pub async fn extended(db: &Db, id: SessionId, seconds: i64, at: Timestamp) -> Extended {
+    db.extend_session(id, &Period::default(), &Clock::manual(at), "a", |_, _| Ok(seconds)).await.unwrap()
 }
 
 /// The tables of a schema, without the list of migrations.

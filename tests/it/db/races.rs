@@ -24,7 +24,7 @@ use lyceum::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    NOTED, START, add_user, admitted, asking, each, inventory, judge, new_session, number, on_both, running,
+    NOTED, START, add_user, admitted, asking, each, extended, inventory, judge, new_session, number, on_both, running,
     whole::{assert_whole, intervals, intervals_of, peak},
 };
 
@@ -169,6 +169,7 @@ fn admission(db: &Db) -> Admission {
         capacity,
         inventory: inventory(MACHINE),
         period: Period::default(),
+        extend_while_others_wait: true,
     }
 }
 
@@ -229,20 +230,19 @@ async fn one_of_many_has_the_change() {
     on_both(async |house| {
         let (dbs, db) = (house.three().await, &house.db);
         let owner = add_user(db, "a").await;
-        let (later, latest) = (START.plus_seconds(3600), START.plus_seconds(7200));
+        let later = START.plus_seconds(3600);
 
         let id = admitted(db, owner).await;
         let won = race(&dbs, move |db| async move { db.begin_start(id, START).await.unwrap() }).await;
         assert_eq!(winners(&won), 1, "begin_start");
         let won = race(&dbs, move |db| async move { db.mark_running(id, START, later).await.unwrap() }).await;
         assert_eq!(winners(&won), 1, "mark_running");
-        let won =
-            race(
-                &dbs,
-                move |db| async move { db.extend_session(id, later, latest, START, "Extended", "a").await.unwrap() },
-            )
-            .await;
-        assert_eq!(winners(&won), 1, "extend_session");
+        let won = race(&dbs, move |db| async move { db.mark_opened(id, START).await.unwrap() }).await;
+        assert_eq!(winners(&won), 1, "mark_opened");
+        let warned = move |db: Db| async move {
+            db.add_session_event_once(id, START, SessionState::Running, "5 min left").await.unwrap()
+        };
+        assert_eq!(winners(&race(&dbs, warned).await), 1, "add_session_event_once");
         let won =
             race(
                 &dbs,
@@ -254,7 +254,7 @@ async fn one_of_many_has_the_change() {
         assert_eq!(winners(&won), 1, "end_session");
 
         let session = db.find_session(id).await.unwrap().unwrap();
-        assert_eq!((session.extensions, session.expires_at), (1, Some(latest)));
+        assert_eq!((session.opened_at, session.expires_at), (Some(START), Some(later)));
         let states: Vec<SessionState> =
             db.session_events(id, 0).await.unwrap().into_iter().map(|event| event.state).collect();
         let words = states.iter().map(SessionState::to_string).collect::<Vec<_>>().join(" ");
@@ -270,7 +270,6 @@ async fn opposite_wishes_leave_one_story() {
     on_both(async |house| {
         let (dbs, db) = (house.three().await, &house.db);
         let owner = add_user(db, "a").await;
-        let later = START.plus_seconds(3600);
         for _ in 0..5 {
             let (new, live) = (admitted(db, owner).await, running(db, owner).await);
             let mut all = JoinSet::new();
@@ -280,7 +279,7 @@ async fn opposite_wishes_leave_one_story() {
                     match number % 5 {
                         0 => assert!(db.begin_start(new, START).await.is_ok()),
                         1 => assert!(db.begin_stop(new, EndReason::StoppedByOwner, START, "Stop", None).await.is_ok()),
-                        2 => assert!(db.extend_session(live, later, START, START, "More", "a").await.is_ok()),
+                        2 => drop(extended(&db, live, 60, START).await),
                         3 => assert!(db.begin_stop(live, EndReason::TimeLimit, START, "Over", None).await.is_ok()),
                         _ if number == 44 => assert!(end(&db, live).await),
                         _ => db.add_session_event(new, START, SessionState::Stopping, "Seen").await.unwrap(),

@@ -5,6 +5,7 @@ use lyceum::{
     db::{
         Db,
         admit::{Admitted, Deed, Verdict},
+        extend::Extended,
         facts::Facts,
         idempotency::Earlier,
         sessions::{Ending, Filter},
@@ -17,7 +18,8 @@ use lyceum::{
 };
 
 use super::{
-    START, add_user, admitted, asking, inventory, judge, new_session, number, on_both, running, whole::assert_whole,
+    START, add_user, admitted, asking, extended, inventory, judge, new_session, number, on_both, running,
+    whole::assert_whole,
 };
 
 const END: Ending =
@@ -173,11 +175,7 @@ async fn from_start_to_end() {
         assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
         assert!(!db.mark_running(id, at(3), at(100)).await.unwrap());
 
-        assert!(
-            !db.extend_session(id, at(99), at(200), at(3), "More", "a").await.unwrap(),
-            "another limit was looked at"
-        );
-        assert!(db.extend_session(id, at(100), at(200), at(3), "More", "a").await.unwrap());
+        assert_eq!(extended(db, id, 100, at(3)).await, Extended::By(100));
         assert!(db.keep_session(id, at(50)).await.unwrap());
         db.set_activity(id, at(20)).await.unwrap();
         db.set_activity(id, at(10)).await.unwrap();
@@ -204,7 +202,7 @@ async fn from_start_to_end() {
             !db.begin_stop(id, EndReason::TimeLimit, at(31), "Time is over", Some("a")).await.unwrap(),
             "the first reason stays"
         );
-        assert!(!db.extend_session(id, at(200), at(300), at(31), "More", "a").await.unwrap());
+        assert_eq!(extended(db, id, 100, at(31)).await, Extended::NotRunning);
         let session = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
 
@@ -290,6 +288,7 @@ async fn a_clock_that_is_set_moves_what_lives_and_nothing_else() {
         let (lives, over, waits) = (running(db, owner).await, running(db, owner).await, new_session(owner, 1));
         judged(db, owner, Deed::Insert(&waits), Verdict::Wait(vec![reason("Wait")])).await;
         db.keep_session(lives, START.plus_seconds(7200)).await.unwrap();
+        assert!(db.mark_opened(lives, START).await.unwrap());
         db.end_session(over, &END).await.unwrap();
         let before = db.find_session(over).await.unwrap();
 
@@ -298,7 +297,7 @@ async fn a_clock_that_is_set_moves_what_lives_and_nothing_else() {
         let session = db.find_session(lives).await.unwrap().unwrap();
         let earlier = Some(START.plus_seconds(-3600));
         let began = [Some(session.created_at), session.admitted_at, session.started_at, session.ready_at];
-        assert_eq!((began, session.last_activity_at), ([earlier; 4], earlier));
+        assert_eq!((began, session.last_activity_at, session.opened_at), ([earlier; 4], earlier, earlier));
         assert_eq!((session.expires_at, session.keep_until), (Some(START), Some(START.plus_seconds(3600))));
         let waiting = db.find_session(waits.id).await.unwrap().unwrap();
         assert_eq!((Some(waiting.created_at), waiting.admitted_at), (earlier, None));

@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::json;
 
-use super::{open_directory, runs, stopped};
+use super::{open_directory, runs, stopped, stopped_because};
 use crate::{
     gpus::driver,
     life::{House, Person},
@@ -67,4 +67,65 @@ async fn a_busy_gpu_is_use() {
     let unused = person.run(&house, "worker").await;
     stopped(&house, &person, unused, async || runs(&house, &person, silent, "nobody can tell").await).await;
     runs(&house, &person, silent, "nobody can tell").await;
+}
+
+/// A rule of its own: whoever holds GPUs that do nothing is stopped, also while somebody uses
+/// the rest; nobody else is, and what cannot be measured is never idle.
+#[tokio::test]
+async fn gpus_that_do_nothing_are_a_reason_to_stop() {
+    if !needs::root() {
+        return;
+    }
+    let folder = open_directory();
+    let uses = folder.path().join("uses");
+    fs::write(&uses, "").unwrap();
+    let library = driver(folder.path(), "gpu-idleness", &format!("-DGPUS=4 -DUSE=\"{}\"", uses.display()));
+    let mut house = House::new(&[
+        ("LYCEUM_SCHEDULER__LOCAL__NVML", library.to_str().unwrap()),
+        ("LYCEUM_SCHEDULER__LOCAL__GPUS", "auto"),
+    ]);
+    house.start().await;
+    let (person, admin) = (house.person(), house.admin());
+    let limits = json!({ "gpu_idle_timeout_seconds": 8, "idle_timeout_seconds": -1, "gpus": 4, "sessions": -1 });
+    admin.allow(&house, &person, limits).await;
+    let start = async |gpus: i64| {
+        let id = person.start(&house, json!({ "app": "web", "resources": { "gpus": gpus } })).await;
+        let session = person.state(&house, id, "running").await;
+        (id, session["gpus"][0]["index"].as_i64(), house.record(id).unwrap().placement.pid)
+    };
+    let (busy, its_gpu, its_agent) = start(1).await;
+    let (lazy, lazy_gpu, lazy_agent) = start(1).await;
+    let (plain, ..) = start(0).await;
+    fs::write(&uses, format!("{} {its_agent} 60\n{} {lazy_agent} 3\n", its_gpu.unwrap(), lazy_gpu.unwrap())).unwrap();
+    let mut reasons = Vec::new();
+    stopped_because(&house, &person, lazy, "Its GPUs stayed under 5 % for 8 s (override)", async || {
+        // Requests are use, but not of its GPUs.
+        person.visit(&house, lazy, "/").await;
+        let session = person.session(&house, lazy).await;
+        if session["idle_stops_at"].is_string() {
+            reasons.push((session["idle_reason"]["code"].clone(), session["idle_reason"]["scope"].clone()));
+        }
+        runs(&house, &person, busy, "its GPU computes").await;
+    })
+    .await;
+    assert!(!reasons.is_empty() && reasons.iter().all(|told| *told == (json!("idle.gpus"), json!("override"))));
+    let warned: Vec<_> = person.history(&house, lazy, 0).await.into_iter().map(|(_, line)| line).collect();
+    let warned: Vec<_> = warned.iter().filter(|line| line.contains("4 s left: its GPUs do nothing")).collect();
+    assert_eq!(warned.len(), 1, "warned before, and once");
+    assert!(house.log().contains("idle.gpus"), "and the log has it");
+
+    // A driver that does not answer proves nothing.
+    fs::remove_file(&uses).unwrap();
+    let (silent, ..) = start(1).await;
+    fs::write(&uses, format!("{} {its_agent} 1\n", its_gpu.unwrap())).unwrap();
+    fs::remove_file(&uses).unwrap();
+    let unused = person.run(&house, "worker").await;
+    admin.allow(&house, &person, json!({ "idle_timeout_seconds": 8 })).await;
+    stopped(&house, &person, unused, async || {
+        for id in [busy, silent, plain] {
+            person.visit(&house, id, "/").await;
+            runs(&house, &person, id, "nobody can tell, or it has none").await;
+        }
+    })
+    .await;
 }

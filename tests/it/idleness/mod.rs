@@ -5,6 +5,7 @@
 mod gpus;
 mod jupyter;
 mod terminals;
+mod turns;
 
 use std::{
     fs,
@@ -22,14 +23,20 @@ use crate::{
 /// Longer than a look at everybody's use, a limit and the end take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Waits until a session has ended for idleness; meanwhile `always` must hold.
-async fn stopped(house: &House, person: &Person, id: SessionId, mut always: impl AsyncFnMut()) {
+/// Waits until a session has ended because nobody used it; meanwhile `always` must hold.
+async fn stopped(house: &House, person: &Person, id: SessionId, always: impl AsyncFnMut()) {
+    stopped_because(house, person, id, "Nobody used it for ", always).await;
+}
+
+/// Waits until a session has ended for idleness of this kind; meanwhile `always` must hold.
+async fn stopped_because(house: &House, person: &Person, id: SessionId, why: &str, mut always: impl AsyncFnMut()) {
     let end = Instant::now() + PATIENCE;
     loop {
         always().await;
         let session = person.session(house, id).await;
         if session["state"] == "ended" {
-            assert_eq!((&session["end_reason"], &session["detail"]), (&"idle".into(), &"Nobody used it".into()));
+            assert_eq!(session["end_reason"], "idle", "{session}");
+            assert!(session["detail"].as_str().unwrap().starts_with(why), "{session}");
             return;
         }
         assert!(Instant::now() < end, "it is not stopped: {session}");

@@ -4,7 +4,7 @@
 use std::time::Instant;
 
 use lyceum::{
-    db::{Config, Db},
+    db::{Config, Db, extend::Extended},
     model::{Clock, SessionId},
 };
 use nix::{
@@ -14,6 +14,7 @@ use nix::{
 use serde_json::json;
 
 use super::{House, Person, person::id as id_of, processes};
+use crate::db::extended;
 
 const MIB: i64 = 1 << 20;
 
@@ -144,6 +145,7 @@ async fn let_time_pass(house: &House, id: SessionId) {
     let session = db.find_session(id).await.unwrap().unwrap();
     let now = Clock::System.now();
     let from = session.expires_at.unwrap();
-    assert!(db.extend_session(id, from, now.plus_seconds(-1), now, "The clock was set", "a").await.unwrap());
+    let seconds = now.seconds_since(from) - 1;
+    assert_eq!(extended(&db, id, seconds, now).await, Extended::By(seconds));
     db.close().await;
 }

@@ -3,7 +3,11 @@
 
 use askama::Template;
 use lyceum::{
-    model::{EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp, size::GIB},
+    model::{
+        EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp,
+        ending::{Cause, Deadline, Notice},
+        size::GIB,
+    },
     protocol::{Package, Sample},
     web::{
         page::{Announcement, Layout, Level, Nav, Theme, Viewer},
@@ -29,6 +33,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("login-by-proxy-refused", draw(&login_by_proxy_refused(word))),
         ("home", draw(&home(word))),
         ("home-empty", draw(&home_empty(word))),
+        ("notices", with_notices(&draw(&home_empty(word)), word)),
         ("home-building", draw(&home_building(word))),
         ("new", draw(&new_session(word))),
         ("new-wrong", draw(&new_session_wrong(word))),
@@ -75,6 +80,48 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
 /// A card alone, as live updates fetch it.
 pub fn card(word: &Word) -> String {
     Card::new(&running(word), &context(word)).render().unwrap()
+}
+
+/// A page that has fetched what there is to know.
+fn with_notices(page: &str, word: &Word) -> String {
+    let place = page.find("id=\"notices\"").unwrap();
+    let inside = place + page[place..].find('>').unwrap() + 1;
+    format!("{}{}{}", &page[..inside], notices(word), &page[inside..])
+}
+
+/// The strip of what there is to know, as every page fetches it.
+fn notices(word: &Word) -> String {
+    let mut waited = idle(word);
+    waited.name = word("vit-sweep");
+    let turn = Notice::Turn { released_at: Some(NOW.plus_seconds(28 * 60)) };
+    let near = Circumstances {
+        no_extension: Some(word("A request of somebody else waits for what this session holds.")),
+        ..context(word).around
+    };
+    let refused = CardContext { around: near, extend_seconds: None, ..context(word) };
+    let ending = |cause, after| {
+        let deadline = Deadline::new(cause, NOW.plus_seconds(240 - after), after, word("group vision"));
+        Notice::Ending { deadline, lead: 300 }
+    };
+    let (of_time, unused) = (ending(Cause::TimeLimit, 28_800), ending(Cause::Unused, 7200));
+    let (gpus, unopened) =
+        (ending(Cause::GpusUnused, 3600), ending(Cause::Unopened { turn: NOW.plus_seconds(-1560) }, 1800));
+    let line = |session: &Session, notice: &Notice, context: &CardContext| NoticeLine::new(session, notice, context);
+    let usual = context(word);
+    Notices {
+        notices: vec![
+            line(&running(word), &of_time, &usual),
+            line(&running(word), &of_time, &refused),
+            line(&idle(word), &unused, &usual),
+            line(&running(word), &gpus, &usual),
+            line(&waited, &unopened, &usual),
+            line(&waited, &turn, &usual),
+            line(&starting(word), &Notice::Turn { released_at: None }, &usual),
+        ],
+        csrf_token: word("5a1f0c"),
+    }
+    .render()
+    .unwrap()
 }
 
 pub fn layout(word: &Word) -> Layout {
@@ -532,7 +579,8 @@ pub fn context(word: &Word) -> CardContext {
     CardContext {
         around: Circumstances {
             now: NOW,
-            idle_stops_at: Some(NOW.plus_seconds(80 * 60)),
+            idle: Some(Deadline::new(Cause::Unused, NOW.plus_seconds(-40 * 60), 7200, word("group vision"))),
+            no_extension: None,
             step: Some(word("waiting for the first answer")),
             most_memory_bytes: Some(192 * GIB),
             is_own: true,

@@ -38,6 +38,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
         started_at: None,
         ready_at: None,
         expires_at: None,
+        opened_at: None,
         last_activity_at: None,
         keep_until: None,
         unknown_since: None,

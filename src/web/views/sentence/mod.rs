@@ -10,6 +10,7 @@ use std::fmt;
 use super::moment::{Moment, Show};
 use crate::model::{
     EndReason, Session, SessionState, Timestamp,
+    ending::{Cause, Deadline},
     quota::Reason,
     size::{MIB, human_size},
     time::human_duration,
@@ -19,8 +20,10 @@ use crate::model::{
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
     pub now: Timestamp,
-    /// When it will be stopped for idleness, if nobody uses it until then.
-    pub idle_stops_at: Option<Timestamp>,
+    /// What will stop it if nobody, or nothing, uses it until then.
+    pub idle: Option<Deadline>,
+    /// Why it cannot be extended now, where its end is near.
+    pub no_extension: Option<String>,
     /// What the agent says it is doing while it starts; shown, never trusted.
     pub step: Option<String>,
     /// The most memory its owner may ask for, in bytes; bounds “start again with …”.
@@ -108,20 +111,15 @@ fn running(session: &Session, around: &Circumstances) -> Sentence {
             .at(end, Show::Clock, around)
             .text(", ")
             .at(end, Show::Left, around)
-            .text(" left."),
+            .text(" left.")
+            .also(around.no_extension.as_deref()),
         None => Sentence::default()
             .text("Running for ")
             .at(session.ready_at.unwrap_or(session.created_at), Show::Since, around)
             .text("."),
     };
-    if let Some((idle_since, stops_at)) = idle(session, around) {
-        return sentence
-            .text(" ")
-            .strong("Idle ")
-            .at(idle_since, Show::Since, around)
-            .text(", stops at ")
-            .at(stops_at, Show::Clock, around)
-            .text(" unless it is used.");
+    if let Some(deadline) = idle(session, around) {
+        return sentence.text(" ").idle(deadline, around);
     }
     match session.keep_until.filter(|until| around.now < *until) {
         Some(until) => sentence.text(" Kept, also when idle, until ").at(until, Show::Clock, around).text("."),
@@ -129,14 +127,14 @@ fn running(session: &Session, around: &Circumstances) -> Sentence {
     }
 }
 
-/// Since when it is idle and when it stops for that, where that is worth saying.
-pub(super) fn idle(session: &Session, around: &Circumstances) -> Option<(Timestamp, Timestamp)> {
-    let stops_at = around.idle_stops_at?;
-    let since = session.last_activity_at.or(session.ready_at)?;
-    let ends_first = session.expires_at.is_some_and(|end| end <= stops_at);
-    let half = stops_at.seconds_since(since) / 2;
-    let long_enough = half.min(IDLE_IS_WORTH_SAYING) <= around.now.seconds_since(since);
-    (session.state == SessionState::Running && long_enough && !ends_first).then_some((since, stops_at))
+/// What stops it for idleness, where that is worth saying.
+pub(super) fn idle<'a>(session: &Session, around: &'a Circumstances) -> Option<&'a Deadline> {
+    let deadline = around.idle.as_ref()?;
+    let ends_first = session.expires_at.is_some_and(|end| end <= deadline.at);
+    let half = deadline.at.seconds_since(deadline.since) / 2;
+    let is_waited_for = matches!(deadline.cause, Cause::Unopened { .. });
+    let long_enough = is_waited_for || half.min(IDLE_IS_WORTH_SAYING) <= around.now.seconds_since(deadline.since);
+    (session.state == SessionState::Running && long_enough && !ends_first).then_some(deadline)
 }
 
 fn stopping(session: &Session, around: &Circumstances) -> Sentence {
@@ -144,7 +142,7 @@ fn stopping(session: &Session, around: &Circumstances) -> Sentence {
         Some(EndReason::StoppedByOwner) if around.is_own => "Stopping, as you asked",
         Some(EndReason::StoppedByOwner) => "Stopping, as its owner asked",
         Some(EndReason::StoppedByAdmin) => "Stopping, as an administrator asked",
-        Some(EndReason::Idle) => "Stopping, because nobody used it",
+        Some(EndReason::Idle) => "Stopping, because it was not used",
         Some(EndReason::TimeLimit) => "Stopping, because its time is over",
         Some(EndReason::OutOfMemory) => "Stopping, because its memory is used up",
         _ => "Stopping",
@@ -166,13 +164,11 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         Some(EndReason::StoppedByOwner) if around.is_own => say.text("You stopped it ").ago(at, around).text("."),
         Some(EndReason::StoppedByOwner) => say.text("Its owner stopped it ").ago(at, around).text("."),
         Some(EndReason::StoppedByAdmin) => say.text("An administrator stopped it ").ago(at, around).text("."),
-        Some(EndReason::Idle) => match session.last_activity_at.filter(|last| *last < at) {
-            Some(last) => say
-                .text("Stopped ")
-                .ago(at, around)
-                .text(format!(", after {} without use.", human_duration(at.seconds_since(last)))),
-            None => say.text("Stopped ").ago(at, around).text(", because nobody used it."),
-        },
+        Some(EndReason::Idle) => say.text("Stopped ").ago(at, around).text(if session.detail.is_some() {
+            "."
+        } else {
+            ", because it was not used."
+        }),
         Some(EndReason::TimeLimit) => say
             .text("Its time of ")
             .strong(human_duration(session.spec.duration_seconds.max(lived(session).unwrap_or(0))))
@@ -225,7 +221,7 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
     // These sentences have said everything already.
     let said = matches!(
         session.end_reason,
-        Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin | EndReason::Idle | EndReason::TimeLimit)
+        Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin | EndReason::TimeLimit)
     );
     match session.detail.as_deref().filter(|_| !said) {
         Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
@@ -302,19 +298,47 @@ fn closed(words: &str) -> String {
 }
 
 impl Sentence {
-    fn text(mut self, words: impl Into<String>) -> Self {
+    pub(super) fn text(mut self, words: impl Into<String>) -> Self {
         self.0.push(Piece::Text(tame(&words.into())));
         self
     }
 
-    fn strong(mut self, words: impl Into<String>) -> Self {
+    pub(super) fn strong(mut self, words: impl Into<String>) -> Self {
         self.0.push(Piece::Strong(words.into()));
         self
     }
 
-    fn at(mut self, at: Timestamp, show: Show, around: &Circumstances) -> Self {
+    pub(super) fn at(mut self, at: Timestamp, show: Show, around: &Circumstances) -> Self {
         self.0.push(Piece::At(Moment { at, show, now: around.now }));
         self
+    }
+
+    /// What stops a session that is not used, when, and by whose rule.
+    pub(super) fn idle(self, deadline: &Deadline, around: &Circumstances) -> Self {
+        let whose = format!(" ({}, {})", human_duration(deadline.after_seconds), deadline.source);
+        let (begun, unless) = match deadline.cause {
+            Cause::Unopened { turn } => {
+                let begun =
+                    self.text("Its turn came at ").at(turn, Show::Clock, around).text(" and it is not open yet");
+                let stops = begun.text(": it is ").strong("released at ").at(deadline.at, Show::Clock, around);
+                return stops.text(" unless it is opened.");
+            }
+            Cause::GpusUnused => (self.strong("GPUs idle "), " unless they are used"),
+            Cause::Unused | Cause::TimeLimit => (self.strong("Idle "), " unless it is used"),
+        };
+        begun
+            .at(deadline.since, Show::Since, around)
+            .text(", stops at ")
+            .at(deadline.at, Show::Clock, around)
+            .text(format!("{unless}{whose}."))
+    }
+
+    /// Another sentence, where there is one.
+    pub(super) fn also(self, more: Option<&str>) -> Self {
+        match more {
+            Some(more) => self.text(format!(" {}", as_sentence(more))),
+            None => self,
+        }
     }
 
     fn ago(self, at: Timestamp, around: &Circumstances) -> Self {

@@ -36,6 +36,7 @@ fn session(state: SessionState) -> Session {
         started_at: None,
         ready_at: None,
         expires_at: None,
+        opened_at: None,
         last_activity_at: None,
         keep_until: None,
         unknown_since: None,
@@ -115,10 +116,8 @@ fn starting_says_how_far() {
 fn running_says_when_it_ends() {
     use SessionState::Running;
     let ends = |s: &mut Session, seconds| s.expires_at = Some(NOW.plus_seconds(seconds));
-    let idle = |s: &mut Session, a: &mut Circumstances| {
-        s.last_activity_at = Some(NOW.plus_seconds(-2400));
-        a.idle_stops_at = Some(NOW.plus_seconds(4800));
-    };
+    let unused = |idle: i64, after: i64| Deadline::new(Cause::Unused, NOW.plus_seconds(-idle), after, "default");
+    let idle = |_: &mut Session, a: &mut Circumstances| a.idle = Some(unused(2400, 7200));
     says(Running, |s, _| ends(s, 4320), "Ends 23:25 UTC, 1 h 12 min left.");
     says(Running, |s, _| s.ready_at = Some(NOW.plus_seconds(-3600)), "Running for 1 h.");
     says(
@@ -127,18 +126,15 @@ fn running_says_when_it_ends() {
             ends(s, 28_800);
             idle(s, a);
         },
-        "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle 40 min, stops at 23:33 UTC unless it is used.",
+        "Ends Wed 15 Nov 06:13 UTC, 8 h left. Idle 40 min, stops at 23:33 UTC unless it is used (2 h, default).",
     );
     // Stopped after five minutes: halfway there it says so.
-    let five_minutes = |s: &mut Session, a: &mut Circumstances, idle: i64| {
-        s.last_activity_at = Some(NOW.plus_seconds(-idle));
-        a.idle_stops_at = Some(NOW.plus_seconds(300 - idle));
-    };
+    let five_minutes = |a: &mut Circumstances, idle: i64| a.idle = Some(unused(idle, 300));
     says(
         Running,
         |s, a| {
             ends(s, 4320);
-            five_minutes(s, a, 149);
+            five_minutes(a, 149);
         },
         "Ends 23:25 UTC, 1 h 12 min left.",
     );
@@ -146,9 +142,9 @@ fn running_says_when_it_ends() {
         Running,
         |s, a| {
             ends(s, 4320);
-            five_minutes(s, a, 180);
+            five_minutes(a, 180);
         },
-        "Ends 23:25 UTC, 1 h 12 min left. Idle 3 min, stops at 22:15 UTC unless it is used.",
+        "Ends 23:25 UTC, 1 h 12 min left. Idle 3 min, stops at 22:15 UTC unless it is used (5 min, default).",
     );
     says(
         Running,
@@ -194,7 +190,7 @@ fn every_end_has_its_sentence() {
         let expected = match reason {
             EndReason::StoppedByOwner => "You stopped it 4 min ago.",
             EndReason::StoppedByAdmin => "An administrator stopped it 4 min ago.",
-            EndReason::Idle => "Stopped 4 min ago, after 2 h without use.",
+            EndReason::Idle => "Stopped 4 min ago, because it was not used.",
             EndReason::TimeLimit => "Its time of 8 h was over 4 min ago.",
             EndReason::OutOfMemory => "Out of memory: it asked for 2 GB and used all of them. Start again with 4 GB.",
             EndReason::Exited => "Its program ended 4 min ago with exit code 3; its log says more.",
@@ -241,6 +237,7 @@ fn every_end_has_its_sentence() {
         with_detail(EndReason::Exited),
         "Its program ended by itself just now. No such directory: /nope.",
     );
+    says(SessionState::Ended, with_detail(EndReason::Idle), "Stopped just now. No such directory: /nope.");
     says(SessionState::Ended, with_detail(EndReason::StoppedByOwner), "Its owner stopped it just now.");
 }
 

@@ -1,0 +1,99 @@
+//! More time for a running session, in one transaction: read what is held and limited, let a
+//! pure function judge, and move the end, all under the one write lock. Whoever only looks
+//! reads the same.
+
+use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
+
+use super::{
+    Db, Result,
+    audit::{Entry, append_audit},
+    facts::{Facts, LIVE, Live, Rows, facts},
+    reading,
+    sessions::{ADD_EVENT, select, session},
+    standing::bounds,
+    transaction,
+};
+use crate::model::{
+    Clock, Session, SessionId,
+    quota::{Period, Reason},
+    time::human_duration,
+};
+
+/// The outcome of [`Db::extend_session`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Extended {
+    /// It ends so many seconds later.
+    By(i64),
+    Refused(Vec<Reason>),
+    /// There is no such session, or it has no end that could be moved.
+    NotRunning,
+}
+
+/// Reads a running session, and what a decision about it is made from.
+macro_rules! situation {
+    ($tx:ident, $db:expr, $id:expr, $period:expr, $at:expr) => {{
+        let sql = format!("{} WHERE s.id = $1 AND s.state = 'running'", select($db));
+        let row: Option<String> =
+            query_scalar(AssertSqlSafe(sql)).bind($id.to_string()).fetch_optional(&mut *$tx).await?;
+        match row.as_deref().map(session).transpose()? {
+            None => None,
+            Some(found) => {
+                let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
+                let (owner, id) = (found.owner.to_string(), found.id.to_string());
+                let group = live.iter().find(|row| row.id == id).and_then(|row| row.charged_group.clone());
+                let window = $period.window($at);
+                let bounds = bounds!($tx, &*owner, group.as_deref().unwrap_or_default(), window, $at, false);
+                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new() };
+                let facts = facts(found.owner, None, group.as_deref(), rows)?;
+                Some((found, facts))
+            }
+        }
+    }};
+}
+
+impl Db {
+    /// What a decision about more time for this session would be made from; `None` where it
+    /// does not run.
+    pub async fn look_at_extension(
+        &self,
+        id: SessionId,
+        period: &Period,
+        clock: &Clock,
+    ) -> Result<Option<(Session, Facts)>> {
+        let at = clock.now();
+        Ok(reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            situation!(tx, self, id, period, at)
+        }))
+    }
+
+    /// Judges, and moves the end of a running session by as many seconds as the judge says, in
+    /// the name of `by`.
+    pub async fn extend_session(
+        &self,
+        id: SessionId,
+        period: &Period,
+        clock: &Clock,
+        by: &str,
+        judge: impl FnOnce(&Session, &Facts) -> Result<i64, Vec<Reason>> + Send,
+    ) -> Result<Extended> {
+        let outcome = transaction!(self, tx => 'decide: {
+            let at = clock.now();
+            let Some((session, facts)) = situation!(tx, self, id, period, at) else { break 'decide Extended::NotRunning };
+            let Some(end) = session.expires_at else { break 'decide Extended::NotRunning };
+            let seconds = match judge(&session, &facts) {
+                Ok(seconds) => seconds,
+                Err(reasons) => break 'decide Extended::Refused(reasons),
+            };
+            let id = id.to_string();
+            let message = format!("Extended by {}", human_duration(seconds));
+            query("UPDATE sessions SET expires_at = $3, extensions = extensions + 1
+                 WHERE id = $1 AND state = 'running' AND expires_at = $2")
+                .bind(&id).bind(end.0).bind(end.plus_seconds(seconds).0).execute(&mut *tx).await?;
+            query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(&message).execute(&mut *tx).await?;
+            append_audit!(tx, &Entry { at, actor: by, action: "session.extend", subject: &id, detail: &message });
+            Extended::By(seconds)
+        });
+        Ok(outcome)
+    }
+}

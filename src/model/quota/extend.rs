@@ -1,0 +1,268 @@
+//! The decision about more time for what runs: a request for the difference, measured by the
+//! same numbers as a new one. It takes no place that it does not hold already, so only times
+//! and hours bind, and, where the site wants it so, those who wait for what it holds.
+
+use super::{
+    Field, Limit, Limits, Reason, Request, Situation, Waiter,
+    decide::hours,
+    sentence::{self, Amount, What},
+};
+use crate::model::{Gpu, UserId};
+
+/// A running session that wants to go on for longer.
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<'a> {
+    pub owner: UserId,
+    /// What it holds, and the difference as its duration.
+    pub request: &'a Request,
+    pub gpus: &'a [Gpu],
+    /// How often it was extended already.
+    pub extensions: i64,
+    /// Those who wait and must not wait longer for this; none where the site lets them.
+    pub waiting: &'a [Waiter],
+}
+
+/// How much an extension adds where nobody says how much (seconds).
+const USUAL: i64 = 8 * 3600;
+
+/// By how much somebody can extend at once, as far as nobody says otherwise (seconds); 0 where
+/// they cannot.
+#[must_use]
+pub fn usual_extension(limits: &Limits) -> i64 {
+    let limit = |field| limits.of(&field).limit;
+    limit(Field::MaxSessionSeconds).cap(limit(Field::ExtensionSeconds).cap(USUAL))
+}
+
+/// Why it cannot go on for so long; empty where it can. What is left of the period in the
+/// situation is counted from the end that it has now.
+#[must_use]
+pub fn extend(asked: &Extension<'_>, situation: &Situation<'_>) -> Vec<Reason> {
+    let mut reasons = Vec::new();
+    let times = situation.limits.of(&Field::MaxExtensions);
+    if let Limit::AtMost(limit) = times.limit
+        && limit <= asked.extensions
+    {
+        reasons.push(sentence::extended_often(asked.extensions, limit, &times.source));
+    }
+    for field in [Field::ExtensionSeconds, Field::MaxSessionSeconds] {
+        let effective = situation.limits.of(&field);
+        if let Limit::AtMost(limit) = effective.limit
+            && limit < asked.request.duration_seconds
+        {
+            let amount = Amount { field: &field, used: 0, requested: asked.request.duration_seconds, limit };
+            reasons.push(sentence::extends_too_far(&amount, &effective.source));
+        }
+    }
+    for field in [Field::GpuHours, Field::CpuHours] {
+        let own = situation.limits.of(&field);
+        let whose_own = (None, situation.usage, &*own.source);
+        reasons.extend(hours(&field, own.limit, asked.request, situation, whose_own, What::Extension));
+        for total in situation.totals {
+            let limit = total.limits.iter().find(|(limited, _)| *limited == field).map(|(_, limit)| *limit);
+            let source = sentence::scope(&total.whose);
+            let theirs = (Some(&total.whose), &total.usage, &*source);
+            let limit = limit.unwrap_or(Limit::Unlimited);
+            reasons.extend(hours(&field, limit, asked.request, situation, theirs, What::Extension));
+        }
+    }
+    let held_up = asked.waiting.iter().filter(|waiter| holds_up(asked, waiter, situation)).count();
+    if 0 < held_up {
+        reasons.push(sentence::others_wait(held_up));
+    }
+    reasons
+}
+
+/// Whether somebody else lacks room for something that this session holds. A notebook without
+/// GPUs keeps nobody from theirs.
+fn holds_up(asked: &Extension<'_>, waiter: &Waiter, situation: &Situation<'_>) -> bool {
+    let (held, wanted) = (&asked.request.resources, &waiter.request.resources);
+    let (in_use, capacity) = (situation.in_use, &situation.capacity);
+    let is_short = |used: i64, wanted: i64, there: i64| 0 < wanted && there < used.saturating_add(wanted);
+    let gpus = match &wanted.gpu_model {
+        Some(model) => 0 < wanted.gpus && asked.gpus.iter().any(|gpu| gpu.model == *model),
+        None => 0 < held.gpus && is_short(in_use.gpus, wanted.gpus, capacity.gpus),
+    };
+    // Light sessions share cores that others leave idle, and lack none.
+    let cores = !asked.request.light && !waiter.request.light;
+    let cores = cores && is_short(in_use.cpus - in_use.light_cpus, wanted.cpus, capacity.cpus);
+    let memory = is_short(in_use.memory_bytes, wanted.memory_bytes, capacity.memory_bytes);
+    waiter.lacks_room && waiter.owner != asked.owner && (gpus || cores || memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{
+        super::{LimitRow, Period, Scope, Total, Usage, Whose},
+        *,
+    };
+    use crate::model::{Capacity, Resources, Timestamp, size::GIB};
+
+    const WHOLE: Capacity = Capacity { gpus: 4, cpus: 32, memory_bytes: 192 * GIB };
+    const HOUR: i64 = 3600;
+
+    fn row(field: Field, value: i64) -> LimitRow {
+        LimitRow { scope: Scope::User, field, value, expires_at: None, note: None }
+    }
+
+    fn holds(gpus: i64, seconds: i64) -> Request {
+        let resources = Resources { gpus, gpu_model: None, cpus: 8, memory_bytes: 16 * GIB };
+        Request { resources, duration_seconds: seconds, light: false }
+    }
+
+    fn waiter(gpus: i64, cpus: i64) -> Waiter {
+        let resources = Resources { gpus, gpu_model: None, cpus, memory_bytes: GIB };
+        let request = Request { resources, duration_seconds: HOUR, light: false };
+        Waiter { owner: UserId::new(), request, recent_gpu_seconds: 0, since: Timestamp(0), lacks_room: true }
+    }
+
+    /// The codes of what is in the way.
+    fn codes(
+        request: &Request,
+        rows: &[LimitRow],
+        usage: &Usage,
+        extensions: i64,
+        waiting: &[Waiter],
+        totals: &[Total],
+        period_left: Option<i64>,
+    ) -> Vec<String> {
+        let limits = Limits::resolve(rows, &WHOLE, true, Timestamp(0));
+        let period = Period::default();
+        let situation = Situation {
+            limits: &limits,
+            usage,
+            totals,
+            in_use: usage,
+            capacity: WHOLE,
+            period: &period,
+            period_left,
+            own: &[],
+            already_waiting: false,
+        };
+        let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned() };
+        let gpus: Vec<Gpu> = (0..request.resources.gpus).map(gpu).collect();
+        let asked = Extension { owner: UserId::new(), request, gpus: &gpus, extensions, waiting };
+        extend(&asked, &situation).into_iter().map(|reason| reason.code).collect()
+    }
+
+    #[test]
+    fn times_and_lengths_are_bounded() {
+        let none = Usage::default();
+        let judged =
+            |request: &Request, rows: &[LimitRow], extensions| codes(request, rows, &none, extensions, &[], &[], None);
+        assert_eq!(judged(&holds(1, 8 * HOUR), &[], 2), [""; 0]);
+        assert_eq!(judged(&holds(1, 8 * HOUR), &[], 3), ["quota.max_extensions.user"]);
+        assert_eq!(
+            judged(&holds(1, 8 * HOUR + 1), &[], 3),
+            ["quota.max_extensions.user", "quota.extension_seconds.user", "quota.duration.user"]
+        );
+        let unlimited =
+            [Field::MaxExtensions, Field::ExtensionSeconds, Field::MaxSessionSeconds].map(|field| row(field, -1));
+        assert_eq!(judged(&holds(1, 1_000 * HOUR), &unlimited, 99), [""; 0]);
+        // The longest that one may ask for binds the difference too.
+        assert_eq!(judged(&holds(1, 2 * HOUR), &[row(Field::MaxSessionSeconds, HOUR)], 0), ["quota.duration.user"]);
+    }
+
+    #[test]
+    fn the_difference_is_what_counts_of_hours() {
+        let rows = [row(Field::GpuHours, 20)];
+        // Eight hours of two GPUs are committed; two more hours are four of the four that are left.
+        let committed = Usage { gpus: 2, gpu_seconds: 16 * HOUR, ..Usage::default() };
+        let judged = |seconds, left| codes(&holds(2, seconds), &rows, &committed, 0, &[], &[], left);
+        assert_eq!(judged(2 * HOUR, None), [""; 0]);
+        assert_eq!(judged(2 * HOUR + 1, None), ["quota.gpu_hours.user"]);
+        // What falls into the next month is not this month's.
+        assert_eq!(judged(8 * HOUR, Some(2 * HOUR)), [""; 0]);
+        assert_eq!(judged(8 * HOUR, Some(0)), [""; 0]);
+        let total = |whose| Total {
+            whose,
+            limits: vec![(Field::GpuHours, Limit::AtMost(17)), (Field::Gpus, Limit::AtMost(1))],
+            usage: committed.clone(),
+        };
+        let totals = [total(Whose::Group("vision".to_owned())), total(Whose::Cluster)];
+        assert_eq!(
+            codes(&holds(2, HOUR), &rows, &committed, 0, &[], &totals, None),
+            ["quota.gpu_hours.group", "quota.gpu_hours.cluster"],
+            "what it holds already is not asked for again"
+        );
+    }
+
+    #[test]
+    fn only_those_count_who_lack_what_it_holds() {
+        let full = Usage { gpus: 4, cpus: 20, memory_bytes: 64 * GIB, ..Usage::default() };
+        let judged = |gpus, waiting: &[Waiter]| codes(&holds(gpus, HOUR), &[], &full, 0, waiting, &[], None);
+        assert_eq!(judged(1, &[waiter(1, 1)]), ["queue.others"]);
+        assert_eq!(judged(0, &[waiter(1, 1)]), [""; 0], "it holds no GPU");
+        assert_eq!(judged(0, &[waiter(1, 16)]), ["queue.others"], "but cores");
+        assert_eq!(judged(1, &[Waiter { lacks_room: false, ..waiter(1, 1) }]), [""; 0], "its own quota is in the way");
+        let of_model = |model: &str| {
+            let mut one = waiter(1, 1);
+            one.request.resources.gpu_model = Some(model.to_owned());
+            one
+        };
+        assert_eq!(judged(1, &[of_model("A100")]), ["queue.others"]);
+        assert_eq!(judged(1, &[of_model("H100")]), [""; 0]);
+    }
+
+    #[test]
+    fn one_does_not_hold_up_oneself() {
+        let full = Usage { gpus: 4, ..Usage::default() };
+        let limits = Limits::resolve(&[], &WHOLE, true, Timestamp(0));
+        let (period, mine) = (Period::default(), waiter(1, 1));
+        let situation = Situation {
+            limits: &limits,
+            usage: &full,
+            totals: &[],
+            in_use: &full,
+            capacity: WHOLE,
+            period: &period,
+            period_left: None,
+            own: &[],
+            already_waiting: false,
+        };
+        let request = holds(1, HOUR);
+        let asked = |owner| Extension {
+            owner,
+            request: &request,
+            gpus: &[],
+            extensions: 0,
+            waiting: std::slice::from_ref(&mine),
+        };
+        assert_eq!(extend(&asked(mine.owner), &situation), []);
+        let others = extend(&asked(UserId::new()), &situation);
+        assert_eq!(
+            others[0].hint,
+            "A request of somebody else waits for what this session holds. It runs to its end, and can be extended \
+             when nobody waits for it."
+        );
+    }
+
+    proptest! {
+        /// Granted extensions, one after the other, never lead beyond the hours of anybody.
+        #[test]
+        fn hours_are_never_run_over(
+            gpus in 1..5i64, cap in 0..60i64, whole in 0..60i64, used in 0..30 * HOUR, asked in prop::collection::vec(1..9 * HOUR, 1..12),
+        ) {
+            let rows = [row(Field::GpuHours, cap), row(Field::MaxExtensions, -1)];
+            let mut usage = Usage { gpu_seconds: used, ..Usage::default() };
+            for seconds in asked {
+                let total = Total { whose: Whose::Cluster, limits: vec![(Field::GpuHours, Limit::of(whole))], usage: usage.clone() };
+                if codes(&holds(gpus, seconds), &rows, &usage, 0, &[], &[total], None).is_empty() {
+                    usage.gpu_seconds += gpus * seconds;
+                    prop_assert!(usage.gpu_seconds <= cap.min(whole) * HOUR && seconds <= 8 * HOUR);
+                }
+            }
+        }
+
+        /// A higher limit, or less time, is never worse.
+        #[test]
+        fn less_is_never_refused_where_more_is_granted(seconds in 1..9 * HOUR, less in 0..9 * HOUR, cap in 0..40i64, more in 0..40i64, times in 0..5i64) {
+            let usage = Usage { gpu_seconds: 10 * HOUR, ..Usage::default() };
+            let judged = |seconds, cap| codes(&holds(2, seconds), &[row(Field::GpuHours, cap)], &usage, times, &[], &[], None);
+            let before = judged(seconds, cap);
+            let after = judged((seconds - less).max(1), cap + more);
+            prop_assert!(after.iter().all(|code| before.contains(code)), "{:?} {:?}", before, after);
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! How long a session lives, and what its owner hears of that: more time, "keep", the rule for
+//! those that waited and are not opened, warnings. What is due when is `model::ending`'s rule,
+//! whether more time fits `model::quota`'s; here the answers are looked up, written and told.
+
+use std::{mem::replace, sync::atomic::Ordering};
+
+use super::{Actor, Change, Error, Result, Sessions, request::LONGEST_DURATION};
+use crate::{
+    apps::Idle,
+    db::extend::Extended,
+    model::{
+        FieldError, Session, SessionId, SessionState, Timestamp,
+        ending::{Cause, Deadline, Notice},
+    },
+};
+
+/// Seconds that `keep` may reach at most, and where nobody says how long.
+const LONGEST_KEEP: i64 = 24 * 3600;
+const USUAL_KEEP: i64 = 2 * 3600;
+
+impl Sessions {
+    /// Moves the time limit by `seconds` (or by as much as one extension adds), where quotas
+    /// and those who wait allow it.
+    pub async fn extend(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
+        let session = self.own(actor, id).await?;
+        let fault = |code, message| Err(Error::Invalid(vec![FieldError::new("seconds", code, message)]));
+        match seconds {
+            Some(..=0) => return fault("too_small", "must be at least 1"),
+            Some(seconds) if LONGEST_DURATION < seconds => return fault("too_large", "is more than ten years"),
+            _ => {}
+        }
+        match self.admission.extend(id, seconds, actor.user.name.as_str()).await? {
+            Extended::By(_) => {}
+            Extended::Refused(reasons) => {
+                let why: Vec<&str> = reasons.iter().map(|reason| reason.hint.as_str()).collect();
+                tracing::info!(session.id = %id, user.name = %actor.user.name, ?why, "a session is not extended");
+                return Err(Error::Refused(reasons));
+            }
+            Extended::NotRunning => {
+                let state = session.state;
+                return Err(Error::Conflict(format!("only a running session can be extended; this one is {state}")));
+            }
+        }
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
+    /// Does not stop the session for idleness for so long (two hours when nothing is said).
+    pub async fn keep(&self, actor: Actor<'_>, id: SessionId, seconds: Option<i64>) -> Result<Session> {
+        let session = self.own(actor, id).await?;
+        let seconds = seconds.unwrap_or(USUAL_KEEP);
+        if !(1..=LONGEST_KEEP).contains(&seconds) {
+            let message = format!("must be between 1 and {LONGEST_KEEP}");
+            return Err(Error::Invalid(vec![FieldError::new("seconds", "out_of_range", &message)]));
+        }
+        if !self.db.keep_session(id, self.clock.now().plus_seconds(seconds)).await? {
+            return Err(Error::Conflict(format!("only a running session can be kept; this one is {}", session.state)));
+        }
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
+    /// What will stop a running session first if nobody, or nothing, uses it; `None` where
+    /// nothing will, or nobody knows.
+    pub fn idle_deadline(&self, session: &Session) -> Option<Deadline> {
+        if session.state != SessionState::Running || session.unknown_since.is_some() {
+            return None;
+        }
+        let (live, opened) = (self.live(session.id), self.came_at(session.id).is_some());
+        let unopened = Deadline::unopened(session, self.config.open_within_seconds, self.since);
+        let unopened = unopened.filter(|_| !opened && self.is_to_be_opened(session));
+        let all = live.idle.into_iter().chain(unopened);
+        all.map(|deadline| deadline.not_before(session.keep_until)).min_by_key(|deadline| deadline.at)
+    }
+
+    /// What its owner should know of a session now.
+    pub fn notice(&self, session: &Session) -> Option<Notice> {
+        let notice = Notice::of(session, self.idle_deadline(session), self.clock.now());
+        let is_open = self.came_at(session.id).is_some() || !self.is_to_be_opened(session);
+        notice.filter(|notice| !(is_open && matches!(notice, Notice::Turn { .. })))
+    }
+
+    /// Tells the owner what is new for them, and writes each warning down once: however many
+    /// pages are open, and however often the portal begins anew.
+    pub(super) async fn tell_owner(&self, session: &Session) -> Result<()> {
+        let notice = self.notice(session);
+        let ends = matches!(&notice, Some(Notice::Ending { deadline, .. }) if deadline.cause == Cause::TimeLimit);
+        let no_extension = if ends { self.admission.rehearse_extension(session.id).await? } else { Vec::new() };
+        {
+            let mut live = self.live.write();
+            let Some(live) = live.get_mut(&session.id) else { return Ok(()) };
+            let before = (replace(&mut live.notice, notice.clone()), replace(&mut live.no_extension, no_extension));
+            if (&before.0, &before.1) == (&notice, &live.no_extension) {
+                return Ok(());
+            }
+        }
+        if let Some(Notice::Ending { deadline, lead }) = &notice {
+            let warning = deadline.warning(*lead);
+            if self.db.add_session_event_once(session.id, self.clock.now(), session.state, &warning).await? {
+                tracing::info!(session.id = %session.id, user.name = %session.owner_name, reason = deadline.code(),
+                    at = %deadline.at, warning, "a session will end");
+            }
+        }
+        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended: false, told: true });
+        Ok(())
+    }
+
+    /// Notes for good that its owner has come to a session that waited for its turn.
+    pub(super) async fn note_opened(&self, session: &Session) -> Result<()> {
+        if session.opened_at.is_none()
+            && let Some(at) = self.came_at(session.id)
+        {
+            self.db.mark_opened(session.id, at).await?;
+        }
+        Ok(())
+    }
+
+    /// When its owner was last there, since this portal began to watch.
+    fn came_at(&self, id: SessionId) -> Option<Timestamp> {
+        let at = self.live.read().get(&id).map_or(0, |live| live.activity.load(Ordering::Relaxed));
+        (at != 0).then_some(Timestamp(at))
+    }
+
+    /// Whether its app is one that people come to, and not one that works for itself.
+    fn is_to_be_opened(&self, session: &Session) -> bool {
+        let rule = self.apps.find(&session.app).map(|app| app.idle);
+        matches!(rule, Some(Idle::Http | Idle::Terminals | Idle::Kernels))
+    }
+}

@@ -1,0 +1,43 @@
+//! What the reader should know of their sessions now: the strip that every page of the portal
+//! shows. The event stream says when it changes (`live`), and pages fetch it anew.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    Portal, cards,
+    error::Result,
+    extract::CurrentUser,
+    page::Page,
+    views::{NoticeLine, Notices},
+};
+use crate::{db::sessions::Filter, model::ending::Notice};
+
+/// More live sessions than this nobody has.
+const LIVE: i64 = 200;
+
+/// `/notices`
+pub async fn fragment(user: CurrentUser, State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Response> {
+    let own = Filter { owner: Some(user.id()), live_only: true, limit: LIVE, ..Filter::default() };
+    let sessions = portal.sessions.list(own).await?;
+    let told = sessions.iter().filter_map(|session| Some((session, portal.sessions.notice(session)?)));
+    let mut told: Vec<_> = told.collect();
+    told.sort_by_key(|(_, notice)| match notice {
+        Notice::Ending { deadline, .. } => (0, deadline.at),
+        Notice::Turn { released_at } => (1, released_at.unwrap_or_default()),
+    });
+    let mut notices = Vec::new();
+    if !told.is_empty() {
+        let limits = portal.sessions.admission.limits(user.id()).await?;
+        let line = |(session, notice)| {
+            NoticeLine::new(session, notice, &cards::context(&portal, &user, &headers, session, &limits))
+        };
+        notices.extend(told.iter().map(|(session, notice)| line((*session, notice))));
+    }
+    Ok(Page(Notices { notices, csrf_token: user.csrf_token().to_owned() }).into_response())
+}

@@ -1,0 +1,88 @@
+//! What the reader should know of their sessions, on every page: a line for each with its
+//! sentence and the buttons that help, fetched as one fragment and told by browsers.
+
+use askama::Template;
+
+use super::{Action, CardContext, Circumstances, Look, Sentence, Show};
+use crate::{
+    model::{
+        Session, SessionState,
+        ending::{Cause, Notice},
+    },
+    web::page::filters,
+};
+
+/// All that there is to tell somebody now, the first end first.
+#[derive(Clone, Debug, Template)]
+#[template(path = "parts/notices.html")]
+pub struct Notices {
+    pub notices: Vec<NoticeLine>,
+    pub csrf_token: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct NoticeLine {
+    /// What browsers remember, so that nothing is told twice.
+    pub key: String,
+    pub id: String,
+    pub name: String,
+    /// A few words for a notification: “‘nb’ will be stopped”.
+    pub title: String,
+    pub sentence: Sentence,
+    pub actions: Vec<Action>,
+    /// True before an end, false for good news.
+    pub warns: bool,
+}
+
+impl NoticeLine {
+    #[must_use]
+    pub fn new(session: &Session, notice: &Notice, context: &CardContext) -> Self {
+        let runs = session.state == SessionState::Running;
+        let open = || Action::open(context, "Open", Look::Primary);
+        let (about, actions) = match notice {
+            Notice::Turn { .. } if runs => ("is ready", vec![open()]),
+            Notice::Turn { .. } => {
+                ("starts: its turn has come", vec![Action::open(context, "Open when ready", Look::Plain)])
+            }
+            Notice::Ending { deadline, .. } if deadline.cause == Cause::TimeLimit => {
+                let extend = context.extend_seconds.map(|seconds| Action::extend(session, seconds));
+                ("ends soon", extend.into_iter().collect())
+            }
+            Notice::Ending { deadline, .. } => match deadline.cause {
+                Cause::Unopened { .. } => ("is released soon", vec![open(), Action::keep(session)]),
+                _ => ("will be stopped", vec![open(), Action::keep(session)]),
+            },
+        };
+        Self {
+            key: notice.key(session.id),
+            id: session.id.to_string(),
+            name: session.name.clone(),
+            title: format!("‘{}’ {about}", session.name),
+            sentence: sentence(session, notice, &context.around),
+            actions,
+            warns: matches!(notice, Notice::Ending { .. }),
+        }
+    }
+}
+
+fn sentence(session: &Session, notice: &Notice, around: &Circumstances) -> Sentence {
+    let say = Sentence::default();
+    match notice {
+        Notice::Turn { released_at: Some(end) } => say
+            .text("is ready: its turn came. It is released at ")
+            .at(*end, Show::Clock, around)
+            .text(" unless you open it."),
+        Notice::Turn { .. } if session.state == SessionState::Running => say.text("is ready: its turn came."),
+        Notice::Turn { .. } => say.text("waited for its turn, which has come: it is starting."),
+        Notice::Ending { deadline, .. } if deadline.cause == Cause::TimeLimit => say
+            .text("ends at ")
+            .at(deadline.at, Show::Clock, around)
+            .text(", ")
+            .at(deadline.at, Show::Left, around)
+            .text(" left.")
+            .also(around.no_extension.as_deref()),
+        Notice::Ending { deadline, .. } => {
+            say.at(deadline.at, Show::Left, around).text(" left. ").idle(deadline, around)
+        }
+    }
+}

@@ -1,0 +1,90 @@
+// What the reader should know of their sessions, on every page of the portal: a turn that has
+// come, an end that is near. The stream says when that changes. Where notifications are
+// wanted, a page goes on listening when it is not seen: its reader may be in an app.
+
+import { $, $$, announce, element, learnClock, markTitle, refreshTimes } from "./dom.js";
+import { allowed, notify, offer, once } from "./notify.js";
+import { join } from "./stream.js";
+
+const place = $("#notices");
+let leave = null, shown = "", asked = 0;
+
+function hear(message) {
+  if (message.type === "open" && message.user !== document.body.dataset.user) return draw("");
+  if (message.type === "open" || message.notices) refresh();
+}
+
+async function refresh() {
+  const mine = ++asked;
+  const answer = await fetch("/notices", { headers: { Accept: "text/html" } }).catch(() => null);
+  // The last question's answer counts.
+  if (!answer?.ok || answer.redirected || mine !== asked) return;
+  learnClock(answer);
+  draw(await answer.text());
+}
+
+function draw(text) {
+  if (text === shown) return;
+  shown = text;
+  const focused = place.contains(document.activeElement) ? document.activeElement.getAttribute("aria-label") : null;
+  const made = new DOMParser().parseFromString(text, "text/html");
+  place.replaceChildren(...$$("[data-notice]", made));
+  refreshTimes(place);
+  if (focused) $(`[aria-label="${CSS.escape(focused)}"]`, place)?.focus();
+  const notices = $$("[data-notice]", place);
+  markTitle(notices.length);
+  const keys = notices.map((notice) => notice.dataset.notice);
+  if (!keys.length || !allowed()) return;
+  once(keys, (fresh) => {
+    for (const notice of notices.filter((notice) => fresh.includes(notice.dataset.notice))) {
+      notify(notice.dataset.title, $("[data-words]", notice).textContent, notice.dataset.notice, notice.dataset.href);
+    }
+  });
+}
+
+// "Extend" and "Keep" where one is: the page stays as it is, and a refusal is told beside them.
+place.addEventListener("submit", async (event) => {
+  event.preventDefault();
+  event.stopPropagation();
+  const form = event.target, notice = form.closest("[data-notice]");
+  const seconds = Number(new FormData(form).get("seconds")) || undefined;
+  const button = event.submitter;
+  button.disabled = true;
+  const answer = await fetch(`/api/v1${form.getAttribute("action")}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": new FormData(form).get("csrf_token") },
+    body: JSON.stringify({ seconds }),
+  }).catch(() => null);
+  button.disabled = false;
+  if (answer?.ok) {
+    announce("Done");
+    return refresh();
+  }
+  const problem = await answer?.json().catch(() => null);
+  $("[role=alert]", notice)?.remove();
+  $("p", notice).after(element("p", { role: "alert" }, problem?.detail ?? "The portal does not answer. Try again in a moment."));
+});
+
+function come() {
+  if (leave || (document.hidden && !allowed())) return;
+  leave = join(place.dataset.stream, hear);
+}
+
+function go() {
+  leave?.();
+  leave = null;
+}
+
+function look() {
+  if (document.hidden && !allowed()) return go();
+  // What changed meanwhile is told by the stream's first word, or is asked for.
+  if (leave) refresh();
+  else come();
+}
+
+document.addEventListener("visibilitychange", look);
+addEventListener("pagehide", go);
+addEventListener("pageshow", (event) => { if (event.persisted) come(); });
+const row = $("[data-notify]");
+if (row) offer(row, look);
+come();
