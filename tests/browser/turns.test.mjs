@@ -78,7 +78,7 @@ test("a turn that has come is told on every page, once, and over when it is open
   await browser.openTab({ ...person, page: form }, form.getByRole("link", { name: /^Open: second/ }));
   for (const page of [form, settings]) await notice(page, "‘second’").waitFor({ state: "detached", timeout: 60_000 });
   assert.doesNotMatch(await form.title(), /^\(/);
-  assert.equal((await change(`/sessions/${second}`)).idle_reason, null);
+  assert.notEqual((await change(`/sessions/${second}`)).idle_reason?.code, "idle.unopened");
   await change(`/sessions/${second}`, { method: "DELETE" });
   await until(async () => (await change(`/sessions/${second}`)).state === "ended", 60, "its end");
   assert.equal(noted.length, 2, "nothing was told twice");

@@ -82,7 +82,7 @@ fn sentence(session: &Session, notice: &Notice, around: &Circumstances) -> Sente
             .text(" left.")
             .also(around.no_extension.as_deref()),
         Notice::Ending { deadline, .. } => {
-            say.at(deadline.at, Show::Left, around).text(" left. ").idle(deadline, around)
+            say.text("has ").at(deadline.at, Show::Left, around).text(" left. ").idle(deadline, around)
         }
     }
 }
