@@ -101,15 +101,7 @@ impl App {
         let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
         let place = place(paths, one_person, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
-        let period = config.quotas.period()?;
-        let admission = Admission {
-            db: db.clone(),
-            clock: clock.clone(),
-            capacity,
-            inventory,
-            period,
-            extend_while_others_wait: config.sessions.extend_while_others_wait,
-        };
+        let admission = admission(config, &db, &clock, (capacity, inventory))?;
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let keepers = keepers(config, &db, &clock, &logs);
@@ -311,6 +303,18 @@ fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
 fn capacity(config: &Config, inventory: &GpuInventory) -> Capacity {
     let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
     local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus)
+}
+
+/// Who decides what may run on this machine.
+fn admission(
+    config: &Config,
+    db: &Db,
+    clock: &Clock,
+    (capacity, inventory): (Capacity, GpuInventory),
+) -> Result<Admission> {
+    let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
+    let extend_while_others_wait = config.sessions.extend_while_others_wait;
+    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait })
 }
 
 /// Where environments are made, and for whom.

@@ -11,12 +11,26 @@ use crate::{
     model::{
         FieldError, Session, SessionId, SessionState, Timestamp,
         ending::{Cause, Deadline, Notice},
+        quota::Reason,
     },
 };
 
 /// Seconds that `keep` may reach at most, and where nobody says how long.
 const LONGEST_KEEP: i64 = 24 * 3600;
 const USUAL_KEEP: i64 = 2 * 3600;
+
+/// What an extension would meet with is true for so long (seconds).
+const REHEARSED: i64 = 30;
+
+/// What the owner of a session was told last.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    pub notice: Option<Notice>,
+    /// What would keep it from being extended, while its end is near.
+    pub no_extension: Vec<Reason>,
+    /// When that was found out.
+    rehearsed_at: Timestamp,
+}
 
 impl Sessions {
     /// Moves the time limit by `seconds` (or by as much as one extension adds), where quotas
@@ -83,14 +97,15 @@ impl Sessions {
     /// Tells the owner what is new for them, and writes each warning down once: however many
     /// pages are open, and however often the portal begins anew.
     pub(super) async fn tell_owner(&self, session: &Session) -> Result<()> {
-        let notice = self.notice(session);
-        let ends = matches!(&notice, Some(Notice::Ending { deadline, .. }) if deadline.cause == Cause::TimeLimit);
-        let no_extension = if ends { self.admission.rehearse_extension(session.id).await? } else { Vec::new() };
+        let (notice, known) = (self.notice(session), self.live(session.id).told);
+        let told = Told { rehearsed_at: known.rehearsed_at, no_extension: Vec::new(), notice };
+        let told = self.with_rehearsal(session.id, told, known).await?;
+        let notice = told.notice.clone();
         {
             let mut live = self.live.write();
             let Some(live) = live.get_mut(&session.id) else { return Ok(()) };
-            let before = (replace(&mut live.notice, notice.clone()), replace(&mut live.no_extension, no_extension));
-            if (&before.0, &before.1) == (&notice, &live.no_extension) {
+            let before = replace(&mut live.told, told);
+            if (&before.notice, &before.no_extension) == (&notice, &live.told.no_extension) {
                 return Ok(());
             }
         }
@@ -103,6 +118,20 @@ impl Sessions {
         }
         let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended: false, told: true });
         Ok(())
+    }
+
+    /// With what would keep it from being extended, where its end is near. That depends on what
+    /// everybody holds, so it is looked at now and then only.
+    async fn with_rehearsal(&self, id: SessionId, told: Told, known: Told) -> Result<Told> {
+        let now = self.clock.now();
+        if !matches!(&told.notice, Some(Notice::Ending { deadline, .. }) if deadline.cause == Cause::TimeLimit) {
+            return Ok(told);
+        }
+        if told.notice == known.notice && (0..REHEARSED).contains(&now.seconds_since(known.rehearsed_at)) {
+            return Ok(Told { no_extension: known.no_extension, ..told });
+        }
+        let no_extension = self.admission.rehearse_extension(id).await?;
+        Ok(Told { no_extension, rehearsed_at: now, ..told })
     }
 
     /// Notes for good that its owner has come to a session that waited for its turn.

@@ -36,14 +36,14 @@ use crate::{
     },
     environments::{Environments, Installed},
     model::{
-        Clock, EndReason, FieldError, Role, Session, SessionId, Timestamp, User, UserId,
-        ending::{Deadline, Notice},
+        Clock, EndReason, FieldError, Role, Session, SessionId, Timestamp, User, UserId, ending::Deadline,
         quota::Reason,
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
 };
 
+pub use lifetime::Told;
 pub use packages::OwnPackages;
 pub use profiles::shipped_profiles;
 pub use request::{Options, Profile, StartRequest};
@@ -115,10 +115,7 @@ pub struct Live {
     pub gpus_idle_since: Option<Timestamp>,
     /// When it will be stopped because nobody, or nothing, uses it; of the last look.
     pub idle: Option<Deadline>,
-    /// What its owner was told last.
-    pub notice: Option<Notice>,
-    /// What would keep it from being extended, while its end is near.
-    pub no_extension: Vec<Reason>,
+    pub told: Told,
 }
 
 /// Something happened to a session; whoever shows it should read it again.

@@ -42,7 +42,7 @@ pub(super) fn context(
         Limit::AtMost(times) => session.extensions < times,
     };
     let extension = usual_extension(limits);
-    let no_extension = live.no_extension.first().map(|reason| reason.hint.clone());
+    let no_extension = live.told.no_extension.first().map(|reason| reason.hint.clone());
     CardContext {
         around: Circumstances {
             now: portal.clock.now(),

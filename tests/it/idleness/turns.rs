@@ -1,6 +1,7 @@
 //! Those that waited for their turn: released when they are not opened, kept by any visit of
 //! their owner's, also one by a program, and by a restart of the portal in between.
 
+use lyceum::model::{Clock, Timestamp};
 use serde_json::{Value, json};
 
 use super::{runs, stopped_because};
@@ -20,10 +21,10 @@ async fn what_waited_is_released_unless_it_is_opened() {
         waits.push(person.start(&house, json!({ "app": "terminal" })).await);
     }
     // Longer than a moment, by the clock that the portal counts with.
-    let created: jiff::Timestamp =
-        person.session(&house, waits[1]).await["created_at"].as_str().unwrap().parse().unwrap();
+    let created: Timestamp =
+        serde_json::from_value(person.session(&house, waits[1]).await["created_at"].clone()).unwrap();
     eventually("they have waited for longer than a moment", async || {
-        (16 < jiff::Timestamp::now().duration_since(created).as_secs()).then_some(())
+        (16 < Clock::System.now().seconds_since(created)).then_some(())
     })
     .await;
     for id in &first[..2] {
