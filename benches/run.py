@@ -14,7 +14,8 @@ import statistics
 import sys
 import traceback
 
-import directory  # noqa: F401 (it enters its rows, as life does)
+import curves  # noqa: F401 (it enters its rows, as directory and life do)
+import directory  # noqa: F401
 import life  # noqa: F401
 import rows
 from stand import Stand

@@ -14,6 +14,7 @@ pub mod auth;
 pub mod check;
 pub mod client;
 pub mod config;
+pub mod curves;
 pub mod db;
 pub mod dial;
 pub mod environments;

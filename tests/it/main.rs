@@ -8,6 +8,7 @@ mod architecture;
 mod checks;
 mod contrib;
 mod corpora;
+mod curves;
 mod db;
 mod directory;
 mod environments;

@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
     ("dial", &[]),
+    ("curves", &[]),
     ("db", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),

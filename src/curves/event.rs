@@ -1,0 +1,303 @@
+//! What a record of an event file says: when, at which step, and which values. Values are
+//! read as scalars where they are one number, however their writer encoded it; everything
+//! else (images, histograms, graphs) is passed over. Field numbers are those of TensorFlow's
+//! event.proto, summary.proto and tensor.proto.
+
+use super::wire::{Fields, Malformed, Value, varint};
+
+/// Types of numbers, as tensors name them.
+const FLOAT: u64 = 1;
+const DOUBLE: u64 = 2;
+const INT32: u64 = 3;
+const INT64: u64 = 9;
+const BFLOAT16: u64 = 14;
+const HALF: u64 = 19;
+
+/// One record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Event<'a> {
+    /// Seconds since 1970, by the writer's clock.
+    pub wall_time: f64,
+    pub step: i64,
+    pub what: What<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum What<'a> {
+    /// The first record of a file.
+    FileVersion,
+    /// A writer that begins anew: what other attempts wrote at this step and later is past.
+    Start,
+    /// A summary; [`values`] reads it.
+    Summary(&'a [u8]),
+    Other,
+}
+
+/// One value of a summary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Entry<'a> {
+    pub tag: &'a [u8],
+    pub what: Content<'a>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Content<'a> {
+    Scalar(f64),
+    /// What the plug-in for hyper-parameters keeps beside a value.
+    Hparams(&'a [u8]),
+    Other,
+}
+
+/// Reads a record.
+pub fn event(record: &[u8]) -> Result<Event<'_>, Malformed> {
+    let mut event = Event { wall_time: 0.0, step: 0, what: What::Other };
+    for field in Fields(record) {
+        match field? {
+            (1, Value::Fixed64(bytes)) => event.wall_time = f64::from_le_bytes(bytes),
+            (2, Value::Varint(step)) => event.step = step.cast_signed(),
+            (3, Value::Bytes(_)) => event.what = What::FileVersion,
+            (5, Value::Bytes(summary)) => event.what = What::Summary(summary),
+            (7, Value::Bytes(log)) if is_start(log)? => event.what = What::Start,
+            _ => {}
+        }
+    }
+    Ok(event)
+}
+
+/// The values of a summary, in its order.
+pub fn values(summary: &[u8]) -> impl Iterator<Item = Result<Entry<'_>, Malformed>> {
+    Fields(summary).filter_map(|field| match field {
+        Ok((1, Value::Bytes(value))) => Some(entry(value)),
+        Ok(_) => None,
+        Err(err) => Some(Err(err)),
+    })
+}
+
+fn entry(value: &[u8]) -> Result<Entry<'_>, Malformed> {
+    let mut entry = Entry { tag: &[], what: Content::Other };
+    for field in Fields(value) {
+        match field? {
+            (1, Value::Bytes(tag)) => entry.tag = tag,
+            (2, Value::Fixed32(bytes)) => entry.what = Content::Scalar(f32::from_le_bytes(bytes).into()),
+            (8, Value::Bytes(bytes)) => {
+                if let Some(number) = tensor(bytes)?
+                    && !matches!(entry.what, Content::Hparams(_))
+                {
+                    entry.what = Content::Scalar(number);
+                }
+            }
+            (9, Value::Bytes(metadata)) => {
+                if let Some(content) = hparams(metadata)? {
+                    entry.what = Content::Hparams(content);
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(entry)
+}
+
+/// `SessionLog.status` is START.
+fn is_start(log: &[u8]) -> Result<bool, Malformed> {
+    for field in Fields(log) {
+        if let (1, Value::Varint(1)) = field? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What `SummaryMetadata.plugin_data` holds where its plug-in is the one of hyper-parameters.
+fn hparams(metadata: &[u8]) -> Result<Option<&[u8]>, Malformed> {
+    for field in Fields(metadata) {
+        let (1, Value::Bytes(plugin)) = field? else { continue };
+        let (mut is_ours, mut content) = (false, &[][..]);
+        for field in Fields(plugin) {
+            match field? {
+                (1, Value::Bytes(name)) => is_ours = name == b"hparams",
+                (2, Value::Bytes(bytes)) => content = bytes,
+                _ => {}
+            }
+        }
+        return Ok(is_ours.then_some(content));
+    }
+    Ok(None)
+}
+
+/// The number that a tensor is, where it is exactly one: by the list of its type, or as the
+/// bytes it has in memory (`tensor_content`).
+fn tensor(bytes: &[u8]) -> Result<Option<f64>, Malformed> {
+    let (mut dtype, mut content, mut listed) = (0, None, None);
+    for field in Fields(bytes) {
+        match field? {
+            (1, Value::Varint(number)) => dtype = number,
+            (2, Value::Bytes(shape)) if !is_single(shape)? => return Ok(None),
+            (4, Value::Bytes(bytes)) if !bytes.is_empty() => content = Some(bytes),
+            (5 | 6 | 7 | 10 | 13, value) => listed = Some(value),
+            _ => {}
+        }
+    }
+    Ok(match (content, listed) {
+        (Some(bytes), _) => in_memory(dtype, bytes),
+        (None, Some(value)) => element(dtype, value),
+        (None, None) => None,
+    })
+}
+
+fn is_single(shape: &[u8]) -> Result<bool, Malformed> {
+    for field in Fields(shape) {
+        let (2, Value::Bytes(dimension)) = field? else { continue };
+        for field in Fields(dimension) {
+            if let (1, Value::Varint(size)) = field?
+                && size != 1
+            {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// One number as its bytes in memory, little-endian.
+fn in_memory(dtype: u64, bytes: &[u8]) -> Option<f64> {
+    match dtype {
+        INT32 => Some(i32::from_le_bytes(bytes.try_into().ok()?).into()),
+        INT64 => Some(large(i64::from_le_bytes(bytes.try_into().ok()?))),
+        BFLOAT16 | HALF => short(dtype, u16::from_le_bytes(bytes.try_into().ok()?)),
+        // The same bytes as in a packed list.
+        _ => element(dtype, Value::Bytes(bytes)),
+    }
+}
+
+/// One number of a list: alone, or packed.
+fn element(dtype: u64, value: Value<'_>) -> Option<f64> {
+    match (dtype, value) {
+        (FLOAT, Value::Fixed32(bytes)) => Some(f32::from_le_bytes(bytes).into()),
+        (FLOAT, Value::Bytes(bytes)) => Some(f32::from_le_bytes(bytes.try_into().ok()?).into()),
+        (DOUBLE, Value::Fixed64(bytes)) => Some(f64::from_le_bytes(bytes)),
+        (DOUBLE, Value::Bytes(bytes)) => Some(f64::from_le_bytes(bytes.try_into().ok()?)),
+        (INT32 | INT64, Value::Varint(number)) => Some(large(number.cast_signed())),
+        (BFLOAT16 | HALF, Value::Varint(bits)) => short(dtype, u16::try_from(bits).ok()?),
+        (INT32 | INT64 | BFLOAT16 | HALF, Value::Bytes(mut bytes)) => {
+            let number = varint(&mut bytes)?;
+            bytes.is_empty().then(|| element(dtype, Value::Varint(number)))?
+        }
+        _ => None,
+    }
+}
+
+/// The 16 bits of a half or of a bfloat16.
+fn short(dtype: u64, bits: u16) -> Option<f64> {
+    match dtype {
+        BFLOAT16 => Some(f32::from_bits(u32::from(bits) << 16).into()),
+        HALF => Some(half(bits)),
+        _ => None,
+    }
+}
+
+/// IEEE 754 binary16: a sign, five bits of exponent, ten of fraction.
+fn half(bits: u16) -> f64 {
+    let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
+    let (exponent, fraction) = (i32::from(bits >> 10 & 0x1f), f64::from(bits & 0x3ff));
+    sign * match exponent {
+        0 => fraction * 2_f64.powi(-24),
+        0x1f if fraction == 0.0 => f64::INFINITY,
+        0x1f => f64::NAN,
+        _ => (1.0 + fraction / 1024.0) * 2_f64.powi(exponent - 15),
+    }
+}
+
+/// Above 2⁵³ the nearest number that a float has.
+#[expect(clippy::cast_precision_loss, reason = "curves are drawn of floats")]
+fn large(number: i64) -> f64 {
+    number as f64
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::float_cmp, reason = "nothing is rounded here")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A field of bytes: its key, its length, itself.
+    fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
+        [&[number << 3 | 2, u8::try_from(value.len()).unwrap()], value].concat()
+    }
+
+    fn scalar(tensor: &[u8]) -> Option<f64> {
+        match entry(&[bytes(1, b"loss"), bytes(8, tensor)].concat()).unwrap().what {
+            Content::Scalar(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_encoding() {
+        let typed = |dtype: u8, rest: Vec<u8>| [vec![8, dtype], rest].concat();
+        let fixed = |number: u8, wire: u8, value: &[u8]| [&[number << 3 | wire], value].concat();
+        let cases: [(Vec<u8>, f64); 15] = [
+            (typed(1, bytes(5, &1.5_f32.to_le_bytes())), 1.5),
+            (typed(1, fixed(5, 5, &1.5_f32.to_le_bytes())), 1.5),
+            (typed(1, bytes(4, &1.5_f32.to_le_bytes())), 1.5),
+            (typed(2, bytes(6, &0.1_f64.to_le_bytes())), 0.1),
+            (typed(2, fixed(6, 1, &0.1_f64.to_le_bytes())), 0.1),
+            (typed(2, bytes(4, &0.1_f64.to_le_bytes())), 0.1),
+            (typed(3, bytes(7, &[0x96, 1])), 150.0),
+            (typed(3, bytes(4, &(-7_i32).to_le_bytes())), -7.0),
+            (typed(9, vec![10 << 3, 5]), 5.0),
+            (typed(9, bytes(10, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1])), -1.0),
+            (typed(9, bytes(4, &7_i64.to_le_bytes())), 7.0),
+            (typed(14, bytes(4, &0x3fc0_u16.to_le_bytes())), 1.5),
+            (typed(14, bytes(13, &[0xc0, 0x7f])), 1.5),
+            (typed(19, bytes(4, &0x3e00_u16.to_le_bytes())), 1.5),
+            (typed(19, bytes(13, &[0x80, 0x7c])), 1.5),
+        ];
+        for (tensor, expected) in cases {
+            assert_eq!(scalar(&tensor), Some(expected), "{tensor:02x?}");
+        }
+    }
+
+    #[test]
+    fn halves_are_those_of_the_standard() {
+        for (bits, value) in
+            [(0x0001, 2_f64.powi(-24)), (0x3c00, 1.0), (0xc000, -2.0), (0x7bff, 65504.0), (0x7c00, f64::INFINITY)]
+        {
+            assert_eq!(half(bits), value, "{bits:04x}");
+        }
+        assert!(half(0x7e00).is_nan());
+    }
+
+    #[test]
+    fn what_is_more_than_one_number_is_no_scalar() {
+        assert_eq!(scalar(&[vec![8, 1], bytes(5, &[0; 8])].concat()), None);
+        let shape = bytes(2, &bytes(2, &[8, 3]));
+        assert_eq!(scalar(&[vec![8, 1], shape, bytes(4, &[0; 12])].concat()), None);
+        let single = bytes(2, &bytes(2, &[8, 1]));
+        assert_eq!(scalar(&[vec![8, 1], single, bytes(4, &[0; 4])].concat()), Some(0.0));
+    }
+
+    #[test]
+    fn hyper_parameters_are_told_from_scalars() {
+        let plugin = [bytes(1, b"hparams"), bytes(2, b"content")].concat();
+        let value = [
+            bytes(1, b"_hparams_/experiment"),
+            bytes(9, &bytes(1, &plugin)),
+            bytes(8, &[8, 1, 5 << 3 | 5, 0, 0, 0, 0]),
+        ];
+        assert_eq!(entry(&value.concat()).unwrap().what, Content::Hparams(b"content"));
+    }
+
+    proptest! {
+        #[test]
+        fn no_record_is_too_strange(record in proptest::collection::vec(any::<u8>(), 0..80)) {
+            if let Ok(Event { what: What::Summary(summary), .. }) = event(&record) {
+                let _ = values(summary).count();
+            }
+            let _ = values(&record).count();
+            let _ = entry(&record);
+            let _ = tensor(&record);
+        }
+    }
+}

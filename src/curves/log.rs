@@ -1,0 +1,342 @@
+//! What a reader told, as bytes: from the process that may read somebody's files to the portal,
+//! and into the portal's own store. A batch is whole or not there; names are said once, and a
+//! point costs some 14 bytes. Both ends keep the same memory of names and steps, which lasts
+//! as long as one connection or one file.
+
+use std::collections::HashMap;
+
+use thiserror::Error;
+
+use super::{
+    reader::{Item, Skipped},
+    series::single,
+    wire::varint,
+};
+
+/// What an entry of a batch is; its first byte.
+mod kind {
+    pub const RUN: u8 = 1;
+    pub const TAG: u8 = 2;
+    pub const SINGLE: u8 = 3;
+    pub const DOUBLE: u8 = 4;
+    pub const BEGIN: u8 = 5;
+    pub const START: u8 = 6;
+    pub const HPARAMS: u8 = 7;
+    pub const SKIPPED: u8 = 8;
+    pub const PLACE: u8 = 9;
+}
+
+/// How far one file has been read, so that whoever goes on reads no byte twice.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes from the beginning that were read and told.
+    pub read: u64,
+    /// Bytes behind them that need not be looked at.
+    pub skip: u64,
+    /// The step of a line that names none.
+    pub next_step: i64,
+    /// Device and number of the file, by which another of the same name is known.
+    pub identity: (u64, u64),
+}
+
+/// An entry of a batch.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Entry<'a> {
+    Item { run: &'a str, item: Item<'a> },
+    Place { file: &'a str, place: Place },
+}
+
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("a batch of points is not well-formed")]
+pub struct Malformed;
+
+/// Makes batches.
+#[derive(Debug, Default)]
+pub struct Encoder {
+    batch: Vec<u8>,
+    runs: HashMap<Box<str>, u64>,
+    tags: HashMap<Name, Known>,
+}
+
+impl Encoder {
+    pub fn entry(&mut self, entry: &Entry<'_>) {
+        match entry {
+            Entry::Item { run, item } => self.item(run, item),
+            Entry::Place { file, place } => {
+                self.batch.push(kind::PLACE);
+                self.bytes(file.as_bytes());
+                self.number(place.read);
+                self.number(place.skip);
+                self.signed(place.next_step);
+                self.number(place.identity.0);
+                self.number(place.identity.1);
+            }
+        }
+    }
+
+    fn item(&mut self, run: &str, item: &Item<'_>) {
+        let run = self.run(run);
+        match item {
+            Item::Scalar { tag, step, wall_time, value } => self.scalar(run, tag, *step, *wall_time, *value),
+            Item::Begin => self.plain(kind::BEGIN, run),
+            Item::Start { step } => {
+                self.plain(kind::START, run);
+                self.signed(*step);
+            }
+            Item::Hparams(content) => {
+                self.plain(kind::HPARAMS, run);
+                self.bytes(content);
+            }
+            Item::Skipped(skipped) => {
+                self.plain(kind::SKIPPED, run);
+                self.number(skipped.damaged);
+                self.number(skipped.oversized);
+                self.batch.push(skipped.lost.into());
+            }
+        }
+    }
+
+    fn scalar(&mut self, run: u64, tag: &[u8], step: i64, wall_time: f64, value: f64) {
+        let next = Known { number: self.tags.len() as u64, step: 0 };
+        let name = (run, Box::from(tag));
+        let known = self.tags.get(&name).copied();
+        if known.is_none() {
+            self.plain(kind::TAG, run);
+            self.bytes(tag);
+        }
+        let Known { number, step: before } = known.unwrap_or(next);
+        self.tags.insert(name, Known { number, step });
+        let single = single(value);
+        self.plain(if single.is_some() { kind::SINGLE } else { kind::DOUBLE }, number);
+        self.signed(step.wrapping_sub(before));
+        self.batch.extend_from_slice(&wall_time.to_le_bytes());
+        match single {
+            Some(single) => self.batch.extend_from_slice(&single.to_le_bytes()),
+            None => self.batch.extend_from_slice(&value.to_le_bytes()),
+        }
+    }
+
+    fn run(&mut self, name: &str) -> u64 {
+        if let Some(number) = self.runs.get(name) {
+            return *number;
+        }
+        let number = self.runs.len() as u64;
+        self.runs.insert(name.into(), number);
+        self.batch.push(kind::RUN);
+        self.bytes(name.as_bytes());
+        number
+    }
+
+    /// What has been told since this was asked before.
+    pub fn take(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.batch)
+    }
+
+    fn plain(&mut self, kind: u8, number: u64) {
+        self.batch.push(kind);
+        self.number(number);
+    }
+
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.batch.push(value.to_le_bytes()[0] | 0x80);
+            value >>= 7;
+        }
+        self.batch.push(value.to_le_bytes()[0]);
+    }
+
+    /// Small numbers of either sign are short.
+    fn signed(&mut self, value: i64) {
+        self.number((value << 1 ^ value >> 63).cast_unsigned());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len() as u64);
+        self.batch.extend_from_slice(bytes);
+    }
+}
+
+/// A tag, by its run's number and its name.
+type Name = (u64, Box<[u8]>);
+
+/// What both ends remember of a tag.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    number: u64,
+    step: i64,
+}
+
+/// Reads batches, in their order.
+#[derive(Debug, Default)]
+pub struct Decoder {
+    runs: Vec<Box<str>>,
+    /// The run, the name, and the latest step.
+    tags: Vec<(usize, Box<[u8]>, i64)>,
+}
+
+impl Decoder {
+    /// Tells the entries of a batch. After a malformed one the two memories differ, and
+    /// nothing more may be read.
+    pub fn batch(&mut self, mut batch: &[u8], tell: &mut impl FnMut(Entry<'_>)) -> Result<(), Malformed> {
+        while let Some((kind, rest)) = batch.split_first() {
+            batch = rest;
+            self.entry(*kind, &mut batch, tell).ok_or(Malformed)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn entry(&mut self, kind: u8, batch: &mut &[u8], tell: &mut impl FnMut(Entry<'_>)) -> Option<()> {
+        match kind {
+            kind::RUN => self.runs.push(text(batch)?.into()),
+            kind::TAG => {
+                let run = usize::try_from(varint(batch)?).ok().filter(|run| *run < self.runs.len())?;
+                self.tags.push((run, bytes(batch)?.into(), 0));
+            }
+            kind::SINGLE | kind::DOUBLE => {
+                let (run, tag, step) = self.tags.get_mut(usize::try_from(varint(batch)?).ok()?)?;
+                *step = step.wrapping_add(signed(batch)?);
+                let wall_time = f64::from_le_bytes(fixed(batch)?);
+                let value = if kind == kind::SINGLE {
+                    f32::from_le_bytes(fixed(batch)?).into()
+                } else {
+                    f64::from_le_bytes(fixed(batch)?)
+                };
+                let item = Item::Scalar { tag, step: *step, wall_time, value };
+                tell(Entry::Item { run: &self.runs[*run], item });
+            }
+            kind::BEGIN | kind::START | kind::HPARAMS | kind::SKIPPED => {
+                let run = self.runs.get(usize::try_from(varint(batch)?).ok()?)?;
+                let item = match kind {
+                    kind::BEGIN => Item::Begin,
+                    kind::START => Item::Start { step: signed(batch)? },
+                    kind::HPARAMS => Item::Hparams(bytes(batch)?),
+                    _ => Item::Skipped(Skipped {
+                        damaged: varint(batch)?,
+                        oversized: varint(batch)?,
+                        lost: fixed::<1>(batch)? != [0],
+                    }),
+                };
+                tell(Entry::Item { run, item });
+            }
+            kind::PLACE => {
+                let file = text(batch)?;
+                let place = Place {
+                    read: varint(batch)?,
+                    skip: varint(batch)?,
+                    next_step: signed(batch)?,
+                    identity: (varint(batch)?, varint(batch)?),
+                };
+                tell(Entry::Place { file, place });
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+fn bytes<'a>(batch: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(varint(batch)?).ok()?;
+    let (bytes, rest) = batch.split_at_checked(length)?;
+    *batch = rest;
+    Some(bytes)
+}
+
+fn text<'a>(batch: &mut &'a [u8]) -> Option<&'a str> {
+    std::str::from_utf8(bytes(batch)?).ok()
+}
+
+fn fixed<const N: usize>(batch: &mut &[u8]) -> Option<[u8; N]> {
+    let (bytes, rest) = batch.split_first_chunk()?;
+    *batch = rest;
+    Some(*bytes)
+}
+
+fn signed(batch: &mut &[u8]) -> Option<i64> {
+    let number = varint(batch)?;
+    Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// An entry that owns what it says.
+    #[derive(Clone, Debug)]
+    enum Said {
+        Scalar(String, Vec<u8>, i64, f64, f64),
+        Begin(String),
+        Start(String, i64),
+        Hparams(String, Vec<u8>),
+        Skipped(String, u64, u64, bool),
+        Place(String, u64, u64, i64, (u64, u64)),
+    }
+
+    impl Said {
+        fn entry(&self) -> Entry<'_> {
+            let (run, item) = match self {
+                Self::Scalar(run, tag, step, wall_time, value) => {
+                    (run, Item::Scalar { tag, step: *step, wall_time: *wall_time, value: *value })
+                }
+                Self::Begin(run) => (run, Item::Begin),
+                Self::Start(run, step) => (run, Item::Start { step: *step }),
+                Self::Hparams(run, content) => (run, Item::Hparams(content)),
+                Self::Skipped(run, damaged, oversized, lost) => {
+                    (run, Item::Skipped(Skipped { damaged: *damaged, oversized: *oversized, lost: *lost }))
+                }
+                Self::Place(file, read, skip, next_step, identity) => {
+                    let place = Place { read: *read, skip: *skip, next_step: *next_step, identity: *identity };
+                    return Entry::Place { file, place };
+                }
+            };
+            Entry::Item { run, item }
+        }
+    }
+
+    fn said() -> impl Strategy<Value = Said> {
+        let run = || "[a-c]{0,2}";
+        let tag = proptest::collection::vec(0_u8..3, 0..3);
+        let value = prop_oneof![any::<f64>(), any::<f32>().prop_map(f64::from)];
+        prop_oneof![
+            6 => (run(), tag, any::<i64>(), any::<f64>(), value).prop_map(|(run, tag, step, at, value)| Said::Scalar(run, tag, step, at, value)),
+            1 => run().prop_map(Said::Begin),
+            1 => (run(), any::<i64>()).prop_map(|(run, step)| Said::Start(run, step)),
+            1 => (run(), proptest::collection::vec(any::<u8>(), 0..9)).prop_map(|(run, content)| Said::Hparams(run, content)),
+            1 => (run(), any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(run, damaged, oversized, lost)| Said::Skipped(run, damaged, oversized, lost)),
+            1 => (run(), any::<u64>(), any::<u64>(), any::<i64>(), any::<(u64, u64)>()).prop_map(|(file, read, skip, step, identity)| Said::Place(file, read, skip, step, identity)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_told_is_heard(batches in proptest::collection::vec(proptest::collection::vec(said(), 0..20), 1..5)) {
+            let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
+            for batch in batches {
+                for said in &batch {
+                    encoder.entry(&said.entry());
+                }
+                let mut heard = Vec::new();
+                decoder.batch(&encoder.take(), &mut |entry| heard.push(format!("{entry:?}"))).unwrap();
+                let expected: Vec<String> = batch.iter().map(|said| format!("{:?}", said.entry())).collect();
+                prop_assert_eq!(heard, expected);
+            }
+        }
+
+        #[test]
+        fn no_batch_is_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = Decoder::default().batch(&bytes, &mut |_| {});
+        }
+    }
+
+    #[test]
+    fn a_point_is_small() {
+        let mut encoder = Encoder::default();
+        for step in 0..1000 {
+            let item = Item::Scalar { tag: b"train/loss", step, wall_time: 1.7e9, value: 0.25 };
+            encoder.entry(&Entry::Item { run: ".", item });
+        }
+        assert!(encoder.take().len() < 16_000);
+    }
+}

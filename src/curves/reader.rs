@@ -1,0 +1,377 @@
+//! One file, read as it grows: bytes go in, in whatever pieces, and points come out. A record
+//! in the making waits for its rest; one that is damaged, or too large to hold scalars, is
+//! left out and counted. Whoever reads the file (`tail`) brings the bytes.
+
+use super::{
+    event::{self, Content, What},
+    lines,
+    record::{self, Next},
+};
+
+/// Larger records are passed over: they hold images, graphs and the like. Bytes.
+pub const LARGEST: u64 = 64 << 20;
+
+/// Longer lines are passed over. Bytes.
+const LONGEST_LINE: usize = 1 << 20;
+
+/// Longer names are passed over. Bytes.
+const LONGEST_TAG: usize = 64 << 10;
+
+/// What a file tells.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Item<'a> {
+    Scalar {
+        tag: &'a [u8],
+        step: i64,
+        wall_time: f64,
+        value: f64,
+    },
+    /// A writer begins anew at this step.
+    Start {
+        step: i64,
+    },
+    /// What the plug-in for hyper-parameters wrote.
+    Hparams(&'a [u8]),
+    /// Another file of the run, or one that was written anew.
+    Begin,
+    /// What was left out since this was told before.
+    Skipped(Skipped),
+}
+
+/// What was left out of a file, each counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skipped {
+    /// Records whose checksum or message is wrong, lines that are no objects.
+    pub damaged: u64,
+    /// Records, lines or names that are too large.
+    pub oversized: u64,
+    /// Nothing behind this place can be read.
+    pub lost: bool,
+}
+
+impl Skipped {
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub fn add(&mut self, more: Self) {
+        self.damaged = self.damaged.saturating_add(more.damaged);
+        self.oversized = self.oversized.saturating_add(more.oversized);
+        self.lost |= more.lost;
+    }
+}
+
+/// What kind of file it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// TensorBoard's event files.
+    Events,
+    /// JSON objects, one a line.
+    Lines,
+}
+
+impl Format {
+    /// By the file's name, as TensorBoard itself finds them.
+    pub fn of(name: &str) -> Option<Self> {
+        if name.contains("tfevents") && !name.ends_with(".profile-empty") {
+            Some(Self::Events)
+        } else {
+            (name == "metrics.jsonl" || name.ends_with(".metrics.jsonl")).then_some(Self::Lines)
+        }
+    }
+}
+
+/// Reads one file.
+#[derive(Debug)]
+pub struct Reader {
+    format: Format,
+    /// The beginning of a record that is not whole yet.
+    held: Vec<u8>,
+    /// So many bytes are to be passed over.
+    skip: u64,
+    /// What comes up to the next end of a line belongs to one that is too long.
+    in_long_line: bool,
+    /// A line without a step follows the one before.
+    next_step: i64,
+    skipped: Skipped,
+    is_lost: bool,
+}
+
+impl Reader {
+    pub fn new(format: Format) -> Self {
+        Self::resume(format, 0, 0)
+    }
+
+    /// Goes on where another has stopped: [`Reader::skip`] and [`Reader::next_step`] of it.
+    pub fn resume(format: Format, skip: u64, next_step: i64) -> Self {
+        let skipped = Skipped::default();
+        Self { format, held: Vec::new(), skip, in_long_line: false, next_step, skipped, is_lost: false }
+    }
+
+    /// How many of the bytes that came in are kept for later.
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// How many of the bytes to come need not be looked at.
+    pub fn skip(&self) -> u64 {
+        self.skip
+    }
+
+    /// The step of a line that names none.
+    pub fn next_step(&self) -> i64 {
+        self.next_step
+    }
+
+    /// What was left out since this was asked before.
+    pub fn take_skipped(&mut self) -> Skipped {
+        std::mem::take(&mut self.skipped)
+    }
+
+    /// Takes the file's next bytes and tells what they say. `now` (seconds since 1970) is the
+    /// time of lines that name none.
+    pub fn feed(&mut self, mut bytes: &[u8], now: f64, tell: &mut impl FnMut(Item<'_>)) {
+        if self.skip > 0 {
+            let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+            self.skip -= passed as u64;
+            bytes = &bytes[passed..];
+        }
+        if self.is_lost || bytes.is_empty() {
+            return;
+        }
+        if self.held.is_empty() {
+            let taken = self.take(bytes, now, tell);
+            self.held.extend_from_slice(&bytes[taken..]);
+            return;
+        }
+        let mut held = std::mem::take(&mut self.held);
+        held.extend_from_slice(bytes);
+        let taken = self.take(&held, now, tell);
+        held.drain(..taken);
+        self.held = held;
+    }
+
+    /// Reads what is whole; how many bytes need not be seen again.
+    fn take(&mut self, bytes: &[u8], now: f64, tell: &mut impl FnMut(Item<'_>)) -> usize {
+        match self.format {
+            Format::Events => self.records(bytes, tell),
+            Format::Lines => self.lines(bytes, now, tell),
+        }
+    }
+
+    fn records(&mut self, bytes: &[u8], tell: &mut impl FnMut(Item<'_>)) -> usize {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            match record::next(rest) {
+                Ok(Next::Record { data, size }) => {
+                    if self.record(data, tell).is_err() {
+                        self.skipped.damaged += 1;
+                    }
+                    taken += size;
+                }
+                Ok(Next::Damaged { size }) => {
+                    self.skipped.damaged += 1;
+                    taken += size;
+                }
+                Ok(Next::Partial { needed }) if needed > LARGEST => {
+                    self.skipped.oversized += 1;
+                    self.skip = needed - rest.len() as u64;
+                    return bytes.len();
+                }
+                Ok(Next::Partial { .. }) => return taken,
+                Err(record::Lost) => {
+                    self.skipped.lost = true;
+                    self.is_lost = true;
+                    return bytes.len();
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn record(&mut self, data: &[u8], tell: &mut impl FnMut(Item<'_>)) -> Result<(), super::wire::Malformed> {
+        let event = event::event(data)?;
+        match event.what {
+            What::Start => tell(Item::Start { step: event.step }),
+            What::Summary(summary) => {
+                for entry in event::values(summary) {
+                    let entry = entry?;
+                    match entry.what {
+                        Content::Scalar(_) if entry.tag.len() > LONGEST_TAG => self.skipped.oversized += 1,
+                        Content::Scalar(value) => {
+                            tell(Item::Scalar { tag: entry.tag, step: event.step, wall_time: event.wall_time, value });
+                        }
+                        Content::Hparams(content) => tell(Item::Hparams(content)),
+                        Content::Other => {}
+                    }
+                }
+            }
+            What::FileVersion | What::Other => {}
+        }
+        Ok(())
+    }
+
+    fn lines(&mut self, bytes: &[u8], now: f64, tell: &mut impl FnMut(Item<'_>)) -> usize {
+        let mut taken = 0;
+        while let Some(length) = bytes[taken..].iter().position(|byte| *byte == b'\n') {
+            if !std::mem::take(&mut self.in_long_line) {
+                self.line(bytes[taken..taken + length].trim_ascii(), now, tell);
+            }
+            taken += length + 1;
+        }
+        if bytes.len() - taken > LONGEST_LINE {
+            if !std::mem::replace(&mut self.in_long_line, true) {
+                self.skipped.oversized += 1;
+            }
+            taken = bytes.len();
+        }
+        taken
+    }
+
+    fn line(&mut self, bytes: &[u8], now: f64, tell: &mut impl FnMut(Item<'_>)) {
+        if bytes.is_empty() {
+            return;
+        }
+        let Some(line) = lines::line(bytes) else {
+            self.skipped.damaged += 1;
+            return;
+        };
+        let step = line.step.unwrap_or(self.next_step);
+        self.next_step = step.saturating_add(1);
+        let wall_time = line.time.unwrap_or(now);
+        for (tag, value) in &line.values {
+            tell(Item::Scalar { tag: tag.as_bytes(), step, wall_time, value: *value });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::curves::{record::framed, write::Writer};
+
+    #[derive(Clone, Debug, PartialEq)]
+    enum Told {
+        Scalar(String, i64, f64, f64),
+        Start(i64),
+        Hparams,
+    }
+
+    fn told(item: Item<'_>) -> Told {
+        match item {
+            Item::Scalar { tag, step, wall_time, value } => {
+                Told::Scalar(String::from_utf8(tag.to_owned()).unwrap(), step, wall_time, value)
+            }
+            Item::Start { step } => Told::Start(step),
+            Item::Hparams(_) => Told::Hparams,
+            Item::Begin | Item::Skipped(_) => unreachable!("a reader of one file tells neither"),
+        }
+    }
+
+    fn read(format: Format, pieces: &[&[u8]]) -> (Vec<Told>, Skipped) {
+        let mut reader = Reader::new(format);
+        let mut items = Vec::new();
+        for piece in pieces {
+            reader.feed(piece, 99.0, &mut |item| items.push(told(item)));
+        }
+        (items, reader.take_skipped())
+    }
+
+    /// A file of three values and a start.
+    fn file() -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer::begin(&mut bytes, 1.0).unwrap();
+        writer.scalar("loss", 1, 1.5, 0.5).unwrap();
+        writer.scalar("loss", 2, 2.5, 0.25).unwrap();
+        writer.start(2, 3.0).unwrap();
+        writer.scalar("a tag with ünicode\n", -1, 3.5, f32::INFINITY).unwrap();
+        bytes
+    }
+
+    fn expected() -> Vec<Told> {
+        vec![
+            Told::Scalar("loss".to_owned(), 1, 1.5, 0.5),
+            Told::Scalar("loss".to_owned(), 2, 2.5, 0.25),
+            Told::Start(2),
+            Told::Scalar("a tag with ünicode\n".to_owned(), -1, 3.5, f64::INFINITY),
+        ]
+    }
+
+    #[test]
+    fn a_file_cut_anywhere_is_read_when_its_rest_comes() {
+        let bytes = file();
+        for cut in 0..=bytes.len() {
+            let (first, rest) = bytes.split_at(cut);
+            assert_eq!(read(Format::Events, &[first, rest]), (expected(), Skipped::default()), "at {cut}");
+            let (before, skipped) = read(Format::Events, &[first]);
+            assert!(skipped.is_none() && expected().starts_with(&before), "at {cut}");
+        }
+        let single: Vec<&[u8]> = bytes.chunks(1).collect();
+        assert_eq!(read(Format::Events, &single), (expected(), Skipped::default()));
+    }
+
+    #[test]
+    fn a_wrong_bit_costs_one_record_or_what_follows() {
+        let bytes = file();
+        for place in 0..bytes.len() {
+            let mut wrong = bytes.clone();
+            wrong[place] ^= 0x10;
+            let (items, skipped) = read(Format::Events, &[&wrong]);
+            assert!(!skipped.is_none() || items == expected(), "a wrong bit at {place} is noticed");
+            assert!(items.iter().all(|item| expected().contains(item)), "nothing false is told at {place}");
+            assert!(skipped.lost || items.len() + 1 >= expected().len(), "at {place}");
+        }
+    }
+
+    #[test]
+    fn what_is_too_large_is_passed_over() {
+        let length = (LARGEST + 1000).to_le_bytes();
+        let mut bytes =
+            [&length[..], &crc32c::crc32c(&length).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()].concat();
+        bytes.resize(bytes.len() + usize::try_from(LARGEST).unwrap() + 1004, 0);
+        bytes.extend(file());
+        let pieces: Vec<&[u8]> = bytes.chunks(1 << 20).collect();
+        let (items, skipped) = read(Format::Events, &pieces);
+        assert_eq!(items, expected());
+        assert_eq!(skipped, Skipped { oversized: 1, ..Skipped::default() });
+    }
+
+    #[test]
+    fn lines_are_read_with_their_own_time_or_ours() {
+        let long = "x".repeat(3 << 20);
+        let text = format!(
+            "{{\"loss\": 1}}\n{long}\n\r\nno object\n{{\"step\": 7, \"loss\": 2, \"time\": 5}}\n{{\"loss\": NaN}}\n{{\"loss\": "
+        );
+        let pieces: Vec<&[u8]> = text.as_bytes().chunks(1000).collect();
+        let (items, skipped) = read(Format::Lines, &pieces);
+        let loss = |step, time, value| Told::Scalar("loss".to_owned(), step, time, value);
+        assert_eq!(items[..2], [loss(0, 99.0, 1.0), loss(7, 5.0, 2.0)]);
+        assert!(matches!(&items[2..], [Told::Scalar(_, 8, _, value)] if value.is_nan()));
+        assert_eq!(skipped, Skipped { damaged: 1, oversized: 1, lost: false });
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_do_not_matter(cuts in proptest::collection::vec(0_usize..400, 0..12)) {
+            let bytes = file();
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| *cut <= bytes.len()).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let pieces: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(read(Format::Events, &pieces), (expected(), Skipped::default()));
+        }
+
+        #[test]
+        fn no_file_is_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            read(Format::Events, &[&bytes]);
+            read(Format::Lines, &[&bytes]);
+            // A frame that fits lets strange messages through to the rest.
+            let framed = framed(&bytes);
+            let (_, skipped) = read(Format::Events, &[&framed]);
+            prop_assert!(!skipped.lost);
+        }
+    }
+}

@@ -1,0 +1,570 @@
+//! One curve: every point that was written, in the order of writing, in columns; and over
+//! them the least and the greatest of each stretch, so that a question about a million points
+//! looks at a few thousand. A spike is in every answer. Where a run was begun anew, points that
+//! a later attempt wrote again are kept, and left out of the answers unless they are asked for.
+
+use std::ops::{Range, RangeInclusive};
+
+/// A point of a curve.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    pub step: i64,
+    /// Seconds since 1970, by the writer's clock.
+    pub wall_time: f64,
+    pub value: f64,
+    /// Which attempt of the run wrote it, from 0.
+    pub attempt: u32,
+}
+
+/// All the points of one tag of one run. 20 bytes a point at most where values are floats of
+/// 32 bits, as nearly all writers' are, and steps are under 2³².
+#[derive(Clone, Debug, Default)]
+pub struct Series {
+    steps: Steps,
+    wall_times: Vec<f64>,
+    values: Values,
+    /// Where each attempt begins and which it is; steps never fall within one.
+    attempts: Vec<Attempt>,
+    /// Level 0 has a block for each [`WIDTH`] points, each further one for [`WIDTH`] blocks.
+    levels: Vec<Vec<Block>>,
+    /// Where values are NaN or infinite.
+    nonfinite: Vec<u32>,
+}
+
+/// Points a block, and blocks a block of the next level.
+const WIDTH: usize = 64;
+
+#[derive(Clone, Copy, Debug)]
+struct Attempt {
+    number: u32,
+    /// The index of its first point.
+    begin: usize,
+    /// What earlier attempts wrote at this step and later is past.
+    from: i64,
+}
+
+/// What is known of some points that follow each other. The indices are of finite points.
+#[derive(Clone, Copy, Debug)]
+struct Block {
+    least: u32,
+    greatest: u32,
+    finite: u32,
+    sum: f64,
+}
+
+/// Steps in four bytes while they fit.
+#[derive(Clone, Debug)]
+enum Steps {
+    Narrow(Vec<u32>),
+    Wide(Vec<i64>),
+}
+
+/// Values in four bytes while that loses nothing.
+#[derive(Clone, Debug)]
+enum Values {
+    Single(Vec<f32>),
+    Double(Vec<f64>),
+}
+
+/// What a stretch of a curve comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bucket {
+    /// How many points, those that are not finite included.
+    pub count: usize,
+    /// The index of the last of them.
+    pub end: usize,
+    pub first: Point,
+    pub last: Point,
+    /// Of the finite ones; `None` where there is none.
+    pub range: Option<Extent>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Extent {
+    pub min: Point,
+    pub max: Point,
+    pub mean: f64,
+}
+
+impl Series {
+    pub fn len(&self) -> usize {
+        self.wall_times.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.wall_times.is_empty()
+    }
+
+    /// Adds a point behind the others. One whose step is lower than the one before belongs to
+    /// another attempt, whether its writer said so or not.
+    pub fn push(&mut self, point: Point) {
+        let index = self.len();
+        let number = match self.attempts.last_mut() {
+            None => Some(point.attempt),
+            // A start that was told and had no points yet.
+            Some(last) if last.begin == index => {
+                last.from = last.from.min(point.step);
+                None
+            }
+            Some(last) if point.step < self.steps.get(index - 1) => Some(point.attempt.max(last.number + 1)),
+            Some(last) => (last.number < point.attempt).then_some(point.attempt),
+        };
+        if let Some(number) = number {
+            self.attempts.push(Attempt { number, begin: index, from: point.step });
+        }
+        self.steps.push(point.step);
+        push(&mut self.wall_times, point.wall_time);
+        self.values.push(point.value);
+        if !point.value.is_finite() {
+            self.nonfinite.push(small(index));
+        }
+        if (index + 1).is_multiple_of(WIDTH) {
+            let block = self.scan(index + 1 - WIDTH..index + 1);
+            self.add_block(0, block);
+        }
+    }
+
+    /// A writer began anew at `step`: what was written from there on is past, whether this
+    /// curve is written again or not.
+    pub fn restart(&mut self, attempt: u32, step: i64) {
+        if !self.is_empty() {
+            self.attempts.push(Attempt { number: attempt, begin: self.len(), from: step });
+        }
+    }
+
+    fn add_block(&mut self, level: usize, block: Option<Block>) {
+        if self.levels.len() == level {
+            self.levels.push(Vec::new());
+        }
+        // Without a finite point a block is of no use, but keeps its place.
+        self.levels[level].push(block.unwrap_or(Block { least: 0, greatest: 0, finite: 0, sum: 0.0 }));
+        let count = self.levels[level].len();
+        if count.is_multiple_of(WIDTH) {
+            let block = self.merge(&self.levels[level][count - WIDTH..]);
+            self.add_block(level + 1, block);
+        }
+    }
+
+    pub fn get(&self, index: usize) -> Point {
+        let attempt = self.attempts.partition_point(|attempt| attempt.begin <= index) - 1;
+        Point {
+            step: self.steps.get(index),
+            wall_time: self.wall_times[index],
+            value: self.values.get(index),
+            attempt: self.attempts[attempt].number,
+        }
+    }
+
+    pub fn value_at(&self, index: usize) -> f64 {
+        self.values.get(index)
+    }
+
+    pub fn last(&self) -> Option<Point> {
+        self.len().checked_sub(1).map(|index| self.get(index))
+    }
+
+    /// Every point, of all attempts, in the order of writing.
+    pub fn points(&self) -> impl Iterator<Item = Point> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    /// The stretches that make up the curve: what each attempt wrote before the step at which
+    /// a later one went on. Over all of them together steps never fall.
+    pub fn visible(&self) -> Vec<Range<usize>> {
+        let mut ends = self.len();
+        let mut below = i64::MAX;
+        let mut ranges = Vec::with_capacity(self.attempts.len());
+        for attempt in self.attempts.iter().rev() {
+            let written = attempt.begin..ends;
+            ends = attempt.begin;
+            let cut = if below == i64::MAX { written.end } else { self.steps.first_at(below, written.clone()) };
+            if attempt.begin < cut {
+                ranges.push(attempt.begin..cut);
+            }
+            below = below.min(attempt.from);
+        }
+        ranges.reverse();
+        ranges
+    }
+
+    /// The points whose steps lie in `steps`, cut into at most `count` buckets of equal width.
+    /// Stretches without a point have no bucket.
+    pub fn by_step(&self, steps: RangeInclusive<i64>, count: usize) -> Vec<Bucket> {
+        let visible = self.visible();
+        let Some((from, to)) = self.bounds(&visible, steps) else { return Vec::new() };
+        let width = i128::from(to) - i128::from(from) + 1;
+        let count = i128::try_from(count.max(1)).unwrap_or(width).min(width);
+        let edge = |number: i128| i64::try_from(i128::from(from) + width * number / count).unwrap_or(i64::MAX);
+        let bucket = |number: i128| {
+            let (begin, end) = (edge(number), edge(number + 1));
+            let is_last = number + 1 == count;
+            self.bucket(visible.iter().filter_map(|range| {
+                let first = self.steps.first_at(begin, range.clone());
+                // Behind the last bucket there may be no number any more.
+                let behind = if is_last {
+                    self.steps.first_behind(to, range.clone())
+                } else {
+                    self.steps.first_at(end, range.clone())
+                };
+                (first < behind).then_some(first..behind)
+            }))
+        };
+        (0..count).filter_map(bucket).collect()
+    }
+
+    /// The lowest and the highest step that is visible within `steps`.
+    fn bounds(&self, visible: &[Range<usize>], steps: RangeInclusive<i64>) -> Option<(i64, i64)> {
+        let (from, to) = steps.into_inner();
+        let mut bounds: Option<(i64, i64)> = None;
+        for range in visible {
+            let within = self.steps.first_at(from, range.clone())..self.steps.first_behind(to, range.clone());
+            if !within.is_empty() {
+                let (first, last) = (self.steps.get(within.start), self.steps.get(within.end - 1));
+                bounds = Some(bounds.map_or((first, last), |(low, high)| (low.min(first), high.max(last))));
+            }
+        }
+        bounds
+    }
+
+    /// The same by any other measure of a point (its wall time, another curve's value), which
+    /// need not grow with the points: each is looked at.
+    pub fn by(&self, measure: impl Fn(usize) -> Option<f64>, bounds: Range<f64>, count: usize) -> Vec<Bucket> {
+        let mut parts: Vec<Vec<Range<usize>>> = vec![Vec::new(); count.max(1)];
+        let width = (bounds.end - bounds.start) / f64::from(small(parts.len()));
+        for range in self.visible() {
+            for index in range {
+                let Some(x) = measure(index).filter(|x| (bounds.start..=bounds.end).contains(x)) else { continue };
+                let place = place_of((x - bounds.start) / width).min(parts.len() - 1);
+                match parts[place].last_mut() {
+                    Some(last) if last.end == index => last.end += 1,
+                    _ => parts[place].push(index..index + 1),
+                }
+            }
+        }
+        parts.into_iter().filter_map(|parts| self.bucket(parts.into_iter())).collect()
+    }
+
+    /// The visible points that are not finite, in order.
+    pub fn nonfinite(&self) -> impl Iterator<Item = Point> {
+        self.visible().into_iter().flat_map(move |range| {
+            let first = self.nonfinite.partition_point(|index| (*index as usize) < range.start);
+            let last = self.nonfinite.partition_point(|index| (*index as usize) < range.end);
+            self.nonfinite[first..last].iter().map(|index| self.get(*index as usize))
+        })
+    }
+
+    fn bucket(&self, parts: impl Iterator<Item = Range<usize>>) -> Option<Bucket> {
+        let (mut count, mut ends, mut blocks) = (0, None, Vec::new());
+        for part in parts {
+            count += part.len();
+            ends = Some((ends.map_or(part.start, |(first, _)| first), part.end - 1));
+            blocks.extend(self.blocks(part));
+        }
+        let (first, last) = ends?;
+        let range = self.merge(&blocks).map(|all| Extent {
+            min: self.get(all.least as usize),
+            max: self.get(all.greatest as usize),
+            mean: all.sum / f64::from(all.finite),
+        });
+        Some(Bucket { count, end: last, first: self.get(first), last: self.get(last), range })
+    }
+
+    /// What some points come to, by as few blocks as there are.
+    fn blocks(&self, mut range: Range<usize>) -> Vec<Block> {
+        let mut found = Vec::new();
+        while !range.is_empty() {
+            let mut size = 1;
+            let mut level = 0;
+            // The largest block that begins here and ends within.
+            while range.start.is_multiple_of(size * WIDTH)
+                && range.start + size * WIDTH <= range.end
+                && level < self.levels.len()
+            {
+                size *= WIDTH;
+                level += 1;
+            }
+            if level == 0 {
+                let next = range.start.next_multiple_of(WIDTH).max(range.start + 1);
+                let end = if range.start.is_multiple_of(WIDTH) { range.end } else { next.min(range.end) };
+                found.extend(self.scan(range.start..end));
+                range.start = end;
+            } else {
+                found.push(self.levels[level - 1][range.start / size]);
+                range.start += size;
+            }
+        }
+        found
+    }
+
+    /// Looks at each of some points.
+    fn scan(&self, range: Range<usize>) -> Option<Block> {
+        let mut block: Option<Block> = None;
+        for index in range {
+            let value = self.values.get(index);
+            if !value.is_finite() {
+                continue;
+            }
+            let index = small(index);
+            let Some(block) = &mut block else {
+                block = Some(Block { least: index, greatest: index, finite: 1, sum: value });
+                continue;
+            };
+            if value < self.values.get(block.least as usize) {
+                block.least = index;
+            }
+            if value > self.values.get(block.greatest as usize) {
+                block.greatest = index;
+            }
+            block.finite += 1;
+            block.sum += value;
+        }
+        block
+    }
+
+    fn merge(&self, blocks: &[Block]) -> Option<Block> {
+        blocks.iter().filter(|block| block.finite > 0).copied().reduce(|one, other| Block {
+            least: if self.value(other.least) < self.value(one.least) { other.least } else { one.least },
+            greatest: if self.value(other.greatest) > self.value(one.greatest) { other.greatest } else { one.greatest },
+            finite: one.finite + other.finite,
+            sum: one.sum + other.sum,
+        })
+    }
+
+    fn value(&self, index: u32) -> f64 {
+        self.value_at(index as usize)
+    }
+}
+
+impl Default for Steps {
+    fn default() -> Self {
+        Self::Narrow(Vec::new())
+    }
+}
+
+impl Steps {
+    fn push(&mut self, step: i64) {
+        match (&mut *self, u32::try_from(step)) {
+            (Self::Narrow(steps), Ok(step)) => push(steps, step),
+            (Self::Narrow(steps), Err(_)) => {
+                let mut wide: Vec<i64> = steps.iter().map(|step| i64::from(*step)).collect();
+                wide.push(step);
+                *self = Self::Wide(wide);
+            }
+            (Self::Wide(steps), _) => push(steps, step),
+        }
+    }
+
+    fn get(&self, index: usize) -> i64 {
+        match self {
+            Self::Narrow(steps) => steps[index].into(),
+            Self::Wide(steps) => steps[index],
+        }
+    }
+
+    /// The first index of a stretch in which steps never fall that has `step` or a higher one.
+    fn first_at(&self, step: i64, range: Range<usize>) -> usize {
+        let start = range.start;
+        start
+            + match self {
+                Self::Narrow(steps) => steps[range].partition_point(|one| i64::from(*one) < step),
+                Self::Wide(steps) => steps[range].partition_point(|one| *one < step),
+            }
+    }
+
+    /// The first index that has a step higher than `step`.
+    fn first_behind(&self, step: i64, range: Range<usize>) -> usize {
+        if step == i64::MAX { range.end } else { self.first_at(step + 1, range) }
+    }
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self::Single(Vec::new())
+    }
+}
+
+impl Values {
+    fn push(&mut self, value: f64) {
+        match (&mut *self, single(value)) {
+            (Self::Single(values), Some(value)) => push(values, value),
+            (Self::Single(values), None) => {
+                let mut wide: Vec<f64> = values.iter().map(|value| f64::from(*value)).collect();
+                wide.push(value);
+                *self = Self::Double(wide);
+            }
+            (Self::Double(values), _) => push(values, value),
+        }
+    }
+
+    fn get(&self, index: usize) -> f64 {
+        match self {
+            Self::Single(values) => values[index].into(),
+            Self::Double(values) => values[index],
+        }
+    }
+}
+
+/// The same value in 32 bits, where nothing is lost by that.
+#[expect(clippy::cast_possible_truncation, clippy::float_cmp, reason = "the very same value, or none")]
+pub(super) fn single(value: f64) -> Option<f32> {
+    let single = value as f32;
+    (value.is_nan() || f64::from(single) == value).then_some(single)
+}
+
+/// Adds to a column that grows by a quarter, not to twice its size: there are many of them,
+/// and most do not grow any more.
+fn push<T>(column: &mut Vec<T>, value: T) {
+    if column.len() == column.capacity() {
+        column.reserve_exact((column.len() / 4).max(16));
+    }
+    column.push(value);
+}
+
+/// An index in four bytes: a curve has fewer than 2³² points.
+fn small(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place among the buckets, from 0")]
+fn place_of(place: f64) -> usize {
+    place as usize
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::float_cmp, reason = "nothing is rounded here")]
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn series(steps_and_values: &[(i64, f64)]) -> Series {
+        let mut series = Series::default();
+        for (index, (step, value)) in steps_and_values.iter().enumerate() {
+            let wall_time = f64::from(u32::try_from(index).unwrap());
+            series.push(Point { step: *step, wall_time, value: *value, attempt: 0 });
+        }
+        series
+    }
+
+    fn visible_steps(series: &Series) -> Vec<i64> {
+        series.visible().into_iter().flatten().map(|index| series.get(index).step).collect()
+    }
+
+    #[test]
+    fn a_spike_is_in_every_answer() {
+        let mut points: Vec<(i64, f64)> = (0..100_000).map(|step| (step, 1.0)).collect();
+        points[77_777].1 = 1e6;
+        points[5].1 = -3.5;
+        let series = series(&points);
+        for count in [1, 10, 1000, 99_999] {
+            let buckets = series.by_step(i64::MIN..=i64::MAX, count);
+            assert_eq!(buckets.len(), count);
+            assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<usize>(), 100_000);
+            let ranges = || buckets.iter().filter_map(|bucket| bucket.range);
+            let most = ranges().map(|range| range.max).max_by(|one, other| one.value.total_cmp(&other.value)).unwrap();
+            let least = ranges().map(|range| range.min).min_by(|one, other| one.value.total_cmp(&other.value)).unwrap();
+            assert_eq!((most.step, most.value), (77_777, 1e6));
+            assert_eq!((least.step, least.value), (5, -3.5));
+        }
+    }
+
+    #[test]
+    fn a_later_attempt_takes_the_place_of_what_it_writes_again() {
+        let mut series = series(&[(0, 1.0), (1, 2.0), (2, 3.0), (3, 4.0), (1, 20.0), (2, 30.0)]);
+        assert_eq!(visible_steps(&series), [0, 1, 2]);
+        assert_eq!(series.get(5).attempt, 1);
+        assert_eq!(series.points().count(), 6, "nothing is lost");
+        series.restart(2, 2);
+        assert_eq!(visible_steps(&series), [0, 1], "a start hides what comes after it at once");
+        series.push(Point { step: 2, wall_time: 9.0, value: 300.0, attempt: 2 });
+        assert_eq!(visible_steps(&series), [0, 1, 2]);
+        assert_eq!(series.last().map(|point| (point.value, point.attempt)), Some((300.0, 2)));
+    }
+
+    #[test]
+    fn nothing_is_rounded() {
+        let values = [0.1_f32.into(), 0.1, 1e300, f64::from(f32::MAX), f64::MIN_POSITIVE];
+        let steps = [0, 5, i64::from(u32::MAX), i64::MAX, i64::MAX];
+        let series = series(&steps.into_iter().zip(values).collect::<Vec<_>>());
+        assert_eq!(series.points().map(|point| point.value).collect::<Vec<_>>(), values);
+        assert_eq!(series.points().map(|point| point.step).collect::<Vec<_>>(), steps);
+        let buckets = series.by_step(i64::MIN..=i64::MAX, 10);
+        assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<usize>(), 5, "up to the greatest step there is");
+    }
+
+    #[test]
+    fn what_is_not_finite_is_told_apart() {
+        let series = series(&[(1, 1.0), (2, f64::NAN), (3, 2.0), (4, f64::INFINITY)]);
+        let nonfinite: Vec<_> = series.nonfinite().map(|point| point.step).collect();
+        assert_eq!(nonfinite, [2, 4]);
+        let [bucket] = series.by_step(0..=10, 1)[..] else { panic!("one bucket") };
+        let range = bucket.range.unwrap();
+        assert_eq!((bucket.count, range.min.value, range.max.value, range.mean), (4, 1.0, 2.0, 1.5));
+        assert_eq!(self::series(&[(1, f64::NAN)]).by_step(0..=1, 5)[0].range, None);
+    }
+
+    /// Steps that mostly grow, with starts anew, and values of every kind.
+    fn points() -> impl Strategy<Value = Vec<(i64, f64)>> {
+        let value = prop_oneof![8 => -10.0..10.0, 1 => Just(f64::NAN), 1 => Just(f64::NEG_INFINITY)];
+        let growth = prop_oneof![60 => 0_i64..4, 1 => -40_i64..0];
+        proptest::collection::vec((growth, value), 1..800).prop_map(|moves| {
+            let mut step = 0;
+            let add = |(growth, value): (i64, f64)| {
+                step += growth;
+                (step, value)
+            };
+            moves.into_iter().map(add).collect()
+        })
+    }
+
+    /// The rule in its plainest words: a point goes once a later one has a lower step, or the
+    /// same in an attempt that fell to it or below.
+    fn visible_by_hand(points: &[(i64, f64)]) -> Vec<(i64, f64)> {
+        let mut kept: Vec<(i64, f64)> = Vec::new();
+        let mut before = i64::MIN;
+        for (step, value) in points {
+            if *step < before {
+                kept.retain(|(other, _)| other < step);
+            }
+            kept.push((*step, *value));
+            before = *step;
+        }
+        kept
+    }
+
+    proptest! {
+        #[test]
+        fn buckets_are_what_counting_says(points in points(), count in 1_usize..50, from in -60_i64..500, width in 0_i64..1000) {
+            let series = series(&points);
+            let to = from + width;
+            let expected: Vec<_> = visible_by_hand(&points).into_iter().filter(|(step, _)| (from..=to).contains(step)).collect();
+            let buckets = series.by_step(from..=to, count);
+            prop_assert!(buckets.len() <= count);
+            prop_assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<usize>(), expected.len());
+            let mut rest = &expected[..];
+            for bucket in buckets {
+                let (here, others) = rest.split_at(bucket.count);
+                rest = others;
+                prop_assert_eq!(bucket.first.step, here[0].0);
+                prop_assert_eq!(bucket.last.step, here[here.len() - 1].0);
+                let finite: Vec<f64> = here.iter().map(|(_, value)| *value).filter(|value| value.is_finite()).collect();
+                prop_assert_eq!(bucket.range.is_none(), finite.is_empty());
+                let Some(range) = bucket.range else { continue };
+                prop_assert_eq!(range.min.value, finite.iter().copied().fold(f64::INFINITY, f64::min));
+                prop_assert_eq!(range.max.value, finite.iter().copied().fold(f64::NEG_INFINITY, f64::max));
+                let mean = finite.iter().sum::<f64>() / f64::from(u32::try_from(finite.len()).unwrap());
+                prop_assert!((range.mean - mean).abs() < 1e-9);
+            }
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn by_wall_time_nothing_is_lost_either(points in points(), count in 1_usize..50) {
+            let series = series(&points);
+            let end = f64::from(u32::try_from(points.len()).unwrap());
+            let buckets = series.by(|index| Some(series.get(index).wall_time), 0.0..end, count);
+            prop_assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<usize>(), visible_by_hand(&points).len());
+        }
+    }
+}
