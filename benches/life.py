@@ -194,9 +194,14 @@ def fill(portal, users, ended):
         copies("sessions", model, ({"id": one, "owner": whose} for one, whose in zip(ids, owner)))
         for table in ("session_events", "intervals"):
             for model in db.execute(f"SELECT * FROM {table} WHERE session_id = ?", [session]).fetchall():
-                more = {"owner": None} if "owner" in model.keys() else {}
-                copies(table, model, ({"session_id": one, **({"owner": whose} if more else {})}
-                                      for one, whose in zip(ids, owner)))
+                # What was held was held for some hours, spread over a year.
+                def change(n):
+                    if table == "session_events":
+                        return {"session_id": ids[n]}
+                    end = int(time.time() * 1000) - n * (365 * 86_400_000 // ended)
+                    return {"session_id": ids[n], "owner": owner[n], "ended_at": end,
+                            "started_at": end - (n % 8 + 1) * 3_600_000}
+                copies(table, model, (change(n) for n in range(ended)))
     if os.geteuid() == 0:
         for one in file.parent.iterdir():
             os.chown(one, portal.account.pw_uid, portal.account.pw_gid)
@@ -257,7 +262,8 @@ def pages(stand, options):
     portal = stand.portal()
     fill(portal, 10_000, 100_000)
     for what, path in (("GET /api/v1/sessions?limit=200", "/api/v1/sessions?limit=200"), ("home page", "/"),
-                       ("GET /api/v1/me", "/api/v1/me")):
+                       ("GET /api/v1/me", "/api/v1/me"), ("usage page", "/usage"),
+                       ("who used it, 30 days", "/usage/compare"), ("who used it, 90 days", "/usage/compare?range=90d")):
         results = [load(stand, "rate", portal.url + path, 1, 50, options.seconds, headers=[portal.header])
                    for _ in range(options.rounds)]
         p50, p95 = (median([one[percent] for one in results]) / 1000 for percent in ("p50_us", "p95_us"))

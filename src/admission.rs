@@ -4,6 +4,8 @@
 
 use std::collections::HashSet;
 
+use jiff::tz::TimeZone;
+
 use crate::{
     db::{
         self, Db,
@@ -35,6 +37,8 @@ pub struct Admission {
     /// Whether a session may go on for longer than it asked for while others wait for what it
     /// holds.
     pub extend_while_others_wait: bool,
+    /// Whose midnights part one day's use from the next one's.
+    pub zone: TimeZone,
 }
 
 /// Somebody's limits and what bears on them now.

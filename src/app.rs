@@ -314,7 +314,8 @@ fn admission(
 ) -> Result<Admission> {
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
-    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait })
+    let zone = config.quotas.zone()?;
+    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, zone })
 }
 
 /// Where environments are made, and for whom.

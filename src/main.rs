@@ -63,6 +63,8 @@ enum Verb {
     },
     /// Start, list and stop sessions over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Session(client::SessionArguments),
+    /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    Usage(client::UsageArguments),
     /// The root helper; started by `serve`.
     #[command(hide = true)]
     Helper { config: String },
@@ -137,6 +139,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Session(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
+        }
+        Verb::Usage(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut std::io::stdout())))
         }
         Verb::Helper { .. }
         | Verb::Become

@@ -53,7 +53,9 @@ pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
     // What one needs to see in order to use the others.
     let common = matches!(area, "me" | "profiles" | "environments" | "openapi.json");
     // Other people's affairs: a token that lies on some dashboard does not tell them.
-    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit") || route.starts_with("/admin");
+    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit")
+        || route.starts_with("/admin")
+        || route.starts_with("/usage/compare");
     writers.iter().any(|scope| has(scope)) || (reading && ((has("read") && !of_others) || common))
 }
 
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_each_scope_allows() {
-        let table: [(&str, &str, &str, bool); 36] = [
+        let table: [(&str, &str, &str, bool); 38] = [
             ("read", "GET", "/api/v1/sessions", true),
             ("read", "GET", "/settings", true),
             ("read", "POST", "/api/v1/sessions", false),
@@ -100,6 +102,8 @@ mod tests {
             ("read", "GET", "/api/v1/quotas/default", false),
             ("read", "GET", "/api/v1/audit", false),
             ("read", "GET", "/admin/users", false),
+            ("read", "GET", "/usage", true),
+            ("read", "GET", "/usage/compare", false),
         ];
         for (scope, method, route, allowed) in table {
             assert_eq!(allow(&[scope.to_owned()], method, route), allowed, "{scope} {method} {route}");

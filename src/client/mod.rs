@@ -1,10 +1,11 @@
-//! The command-line client: `lyceum session …` over the REST API, for people in a shell and
-//! for scripts. It knows the API alone, none of the portal's own modules: where the portal
+//! The command-line client: `lyceum session …` and `lyceum usage` over the REST API, for people in
+//! a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal
 //! is and the token are handed in, results go to the writer that is handed in, and progress
 //! and errors to standard error. `api` asks, `table` draws.
 
 mod api;
 mod table;
+mod usage;
 
 use std::{io::Write, process::ExitCode, time::Duration};
 
@@ -18,6 +19,7 @@ use crate::model::{
 };
 pub use api::{Api, Error};
 use api::{Result, Session};
+pub use usage::UsageArguments;
 
 /// How often `--wait` asks.
 const ASK_EVERY: Duration = Duration::from_millis(700);
@@ -100,7 +102,7 @@ pub struct List {
     pub owner: Option<String>,
 }
 
-/// Runs one command and says how the process should end: 0, or 1 after an error that was
+/// Runs `lyceum session …` and says how the process should end: 0, or 1 after an error that was
 /// printed, or 2 where the portal was never asked because something was not said.
 ///
 /// `url` and `token` are what `LYCEUM_URL` and `LYCEUM_TOKEN` hold. The caller has installed
@@ -111,10 +113,26 @@ pub async fn session(
     token: Option<&str>,
     out: &mut (dyn Write + Send),
 ) -> ExitCode {
-    let result = match Api::new(url, token) {
+    ending(match Api::new(url, token) {
         Ok(api) => run(&api, arguments, out).await,
         Err(error) => Err(error),
-    };
+    })
+}
+
+/// Runs `lyceum usage …`, as [`session`].
+pub async fn usage(
+    arguments: UsageArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => usage::run(&api, &arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
+fn ending(result: Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // Whoever read our output has seen enough.

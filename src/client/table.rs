@@ -2,8 +2,12 @@
 //! few characters as tell them apart. Pure: the moment is handed in. Text from the portal is
 //! made harmless, because names and logs are other people's and a terminal obeys escapes.
 
-use super::api::Session;
-use crate::model::{EndReason, Resources, SessionState, Timestamp, size::human_size, time::human_duration};
+use super::{api::Session, usage::Row};
+use crate::model::{
+    EndReason, Resources, SessionState, Timestamp,
+    size::human_size,
+    time::{human_duration, human_hours},
+};
 
 /// Fewer characters of an id look like a number.
 const SHORTEST_ID: usize = 8;
@@ -32,6 +36,20 @@ pub fn sessions(sessions: &[Session], now: Timestamp) -> String {
         }
     }
     columns(&rows)
+}
+
+/// What was used by each; `by` heads the names.
+pub fn usage(by: &str, rows: &[Row]) -> String {
+    if rows.is_empty() {
+        return "nothing was used in this time\n".to_owned();
+    }
+    let hours = |seconds: i64| human_hours(seconds.saturating_mul(1000));
+    let head = [by.to_uppercase().replace('_', " "), "GPU-HOURS".into(), "CORE-HOURS".into(), "SESSIONS".into()];
+    let row = |row: &Row| {
+        let name = if row.name.is_empty() { "-".to_owned() } else { harmless(&row.name) };
+        vec![name, hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()]
+    };
+    columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>())
 }
 
 /// One session in a sentence or two, beginning with its id.

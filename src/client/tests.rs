@@ -196,6 +196,46 @@ async fn bad_arguments_never_reach_the_portal() {
     assert!(portal.requests().is_empty());
 }
 
+#[derive(Parser)]
+struct UsageLine {
+    #[command(flatten)]
+    usage: UsageArguments,
+}
+
+#[tokio::test]
+async fn usage_is_asked_for_in_moments_and_told_in_hours() {
+    let portal = Portal::start(|_| {
+        let row =
+            |name: &str, gpus, cpus| json!({"name": name, "gpu_seconds": gpus, "cpu_seconds": cpus, "sessions": 3});
+        (200, json!({"by": "group", "items": [row("vis\u{1b}[31mion", 5400, 7_200_000), row("", 0, 60)]}))
+    });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
+    let told = async |arguments: &[&str]| {
+        let line = UsageLine::try_parse_from([&["usage"], arguments].concat()).map_err(|error| error.to_string())?;
+        let mut out = Vec::new();
+        usage::run(&api, &line.usage, &mut out).await.map_err(|error| error.to_string())?;
+        Ok::<_, String>(String::from_utf8(out).unwrap())
+    };
+    let table =
+        told(&["--by", "group", "--from", "2030-01-01", "--to", "2030-01-31", "--whose", "managed"]).await.unwrap();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0], "GROUP       GPU-HOURS  CORE-HOURS  SESSIONS");
+    assert_eq!(lines[1], "vis[31mion  1.5        2\u{202f}000       3");
+    assert_eq!(lines[2], "-           0          <\u{a0}0.1       3");
+    let asked = portal.requests().remove(0);
+    let query = "/usage?from=2030-01-01T00%3A00%3A00Z&to=2030-02-01T00%3A00%3A00Z&by=group&whose=managed";
+    assert!(asked.starts_with(&format!("GET /api/v1{query} HTTP/1.1")), "{asked}");
+    let json: Value =
+        serde_json::from_str(&told(&["--json", "--to", "2030-01-31T08:00:00+01:00"]).await.unwrap()).unwrap();
+    assert_eq!(json["items"][0]["gpu_seconds"], 5400);
+    assert!(portal.requests()[1].contains("?to=2030-01-31T07%3A00%3A00Z&by=user HTTP"));
+    for wrong in [&["--by", "cpu"][..], &["--from", "yesterday"], &["--to", "2030-02-30"], &["--whose", "bob"]] {
+        assert!(told(wrong).await.is_err(), "{wrong:?}");
+    }
+    assert_eq!(portal.requests().len(), 2);
+}
+
 #[test]
 fn the_portal_and_the_token_must_be_said() {
     let refused = |url, token| match Api::new(url, token) {

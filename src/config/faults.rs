@@ -21,7 +21,7 @@ impl Config {
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());
         }
-        if let Err(fault) = self.quotas.period() {
+        if let Err(fault) = self.quotas.period().and(self.quotas.zone()) {
             let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
             faults.push(format!("quotas.{key}: {fault}"));
         }

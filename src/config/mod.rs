@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use jiff::tz::TimeZone;
 use serde::Deserialize;
 use toml::{Table, Value};
 
@@ -197,7 +198,7 @@ impl Default for Sessions {
 pub struct Quotas {
     /// `30d` for the last 30 days, or `month`, `week`: from its first day on.
     pub period: String,
-    /// Where months and weeks begin at midnight.
+    /// Where days, weeks and months begin at midnight.
     pub time_zone: String,
 }
 
@@ -210,6 +211,10 @@ impl Default for Quotas {
 impl Quotas {
     pub fn period(&self) -> Result<Period, BadPeriod> {
         Period::parse(&self.period, &self.time_zone)
+    }
+
+    pub fn zone(&self) -> Result<TimeZone, BadPeriod> {
+        TimeZone::get(&self.time_zone).map_err(|_unknown| BadPeriod::Zone(self.time_zone.clone()))
     }
 }
 

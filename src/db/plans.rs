@@ -10,8 +10,9 @@ use super::{
     quotas, retention, sessions,
     sessions::Filter,
     standing,
+    usage::{self, Asked, By, Whose},
 };
-use crate::model::{GroupId, SessionId, SessionState, UserId};
+use crate::model::{GroupId, SessionId, SessionState, Timestamp, UserId, timeline::Span};
 
 /// The steps of a plan: SCAN reads everything (that an index holds), SEARCH what is asked for.
 async fn plan(db: &Db, sql: &str) -> String {
@@ -89,6 +90,33 @@ async fn no_query_reads_the_whole_history() {
     ] {
         let plan = plan(&db, sql).await;
         assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{sql}\n{plan}");
+    }
+}
+
+#[tokio::test]
+async fn use_is_summed_up_from_indexes() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+    let (from, to) = (Timestamp(0), Timestamp(9));
+    let spans = [Span { from, to, date: jiff::civil::Date::ZERO }];
+    for (whose, began, ended) in [
+        (
+            Whose::Everybody,
+            "COVERING INDEX intervals_started (started_at>? AND started_at<?)",
+            "COVERING INDEX intervals_ended (",
+        ),
+        (Whose::Person(UserId::new()), "intervals_owner (owner=?", "intervals_owner_ended (owner=?"),
+        (Whose::ManagedBy(UserId::new()), "intervals_", "intervals_"),
+    ] {
+        let over_time = plan(&db, &usage::turnovers(whose, &spans)).await;
+        assert!(over_time.contains(began) && over_time.contains(ended), "{over_time}");
+        assert!(!over_time.contains("SCAN intervals"), "{over_time}");
+        for by in [By::User, By::Group, By::GpuModel] {
+            let asked = Asked { by, whose, from, to, now: to, sort: usage::Sort::Gpus, page: None };
+            let list = plan(&db, &usage::sums(&asked)).await;
+            assert!(list.contains("intervals_open") && !list.contains("intervals_started"), "{list}");
+            assert!(list.contains("(ended_at>?)") || whose != Whose::Everybody, "{list}");
+        }
     }
 }
 

@@ -14,6 +14,7 @@ pub mod session;
 pub mod setting;
 pub mod size;
 pub mod time;
+pub mod timeline;
 pub mod user;
 
 pub use fault::FieldError;

@@ -171,6 +171,23 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
+/// GPUs or cores × milliseconds as hours: `0`, `< 0.1`, `12.5`, `1 234`.
+#[must_use]
+pub fn human_hours(milliseconds: i64) -> String {
+    let tenths = milliseconds.max(0) / 360_000;
+    match tenths {
+        0 if milliseconds <= 0 => "0".to_owned(),
+        0 => "<\u{a0}0.1".to_owned(),
+        1..1000 => format!("{}.{}", tenths / 10, tenths % 10),
+        _ => {
+            let digits = (tenths / 10).to_string();
+            let groups: Vec<&str> =
+                digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+            groups.join("\u{202f}")
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,6 +211,18 @@ mod tests {
         assert_eq!(human_duration(4320), "1 h 12 min");
         assert_eq!(human_duration(59), "59 s");
         assert_eq!(human_duration(28_800), "8 h");
+    }
+
+    #[test]
+    fn hours() {
+        let hour = 3_600_000;
+        let told =
+            [0, -5, 1, hour / 2, 12 * hour + hour / 2 + 99, 99 * hour, 100 * hour, 1234 * hour, 12_345_678 * hour]
+                .map(human_hours);
+        assert_eq!(
+            told,
+            ["0", "0", "<\u{a0}0.1", "0.5", "12.5", "99.0", "100", "1\u{202f}234", "12\u{202f}345\u{202f}678"]
+        );
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl Sessions {
         }
     }
 
-    pub async fn list(&self, filter: Filter) -> Result<Vec<Session>> {
+    pub async fn list(&self, filter: Filter<'_>) -> Result<Vec<Session>> {
         Ok(self.db.list_sessions(filter).await?)
     }
 

@@ -32,7 +32,7 @@ impl Sessions {
             Found::Overlays { overlays } => overlays,
             other => return Err(unexpected(other)),
         };
-        let live = Filter { owner: Some(actor.user.id), state: None, live_only: true, before: None, limit: 500 };
+        let live = Filter { owner: Some(actor.user.id), live_only: true, limit: 500, ..Filter::default() };
         let live = self.db.list_sessions(live).await?;
         let own = overlays.into_iter().map(|overlay| {
             let is_current = self.environments.overlay_name(&overlay.environment).as_ref() == Some(&overlay.name);
@@ -61,7 +61,7 @@ impl Sessions {
 
     /// The paths of environments of their own that somebody used before, the latest first.
     pub async fn own_environments(&self, actor: Actor<'_>) -> Result<Vec<String>> {
-        let all = Filter { owner: Some(actor.user.id), state: None, live_only: false, before: None, limit: 200 };
+        let all = Filter { owner: Some(actor.user.id), limit: 200, ..Filter::default() };
         let mut paths: Vec<String> = Vec::new();
         for session in self.db.list_sessions(all).await? {
             let path = session.spec.environment.filter(|environment| is_path(environment));
@@ -74,7 +74,7 @@ impl Sessions {
     /// Who somebody is on the machine. An account is not made for looking: without a session
     /// there has been nothing to install into.
     async fn known_person(&self, actor: Actor<'_>) -> Result<Option<Person>> {
-        let one = Filter { owner: Some(actor.user.id), state: None, live_only: false, before: None, limit: 1 };
+        let one = Filter { owner: Some(actor.user.id), limit: 1, ..Filter::default() };
         if self.db.list_sessions(one).await?.is_empty() {
             return Ok(None);
         }

@@ -78,6 +78,7 @@ pub enum Nav {
     Home,
     NewSession,
     Files,
+    Usage,
     Settings,
     ApiDocs,
     Administration,
@@ -92,10 +93,11 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 5] = [
+const ENTRIES: [Entry; 6] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
     Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
+    Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },
     Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },
     Entry { nav: Nav::ApiDocs, href: "/docs/api", label: "API", icon: "code" },
 ];
@@ -261,7 +263,10 @@ pub mod filters {
     use std::convert::Infallible;
 
     use super::Icon;
-    use crate::model::{size::human_size, time::human_duration};
+    use crate::model::{
+        size::human_size,
+        time::{human_duration, human_hours},
+    };
 
     /// Bytes as people write them: `1.5 GB`.
     #[askama::filter_fn]
@@ -273,6 +278,12 @@ pub mod filters {
     #[askama::filter_fn]
     pub fn duration(seconds: &i64, _: &dyn askama::Values) -> Result<String, Infallible> {
         Ok(human_duration(*seconds))
+    }
+
+    /// GPUs or cores × milliseconds as hours: `12.5`.
+    #[askama::filter_fn]
+    pub fn hours(milliseconds: &i64, _: &dyn askama::Values) -> Result<String, Infallible> {
+        Ok(human_hours(*milliseconds))
     }
 
     /// The address of a file of `static/`.

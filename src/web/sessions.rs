@@ -124,7 +124,7 @@ impl SessionView {
     }
 }
 
-/// `?state=&owner=` of the list, with paging.
+/// `?state=&owner=` and more of the list, with paging.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -133,6 +133,17 @@ pub struct ListParameters {
     state: Option<String>,
     /// Operators: somebody's name, or `*` for everybody.
     owner: Option<String>,
+    /// The app's name.
+    app: Option<String>,
+    /// `idle`, `time_limit`, `out_of_memory` …
+    #[param(value_type = Option<String>)]
+    end_reason: Option<String>,
+    /// Those that ended from this moment on.
+    #[param(value_type = Option<String>, format = DateTime)]
+    ended_from: Option<Timestamp>,
+    /// Those that ended before this moment.
+    #[param(value_type = Option<String>, format = DateTime)]
+    ended_before: Option<Timestamp>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -164,7 +175,24 @@ pub async fn list(
         Some("*") => None,
         Some(name) => Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id),
     };
-    let filter = Filter { owner, state, live_only: false, before: paging.after()?, limit: limit + 1 };
+    let end_reason = match parameters.end_reason.as_deref() {
+        None | Some("") => None,
+        Some(word) => {
+            let unknown = |_err| Error::field("end_reason", "invalid_value", "This is no reason of an end.");
+            Some(word.parse().map_err(unknown)?)
+        }
+    };
+    let filter = Filter {
+        owner,
+        state,
+        app: parameters.app.as_deref().filter(|app| !app.is_empty()),
+        end_reason,
+        ended_from: parameters.ended_from,
+        ended_before: parameters.ended_before,
+        before: paging.after()?,
+        limit: limit + 1,
+        live_only: false,
+    };
     let found = portal.sessions.list(filter).await?;
     let views = found.into_iter().map(|session| SessionView::new(&portal, &headers, session)).collect();
     Ok(Listed::new(views, limit, |view: &SessionView| view.id))

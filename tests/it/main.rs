@@ -33,4 +33,5 @@ mod quotas;
 mod retention;
 mod site_apps;
 mod start;
+mod usage;
 mod wait;

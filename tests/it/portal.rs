@@ -279,6 +279,7 @@ fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<File
             inventory,
             period: lyceum::model::quota::Period::default(),
             extend_while_others_wait: true,
+            zone: jiff::tz::TimeZone::UTC,
         },
         scheduler,
         Catalogue::new(Vec::new()),

@@ -230,7 +230,13 @@ async fn everybody_sees_what_they_used_and_operators_all() {
     assert_eq!(table.headers()["content-disposition"], "attachment; filename=\"usage.csv\"");
     let text = table.text().await.unwrap();
     assert_eq!(text.lines().nth(1), Some(r#""ada","0","90","1""#), "{text}");
-    for wrong in ["by=day", "from=2027-01-02T00:00:00Z&to=2027-01-01T00:00:00Z", "of=bob"] {
+    for wrong in [
+        "by=month",
+        "whose=bobs",
+        "by=day&from=1900-01-01T00:00:00Z",
+        "from=2027-01-02T00:00:00Z&to=2027-01-01T00:00:00Z",
+        "of=bob",
+    ] {
         assert!(matches!(boss.get(&format!("/api/v1/usage?{wrong}")).await.status().as_u16(), 400 | 422), "{wrong}");
     }
 }

@@ -4,6 +4,7 @@
 
 mod audit;
 mod card;
+mod chart;
 mod entry;
 mod error;
 mod files;
@@ -19,9 +20,11 @@ mod sentence;
 mod session;
 mod settings;
 mod standalone;
+mod usage;
 
 pub use audit::{AuditFilter, AuditLine, AuditPage};
 pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
+pub use chart::{Amount, Bar, Chart, Mark};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
@@ -41,3 +44,7 @@ pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentenc
 pub use session::{Happening, Progress, ShowSession, Step, notes, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, Waiting};
+pub use usage::{
+    Budget, ComparePage, EndedLine, HistoryFilter, RangeChooser, RangeTab, SpanRow, UsagePage, UsageTabs, UsedRow,
+    end_reason_word,
+};

@@ -15,6 +15,7 @@ mod people;
 mod quotas;
 mod races;
 mod sessions;
+mod usage;
 pub mod whole;
 
 use std::{

@@ -12,7 +12,6 @@ use lyceum::{
         quotas::{Change, ChangeNote, Kind, Level, Marks, QuotaGroup},
         sessions::Ending,
         standing::Asking,
-        usage::{Asked, By},
     },
     model::{
         Clock, EndReason, GroupId, Role, SessionId, Timestamp, UserId, Username,
@@ -237,7 +236,7 @@ async fn set(db: &Db, level: Level, changes: &[Change], about: &ChangeNote<'_>) 
     db.set_limits(level, changes, Marks::default(), about).await.unwrap();
 }
 
-async fn group(db: &Db, name: &str) -> QuotaGroup {
+pub async fn group(db: &Db, name: &str) -> QuotaGroup {
     db.find_quota_group(name).await.unwrap().unwrap()
 }
 
@@ -246,11 +245,16 @@ fn charging(owner: UserId, group: GroupId) -> Asking<'static> {
     Asking { owner, group: Some(group), period: &PERIOD }
 }
 
-fn charged(owner: UserId, group: GroupId, gpus: i64) -> NewSession {
+pub fn charged(owner: UserId, group: GroupId, gpus: i64) -> NewSession {
     NewSession { charged_group: Some(group), ..new_session(owner, gpus) }
 }
 
-async fn start(db: &Db, new: &NewSession, at: Timestamp, judge: impl FnOnce(&Facts) -> Verdict + Send) -> SessionId {
+pub async fn start(
+    db: &Db,
+    new: &NewSession,
+    at: Timestamp,
+    judge: impl FnOnce(&Facts) -> Verdict + Send,
+) -> SessionId {
     static PERIOD: Period = Period::Rolling { days: 30 };
     let asking = Asking { owner: new.owner, group: new.charged_group, period: &PERIOD };
     let answer = db.admit(&asking, Deed::Insert(new), &Clock::manual(at), judge).await.unwrap();
@@ -258,14 +262,14 @@ async fn start(db: &Db, new: &NewSession, at: Timestamp, judge: impl FnOnce(&Fac
     new.id
 }
 
-async fn end(db: &Db, id: SessionId, at: Timestamp) {
+pub async fn end(db: &Db, id: SessionId, at: Timestamp) {
     let reason = EndReason::StoppedByOwner;
     let ending = Ending { reason, exit_code: None, signal: None, at, detail: String::new() };
     assert!(db.end_session(id, &ending).await.unwrap());
 }
 
 /// Somebody of a directory, in these groups.
-async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
+pub async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
     let groups: Vec<Group> =
         groups.iter().map(|name| Group { subject: format!("cn={name}"), name: (*name).to_owned() }).collect();
     let username = Username::parse(name).unwrap();
@@ -281,37 +285,4 @@ async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
     };
     db.arrive(&person, START).await.unwrap();
     db.find_user_by_name(name).await.unwrap().unwrap().user.id
-}
-
-#[tokio::test]
-async fn what_was_used_is_summed_up_to_the_millisecond() {
-    on_both(async |house| {
-        let db = &house.db;
-        let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
-        let vision = group(db, "vision").await;
-        let machine = inventory(4);
-        let one = start(db, &charged(ada, vision.id, 2), START, judge(&machine, 2)).await;
-        end(db, one, Timestamp(START.0 + 1500)).await;
-        let two = start(db, &new_session(ada, 1), START.plus_seconds(10), judge(&machine, 1)).await;
-        start(db, &charged(bob, vision.id, 0), START.plus_seconds(10), judge(&machine, 0)).await;
-        let used = async |by, owner, from: i64, to: i64| {
-            let at = |seconds| START.plus_seconds(seconds);
-            let asked = Asked { by, owner, from: at(from), to: at(to), now: at(20) };
-            let rows = db.used(&asked).await.unwrap();
-            rows.into_iter()
-                .map(|row| (row.name, row.gpu_milliseconds, row.cpu_milliseconds, row.sessions))
-                .collect::<Vec<_>>()
-        };
-        let row = |name: &str, gpus, cpus, sessions| (name.to_owned(), gpus, cpus, sessions);
-        // What is held still counts until now, and no further.
-        assert_eq!(used(By::User, None, 0, 99).await, [row("ada", 13_000, 11_500, 2), row("bob", 0, 10_000, 1)]);
-        assert_eq!(used(By::User, Some(bob), 0, 99).await, [row("bob", 0, 10_000, 1)]);
-        assert_eq!(used(By::Group, None, 0, 99).await, [row("", 10_000, 10_000, 1), row("vision", 3000, 11_500, 2)]);
-        assert_eq!(used(By::GpuModel, None, 0, 99).await, [row("A", 13_000, 0, 2)]);
-        assert_eq!(used(By::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
-        assert_eq!(used(By::User, None, 2, 10).await, [], "a time in which nobody held anything");
-        end(db, two, START.plus_seconds(15)).await;
-        assert_eq!(used(By::GpuModel, Some(ada), 0, 99).await, [row("A", 8000, 0, 2)]);
-    })
-    .await;
 }

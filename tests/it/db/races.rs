@@ -170,6 +170,7 @@ fn admission(db: &Db) -> Admission {
         inventory: inventory(MACHINE),
         period: Period::default(),
         extend_while_others_wait: true,
+        zone: jiff::tz::TimeZone::UTC,
     }
 }
 

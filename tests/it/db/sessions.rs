@@ -252,7 +252,7 @@ async fn lists_and_pages() {
         for &id in &ids[..3] {
             db.end_session(id, &END).await.unwrap();
         }
-        let listed = async |filter: Filter| {
+        let listed = async |filter: Filter<'_>| {
             let found = db.list_sessions(filter).await.unwrap().into_iter().map(|session| session.id);
             found.map(|id| ids.iter().position(|known| *known == id).unwrap()).collect::<Vec<_>>()
         };
@@ -268,6 +268,15 @@ async fn lists_and_pages() {
         assert_eq!(listed(Filter { live_only: true, ..state(SessionState::Ended) }).await, [0_usize; 0]);
         assert_eq!(listed(Filter { owner: Some(b), ..state(SessionState::Ended) }).await, [2]);
         assert_eq!(listed(Filter { limit: 2, ..all }).await, [5, 4]);
+        assert_eq!(listed(Filter { app: Some("terminal"), owner: Some(b), ..all }).await, [4, 2]);
+        for app in ["jupyter", "a\0b"] {
+            assert_eq!(listed(Filter { app: Some(app), ..all }).await, [0_usize; 0]);
+        }
+        assert_eq!(listed(Filter { end_reason: Some(END.reason), ..all }).await, [2, 1, 0]);
+        assert_eq!(listed(Filter { end_reason: Some(EndReason::Lost), ..all }).await, [0_usize; 0]);
+        assert_eq!(listed(Filter { ended_from: Some(END.at), owner: Some(a), ..all }).await, [1, 0]);
+        assert_eq!(listed(Filter { ended_from: Some(END.at.plus_seconds(1)), ..all }).await, [0_usize; 0]);
+        assert_eq!(listed(Filter { ended_before: Some(END.at), ..all }).await, [0_usize; 0]);
         assert_eq!(listed(Filter { limit: 2, before: Some(ids[4]), ..all }).await, [3, 2]);
         assert_eq!(listed(Filter { owner: Some(a), before: Some(ids[3]), limit: 1, ..all }).await, [1]);
         assert_eq!(listed(Filter { owner: Some(UserId::new()), ..all }).await, [0_usize; 0]);

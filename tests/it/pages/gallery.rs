@@ -40,6 +40,10 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("files", draw(&super::files::folder(word))),
         ("files-empty", draw(&super::files::empty(word))),
         ("files-item", draw(&super::files::item(word))),
+        ("usage", draw(&super::usage::own(word))),
+        ("usage-empty", draw(&super::usage::own_empty(word))),
+        ("usage-compare", draw(&super::usage::compare(word))),
+        ("usage-compare-empty", draw(&super::usage::compare_empty(word))),
         ("settings", draw(&settings(word))),
         ("settings-token", draw(&settings_token(word))),
         ("packages", draw(&packages(word))),
@@ -242,7 +246,7 @@ fn home_building(word: &Word) -> Home {
     }
 }
 
-fn meters(word: &Word) -> Vec<Meter> {
+pub fn meters(word: &Word) -> Vec<Meter> {
     let meter = |field, label: &str, used, asked, limit, unit| Meter {
         field,
         label: label.to_owned(),

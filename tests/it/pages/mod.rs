@@ -7,6 +7,7 @@ mod gallery;
 pub mod markup;
 mod people;
 mod sessions;
+mod usage;
 
 use std::{cell::Cell, fs, path::Path};
 

@@ -1,0 +1,225 @@
+//! Time cut into the days or weeks of a calendar, and how much was used in each of them. What
+//! was begun and ended in a span tells it exactly: nobody has to look at each allocation in
+//! each span. Where those sums come from is `db`'s business, how they are drawn is `web`'s.
+
+use jiff::{
+    ToSpan, Zoned,
+    civil::{Date, Weekday},
+    tz::TimeZone,
+};
+
+use super::{Timestamp, quota::Spent};
+
+/// How long a span is, but for the first and the last one, which may be cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    Day,
+    /// From Monday.
+    Week,
+}
+
+/// A part of the timeline: from a moment on, and up to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub from: Timestamp,
+    pub to: Timestamp,
+    /// The day that it belongs to there, or the Monday of its week.
+    pub date: Date,
+}
+
+/// What one kind of thing was held by allocations that began, or ended, within a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// So many GPUs and cores.
+    pub gpus: i64,
+    pub cpus: i64,
+    /// Each of them × the milliseconds from its beginning (or end) to the end of the span.
+    pub rest: Spent,
+}
+
+/// What changed within a span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Turnover {
+    pub begun: Moved,
+    pub ended: Moved,
+}
+
+/// The time from `from` up to `to`, cut at midnights (or those before Mondays) of this zone.
+/// A day has as many hours as it has there. What lies beyond the calendar is one span.
+#[must_use]
+pub fn cut(from: Timestamp, to: Timestamp, step: Step, zone: &TimeZone) -> Vec<Span> {
+    let mut spans = Vec::new();
+    let mut begin = from;
+    while begin < to {
+        let (date, next) = span_of(begin, step, zone).unwrap_or((Date::ZERO, to));
+        // Whatever a calendar does at midnight: time goes on.
+        let end = next.min(to).max(Timestamp(begin.0.saturating_add(1)));
+        spans.push(Span { from: begin, to: end, date });
+        begin = end;
+    }
+    spans
+}
+
+/// The date of the span that holds this moment, and when the next one begins.
+fn span_of(at: Timestamp, step: Step, zone: &TimeZone) -> Option<(Date, Timestamp)> {
+    let today = jiff::Timestamp::from_millisecond(at.0).ok()?.to_zoned(zone.clone()).date();
+    let (date, length) = match step {
+        Step::Day => (today, 1.day()),
+        Step::Week => {
+            let since = today.weekday().since(Weekday::Monday);
+            (today.checked_sub(i64::from(since).days()).ok()?, 1.week())
+        }
+    };
+    let next = midnight(date.checked_add(length).ok()?, zone)?;
+    Some((date, next))
+}
+
+/// When a day begins there; not everywhere at 00:00.
+#[must_use]
+pub fn midnight(date: Date, zone: &TimeZone) -> Option<Timestamp> {
+    let begin = date.to_zoned(zone.clone()).ok()?.start_of_day().ok()?;
+    Some(Timestamp(Zoned::timestamp(&begin).as_millisecond()))
+}
+
+/// What was used in each span, where `gpus` and `cpus` were held when the first one began.
+#[must_use]
+pub fn used(spans: &[Span], gpus: i64, cpus: i64, turnovers: &[Turnover]) -> Vec<Spent> {
+    let (mut gpus, mut cpus) = (gpus, cpus);
+    let mut all = Vec::with_capacity(spans.len());
+    for (span, Turnover { begun, ended }) in spans.iter().zip(turnovers) {
+        let length = span.to.0.saturating_sub(span.from.0);
+        // What is held at its beginning is held throughout, with what begins, without what ends.
+        let part = |held: i64, begun: i64, ended: i64| held.saturating_mul(length).saturating_add(begun - ended);
+        all.push(Spent {
+            gpu_milliseconds: part(gpus, begun.rest.gpu_milliseconds, ended.rest.gpu_milliseconds),
+            cpu_milliseconds: part(cpus, begun.rest.cpu_milliseconds, ended.rest.cpu_milliseconds),
+        });
+        gpus += begun.gpus - ended.gpus;
+        cpus += begun.cpus - ended.cpus;
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn at(text: &str) -> Timestamp {
+        Timestamp(text.parse::<jiff::Timestamp>().unwrap().as_millisecond())
+    }
+
+    /// New York: summer time from the second Sunday of March to the first of November.
+    fn new_york() -> TimeZone {
+        TimeZone::posix("EST5EDT,M3.2.0,M11.1.0").unwrap()
+    }
+
+    fn hours(spans: &[Span]) -> Vec<i64> {
+        spans.iter().map(|span| span.to.seconds_since(span.from) / 3600).collect()
+    }
+
+    #[test]
+    fn days_are_as_long_as_they_are_there() {
+        let march = cut(at("2026-03-07T05:00:00Z"), at("2026-03-10T04:00:00Z"), Step::Day, &new_york());
+        assert_eq!(hours(&march), [24, 23, 24]);
+        assert_eq!(march[1].date.to_string(), "2026-03-08");
+        let november = cut(at("2026-10-31T04:00:00Z"), at("2026-11-03T05:00:00Z"), Step::Day, &new_york());
+        assert_eq!(hours(&november), [24, 25, 24]);
+        // The first and the last one are cut.
+        let cut_day = cut(at("2026-03-07T22:00:00Z"), at("2026-03-08T01:00:00Z"), Step::Day, &TimeZone::UTC);
+        assert_eq!(hours(&cut_day), [2, 1]);
+        assert_eq!(cut(Timestamp(5), Timestamp(5), Step::Day, &TimeZone::UTC), []);
+    }
+
+    #[test]
+    fn weeks_begin_on_mondays() {
+        // A Sunday's noon; the week with the change to summer time has an hour less.
+        let spans = cut(at("2026-03-01T17:00:00Z"), at("2026-03-16T04:00:00Z"), Step::Week, &new_york());
+        let dates: Vec<String> = spans.iter().map(|span| span.date.to_string()).collect();
+        assert_eq!(dates, ["2026-02-23", "2026-03-02", "2026-03-09"]);
+        assert_eq!(hours(&spans), [12, 167, 168]);
+    }
+
+    #[test]
+    fn beyond_the_calendar_there_is_one_span() {
+        let spans = cut(Timestamp(i64::MIN), Timestamp(i64::MIN + 9), Step::Day, &TimeZone::UTC);
+        assert_eq!(spans.len(), 1);
+        assert_eq!((spans[0].from, spans[0].to), (Timestamp(i64::MIN), Timestamp(i64::MIN + 9)));
+    }
+
+    /// An allocation: GPUs, cores, and its first and last second.
+    type Held = (i64, i64, i64, i64);
+
+    /// What the database says of these.
+    fn turnovers(spans: &[Span], all: &[Held]) -> (i64, i64, Vec<Turnover>) {
+        let first = spans.first().map_or(0, |span| span.from.0 / 1000);
+        let (mut gpus, mut cpus) = (0, 0);
+        for held in all.iter().filter(|held| held.2 < first && first <= held.3) {
+            gpus += held.0;
+            cpus += held.1;
+        }
+        let moved = |span: &Span, moment: &dyn Fn(&Held) -> i64| {
+            let mut moved = Moved::default();
+            for held in all {
+                let at = moment(held) * 1000;
+                if (span.from.0..span.to.0).contains(&at) {
+                    moved.gpus += held.0;
+                    moved.cpus += held.1;
+                    moved.rest.gpu_milliseconds += held.0 * (span.to.0 - at);
+                    moved.rest.cpu_milliseconds += held.1 * (span.to.0 - at);
+                }
+            }
+            moved
+        };
+        let turnover =
+            |span: &Span| Turnover { begun: moved(span, &|held| held.2), ended: moved(span, &|held| held.3) };
+        (gpus, cpus, spans.iter().map(turnover).collect())
+    }
+
+    fn allocations(seconds: i64) -> impl Strategy<Value = Vec<Held>> {
+        let one = (0..9i64, 0..65i64, -seconds..seconds, 0..seconds);
+        prop::collection::vec(one.prop_map(|(gpus, cpus, start, lasts)| (gpus, cpus, start, start + lasts)), 0..6)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+
+        /// Around both changes of the clock in New York: each second belongs to the date that a
+        /// calendar on the wall shows then, and counts for whatever is held in it.
+        #[test]
+        fn spans_hold_what_counting_seconds_gives(
+            all in allocations(200_000), summer in any::<bool>(), week in any::<bool>(),
+            from in 0..90_000i64, length in 0..200_000i64,
+        ) {
+            let (zone, step) = (new_york(), if week { Step::Week } else { Step::Day });
+            let start = at(if summer { "2026-03-07T12:00:00Z" } else { "2026-10-31T12:00:00Z" }).0 / 1000;
+            let all: Vec<Held> = all.into_iter().map(|held| (held.0, held.1, start + held.2, start + held.3)).collect();
+            let (from, to) = (start + from, start + from + length);
+            let spans = cut(Timestamp(from * 1000), Timestamp(to * 1000), step, &zone);
+            let (gpus, cpus, turnovers) = turnovers(&spans, &all);
+            let told = used(&spans, gpus, cpus, &turnovers);
+
+            let mut counted: Vec<(Date, Spent)> = Vec::new();
+            // The offset changes at full hours alone, so that the date is looked up once a quarter.
+            let mut date = Date::ZERO;
+            for second in from..to {
+                if second == from || second % 900 == 0 {
+                    let local = jiff::Timestamp::from_second(second).unwrap().to_zoned(zone.clone()).date();
+                    let back = if week { i64::from(local.weekday().to_monday_zero_offset()) } else { 0 };
+                    date = local.checked_sub(back.days()).unwrap();
+                }
+                if counted.last().is_none_or(|(last, _)| *last != date) {
+                    counted.push((date, Spent::default()));
+                }
+                let sum = &mut counted.last_mut().unwrap().1;
+                for held in all.iter().filter(|held| held.2 <= second && second < held.3) {
+                    sum.gpu_milliseconds += 1000 * held.0;
+                    sum.cpu_milliseconds += 1000 * held.1;
+                }
+            }
+            let told: Vec<(Date, Spent)> = spans.iter().map(|span| span.date).zip(told).collect();
+            prop_assert_eq!(told, counted);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! `/usage/compare` as a page and as a table: who used how much, for those who see others'
+//! affairs: by person, group or GPU model, in an order of one's choice.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    UsageRow,
+    draw::{address, charts, others_word, span_rows},
+    others,
+    range::{Range, Words},
+    table,
+};
+use crate::{
+    db::usage::{self, Asked, By, Sort, Used, UsedList, Whose},
+    model::{quota::Spent, timeline},
+    web::{
+        Portal,
+        error::{Error, FieldError, Result},
+        extract::{CurrentUser, Query},
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        views::{Column, ComparePage, RangeTab, UsageTabs, UsedRow},
+    },
+};
+
+/// So many rows a page has.
+const ROWS: i64 = 50;
+/// Models come all at once: no machine room has more.
+const MODELS: i64 = 500;
+
+/// The address of the page of comparison.
+#[derive(Clone, Default, Deserialize)]
+#[serde(default)]
+pub struct CompareVisit {
+    range: String,
+    from: String,
+    to: String,
+    by: String,
+    sort: String,
+    cursor: Option<String>,
+}
+
+const BYS: [(&str, &str, By); 3] =
+    [("", "Person", By::User), ("group", "Group", By::Group), ("gpu_model", "GPU model", By::GpuModel)];
+
+const SORTS: [(&str, &str, Sort); 4] = [
+    ("name", "Name", Sort::Name),
+    ("", "GPU-hours", Sort::Gpus),
+    ("cpus", "Core-hours", Sort::Cpus),
+    ("sessions", "Sessions", Sort::Sessions),
+];
+
+impl CompareVisit {
+    fn words(&self) -> Words<'_> {
+        Words { range: &self.range, from: self.from.trim(), to: self.to.trim() }
+    }
+
+    fn range(&self, portal: &Portal) -> (Range, Vec<FieldError>) {
+        let admission = &portal.sessions.admission;
+        Range::read(self.words(), &admission.period, &admission.zone, portal.clock.now())
+    }
+
+    fn by(&self) -> (&'static str, By) {
+        BYS.iter().find(|(word, ..)| *word == self.by).map_or((BYS[0].0, BYS[0].2), |(word, _, by)| (*word, *by))
+    }
+
+    fn sort(&self) -> (&'static str, Sort) {
+        let known = SORTS.iter().find(|(word, ..)| *word == self.sort);
+        let (word, sort) = known.map_or(("", Sort::Gpus), |(word, _, sort)| (*word, *sort));
+        // Cores are not counted by model.
+        if self.by().1 == By::GpuModel && sort == Sort::Cpus { ("", Sort::Gpus) } else { (word, sort) }
+    }
+
+    /// Range, and by what and in which order, as an address says it.
+    fn address<'a>(&'a self, range: &Range, by: &'a str, sort: &'a str, cursor: &'a str) -> String {
+        let more = [("by", by), ("sort", sort), ("cursor", cursor)];
+        address("/usage/compare", range.words(self.words()).iter().chain(&more))
+    }
+}
+
+/// A row's place in the order: what it is sorted by, and its id; or 0 and its name.
+struct Place(i64, String);
+
+impl Place {
+    fn of(row: &Used, sort: Sort) -> Self {
+        match sort {
+            Sort::Name => Self(0, row.name.clone()),
+            Sort::Gpus => Self(row.gpu_milliseconds, row.id.clone()),
+            Sort::Cpus => Self(row.cpu_milliseconds, row.id.clone()),
+            Sort::Sessions => Self(row.sessions, row.id.clone()),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.0, self.1)
+    }
+}
+
+impl FromStr for Place {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (amount, name) = text.split_once(' ').filter(|(_, name)| !name.contains('\0')).ok_or(())?;
+        Ok(Self(amount.parse().map_err(drop)?, name.to_owned()))
+    }
+}
+
+/// `/usage/compare`, for those who see others' affairs.
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<CompareVisit>,
+) -> Result<Response> {
+    let whose = others(&user).ok_or_else(not_for_you)?;
+    let (range, faults) = visit.range(&portal);
+    let (period, zone) = (&portal.sessions.admission.period, &portal.sessions.admission.zone);
+    let ((by_word, by), (sort_word, sort)) = (visit.by(), visit.sort());
+    let cursor = visit.cursor.clone().filter(|cursor| !cursor.is_empty() && by != By::GpuModel);
+    let after = Paging::new(None, cursor).after::<Place>()?.map(|Place(amount, name)| (amount, name));
+    let is_first = after.is_none();
+    let (from, to, now) = (range.from, range.to, portal.clock.now());
+    // Models come all at once.
+    let limit = if by == By::GpuModel { MODELS } else { ROWS };
+    let page = Some(usage::Page { after, limit: limit + 1 });
+    let UsedList { rows, count, most, .. } = portal.db.used(&Asked { by, whose, from, to, now, sort, page }).await?;
+    let list = Listed::new(rows, limit, |row| Place::of(row, sort));
+    let over_time = portal.db.used_in(whose, &timeline::cut(from, to, range.step(), zone)).await?;
+    let kept: Vec<_> =
+        [("by", by_word), ("sort", sort_word)].into_iter().filter(|(_, word)| !word.is_empty()).collect();
+    let view = ComparePage {
+        layout: portal.layout_of(&user.0, Nav::Usage),
+        tabs: UsageTabs { others: others_word(whose), is_own: false },
+        range: range.chooser(visit.words(), ("/usage/compare", &kept), (period, zone), &faults),
+        charts: charts(&over_time, range.step(), 0 < portal.sessions.admission.capacity.gpus),
+        spans: span_rows(&over_time, range.step()),
+        by: BYS
+            .iter()
+            .map(|(word, label, one)| RangeTab {
+                href: visit.address(&range, word, sort_word, ""),
+                label: (*label).to_owned(),
+                is_current: *one == by,
+            })
+            .collect(),
+        columns: columns(&visit, &range, by, sort),
+        has_cores: by != By::GpuModel,
+        rows: list.items.into_iter().map(|row| used_row(row, most, links(whose, by))).collect(),
+        count,
+        csv_href: address("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
+        first_href: (!is_first).then(|| visit.address(&range, by_word, sort_word, "")),
+        next_href: list
+            .next_cursor
+            .filter(|_| by != By::GpuModel)
+            .map(|cursor| visit.address(&range, by_word, sort_word, &cursor)),
+    };
+    if faults.is_empty() { Ok(Page(view).into_response()) } else { Ok(Error::invalid(faults).with_page(Page(view))) }
+}
+
+/// `/usage/compare/table`: all rows of the page's choice, in its order.
+pub async fn download(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<CompareVisit>,
+) -> Result<Response> {
+    let whose = others(&user).ok_or_else(not_for_you)?;
+    let (range, faults) = visit.range(&portal);
+    if !faults.is_empty() {
+        return Err(Error::invalid(faults));
+    }
+    let ((word, by), (_, sort)) = (visit.by(), visit.sort());
+    let asked = Asked { by, whose, from: range.from, to: range.to, now: portal.clock.now(), sort, page: None };
+    let rows: Vec<UsageRow> = portal.db.used(&asked).await?.rows.into_iter().map(UsageRow::from).collect();
+    Ok(table(if word.is_empty() { "user" } else { word }, &rows))
+}
+
+fn not_for_you() -> Error {
+    Error::forbidden("This is for administrators, operators and managers of groups.")
+}
+
+/// The page of what a row is about begins so, where the reader has one.
+fn links(whose: Whose, by: By) -> Option<&'static str> {
+    (whose == Whose::Everybody && by == By::User).then_some("/admin/users/")
+}
+
+fn used_row(row: Used, most: Spent, link: Option<&str>) -> UsedRow {
+    UsedRow {
+        href: link.map(|link| format!("{link}{}", row.name)),
+        gpu_bar: hundredths(row.gpu_milliseconds, most.gpu_milliseconds),
+        cpu_bar: hundredths(row.cpu_milliseconds, most.cpu_milliseconds),
+        name: row.name,
+        gpus: row.gpu_milliseconds,
+        cpus: row.cpu_milliseconds,
+        sessions: row.sessions,
+    }
+}
+
+/// A part of a whole; what is there at all is one at least.
+fn hundredths(part: i64, whole: i64) -> i64 {
+    let hundredths = i128::from(part) * 100 / i128::from(whole.max(1));
+    i64::try_from(hundredths).unwrap_or(100).clamp(i64::from(0 < part), 100)
+}
+
+fn columns(visit: &CompareVisit, range: &Range, by: By, sort: Sort) -> Vec<Column> {
+    let shown = SORTS.iter().filter(|(.., column)| *column != Sort::Cpus || by != By::GpuModel);
+    shown
+        .map(|(word, label, column)| Column {
+            label,
+            href: visit.address(range, visit.by().0, word, ""),
+            sorted: (*column == sort).then_some(if sort == Sort::Name { "ascending" } else { "descending" }),
+        })
+        .collect()
+}

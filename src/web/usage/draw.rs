@@ -1,0 +1,61 @@
+//! What the pages of usage draw alike: charts of a time and the same as a table, the choice of
+//! whose usage is seen, and addresses.
+
+use url::form_urlencoded::Serializer;
+
+use super::others;
+use crate::{
+    auth::Principal,
+    db::usage::{UsedIn, Whose},
+    model::{
+        quota::Spent,
+        timeline::{Span, Step},
+    },
+    web::views::{Amount, Chart, SpanRow, UsageTabs},
+};
+
+pub(super) fn tabs(user: &Principal, is_own: bool) -> Option<UsageTabs> {
+    Some(UsageTabs { others: others_word(others(user)?), is_own })
+}
+
+pub(super) fn others_word(whose: Whose) -> &'static str {
+    if whose == Whose::Everybody { "Everybody" } else { "My groups" }
+}
+
+/// GPU-hours, where there are GPUs or were, and core-hours.
+pub(super) fn charts(used: &[UsedIn], step: Step, has_gpus: bool) -> Vec<Chart> {
+    let chart = |id, title, amount: fn(&Spent) -> i64| {
+        let amounts = used.iter().map(|one| Amount {
+            label: label(&one.span, step),
+            short: one.span.date.strftime("%-d\u{a0}%b").to_string(),
+            milliseconds: amount(&one.spent),
+        });
+        Chart::new(id, title, amounts.collect())
+    };
+    let gpus = chart("gpu-hours", "GPU-hours", |spent| spent.gpu_milliseconds);
+    let cores = chart("core-hours", "core-hours", |spent| spent.cpu_milliseconds);
+    if has_gpus || !gpus.is_empty() { vec![gpus, cores] } else { vec![cores] }
+}
+
+pub(super) fn span_rows(used: &[UsedIn], step: Step) -> Vec<SpanRow> {
+    let row = |one: &UsedIn| SpanRow {
+        label: label(&one.span, step),
+        gpus: one.spent.gpu_milliseconds,
+        cpus: one.spent.cpu_milliseconds,
+        sessions: one.sessions,
+    };
+    used.iter().map(row).collect()
+}
+
+fn label(span: &Span, step: Step) -> String {
+    let week = if step == Step::Week { "week of " } else { "" };
+    format!("{week}{}", span.date.strftime("%a %-d %b %Y"))
+}
+
+/// An address with what is not empty of these names and values behind its `?`.
+pub(super) fn address<'a>(path: &str, words: impl IntoIterator<Item = &'a (&'static str, &'a str)>) -> String {
+    let mut query = Serializer::new(String::new());
+    query.extend_pairs(words.into_iter().filter(|(_, value)| !value.is_empty()));
+    let query = query.finish();
+    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
+}

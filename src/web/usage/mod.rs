@@ -1,0 +1,205 @@
+//! `/usage` over REST: what was used of GPUs and cores in a time, by person, by the group that
+//! was charged, by GPU model, or day by day; one's own, that of groups which one manages, and
+//! for operators everybody's. As JSON, or as a table for a spreadsheet. `own` and `compare` draw it.
+
+pub mod compare;
+mod draw;
+pub mod own;
+mod range;
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Portal,
+    audit::wants_csv,
+    csv,
+    error::{Error, Problem, Result},
+    extract::{CurrentUser, Query},
+};
+use crate::{
+    auth::Principal,
+    db::usage::{Asked, By, Sort, Used, UsedIn, Whose},
+    model::{
+        Role, Timestamp,
+        timeline::{self, Span, Step},
+    },
+};
+
+/// Into more days or weeks nobody cuts a time.
+const MOST_SPANS: i64 = 800;
+
+#[derive(Debug, Default, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct UsageQuery {
+    /// Left out: the beginning of the period that hours are counted in.
+    #[param(value_type = Option<String>, format = DateTime)]
+    from: Option<Timestamp>,
+    /// Left out: now.
+    #[param(value_type = Option<String>, format = DateTime)]
+    to: Option<Timestamp>,
+    /// `user` (where nothing is said), `group`, `gpu_model`; `day` or `week` (from Monday) of
+    /// `quotas.time_zone`.
+    #[param(value_type = Option<String>)]
+    by: Option<String>,
+    /// `own`; `managed`: what is charged to groups that one manages; `everybody`, for operators.
+    /// Left out: everybody's for operators, one's own for others.
+    #[param(value_type = Option<String>)]
+    whose: Option<String>,
+}
+
+/// What was used between two moments.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsageAnswer {
+    #[schema(value_type = String, format = DateTime)]
+    from: Timestamp,
+    #[schema(value_type = String, format = DateTime)]
+    to: Timestamp,
+    /// `user`, `group`, `gpu_model`, `day` or `week`.
+    by: &'static str,
+    /// `own`, `managed` or `everybody`.
+    whose: &'static str,
+    items: Vec<UsageRow>,
+}
+
+/// The use of one person, group or model, or that of a day or week.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct UsageRow {
+    /// A person, a group (empty: none was charged, or it is gone), a model, or a date.
+    name: String,
+    /// GPUs × seconds, of what was really held.
+    gpu_seconds: i64,
+    /// Cores × seconds; 0 by model.
+    cpu_seconds: i64,
+    /// How many sessions held something in that time; by day and week: began to.
+    sessions: i64,
+}
+
+/// One's own use; operators see everybody's. With `Accept: text/csv` as a table.
+#[utoipa::path(
+    get, path = "/usage", tag = "usage", params(UsageQuery),
+    responses(
+        (status = 200, content((UsageAnswer = "application/json"), (String = "text/csv"))),
+        (status = 401, description = "Not signed in", body = Problem),
+        (status = 403, description = "Not yours to see", body = Problem),
+        (status = 422, description = "A parameter cannot be accepted", body = Problem),
+    )
+)]
+pub async fn sums(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(parameters): Query<UsageQuery>,
+    headers: HeaderMap,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let from = parameters.from.unwrap_or_else(|| portal.sessions.admission.period.window(now).from);
+    let to = parameters.to.unwrap_or(now);
+    if to < from {
+        return Err(Error::field("to", "before_from", "This must not be before `from`."));
+    }
+    let (whose, whose_name) = whose(&user, parameters.whose.as_deref())?;
+    let (by, items) = match parameters.by.as_deref().unwrap_or("user") {
+        "user" => ("user", named(&portal, whose, By::User, from, to).await?),
+        "group" => ("group", named(&portal, whose, By::Group, from, to).await?),
+        "gpu_model" => ("gpu_model", named(&portal, whose, By::GpuModel, from, to).await?),
+        "day" => ("day", dated(&portal, whose, Step::Day, from, to).await?),
+        "week" => ("week", dated(&portal, whose, Step::Week, from, to).await?),
+        _ => return Err(Error::field("by", "invalid_value", "This is user, group, gpu_model, day or week.")),
+    };
+    if wants_csv(&headers) {
+        return Ok(table(by, &items));
+    }
+    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items }).into_response())
+}
+
+/// Whose use somebody asks for, with its word.
+fn whose(user: &Principal, asked: Option<&str>) -> Result<(Whose, &'static str)> {
+    let others = others(user);
+    match asked.filter(|word| !word.is_empty()) {
+        Some("everybody") | None if others == Some(Whose::Everybody) => Ok((Whose::Everybody, "everybody")),
+        Some("own") | None => Ok((Whose::Person(user.id()), "own")),
+        Some("managed") if others.is_some() => Ok((Whose::ManagedBy(user.id()), "managed")),
+        Some("managed" | "everybody") => Err(Error::forbidden("Only your own usage is yours to see.")),
+        Some(_) => Err(Error::field("whose", "invalid_value", "This is own, managed or everybody.")),
+    }
+}
+
+/// Whose use beside their own somebody may see: everybody's as an operator, that of the groups
+/// that they manage; a token's scopes have to reach so far.
+fn others(user: &Principal) -> Option<Whose> {
+    let is_reached = ["/api/v1/users", "/api/v1/quotas"].iter().any(|route| user.scopes_allow("GET", route));
+    match is_reached {
+        true if Role::Operator <= user.user.role => Some(Whose::Everybody),
+        true if !user.user.manages.is_empty() => Some(Whose::ManagedBy(user.id())),
+        _ => None,
+    }
+}
+
+async fn named(portal: &Portal, whose: Whose, by: By, from: Timestamp, to: Timestamp) -> Result<Vec<UsageRow>> {
+    let asked = Asked { by, whose, from, to, now: portal.clock.now(), sort: Sort::Name, page: None };
+    Ok(portal.db.used(&asked).await?.rows.into_iter().map(UsageRow::from).collect())
+}
+
+async fn dated(portal: &Portal, whose: Whose, step: Step, from: Timestamp, to: Timestamp) -> Result<Vec<UsageRow>> {
+    let spans = cut(portal, step, from, to)?;
+    Ok(portal.db.used_in(whose, &spans).await?.into_iter().map(UsageRow::from).collect())
+}
+
+/// A time in days or weeks, as far as it has passed.
+fn cut(portal: &Portal, step: Step, from: Timestamp, to: Timestamp) -> Result<Vec<Span>> {
+    let to = to.min(portal.clock.now());
+    let days = if step == Step::Day { 1 } else { 7 };
+    if MOST_SPANS * days * 86_400 < to.seconds_since(from) {
+        return Err(Error::field("from", "too_long", "At most 800 days, or 800 weeks, at once."));
+    }
+    Ok(timeline::cut(from, to, step, &portal.sessions.admission.zone))
+}
+
+/// Whole seconds; a part of one counts as one.
+fn seconds(milliseconds: i64) -> i64 {
+    milliseconds.saturating_add(999) / 1000
+}
+
+impl From<Used> for UsageRow {
+    fn from(used: Used) -> Self {
+        Self {
+            gpu_seconds: seconds(used.gpu_milliseconds),
+            cpu_seconds: seconds(used.cpu_milliseconds),
+            name: used.name,
+            sessions: used.sessions,
+        }
+    }
+}
+
+impl From<UsedIn> for UsageRow {
+    fn from(used: UsedIn) -> Self {
+        Self {
+            name: used.span.date.to_string(),
+            gpu_seconds: seconds(used.spent.gpu_milliseconds),
+            cpu_seconds: seconds(used.spent.cpu_milliseconds),
+            sessions: used.sessions,
+        }
+    }
+}
+
+fn table(by: &str, rows: &[UsageRow]) -> Response {
+    let mut text = csv::line([by, "gpu_seconds", "cpu_seconds", "sessions"]);
+    for row in rows {
+        let numbers = [row.gpu_seconds, row.cpu_seconds, row.sessions].map(|number| number.to_string());
+        text += &csv::line(std::iter::once(&row.name).chain(&numbers));
+    }
+    let headers = [
+        (header::CONTENT_TYPE, "text/csv; charset=utf-8"),
+        (header::CONTENT_DISPOSITION, "attachment; filename=\"usage.csv\""),
+    ];
+    (headers, text).into_response()
+}
