@@ -2,7 +2,12 @@
 //! before anything happens; nothing is launched that was not admitted, and what is admitted
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
-use std::collections::HashSet;
+use std::{
+    collections::{BTreeMap, HashSet},
+    sync::Arc,
+};
+
+use parking_lot::RwLock;
 
 use jiff::tz::TimeZone;
 
@@ -16,7 +21,8 @@ use crate::{
         standing::{Asking, Sums},
     },
     model::{
-        Capacity, Clock, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
+        Capacity, Clock, Gpu, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
+        gpus::{Obstacle, labels},
         quota::{
             Decision, Extension, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope,
             Situation, Total, Unit, Usage, Waiter, Window, decide, extend, usual_extension, wait,
@@ -39,6 +45,43 @@ pub struct Admission {
     pub extend_while_others_wait: bool,
     /// Whose midnights part one day's use from the next one's.
     pub zone: TimeZone,
+    /// GPUs that are not given out, however free they are.
+    pub barred: Barred,
+}
+
+/// The GPUs that must not be given out now. A copy is another handle on the same list, which
+/// whoever looks at the GPUs keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Barred(Arc<RwLock<BTreeMap<String, Bar>>>);
+
+/// Why a GPU is not given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bar {
+    pub obstacle: Obstacle,
+    /// Somebody holds it all the same: it is not free anyway.
+    pub is_held: bool,
+}
+
+impl Barred {
+    /// Exchanges the list (by UUID); whether other GPUs can be given out now.
+    pub fn set(&self, bars: BTreeMap<String, Bar>) -> bool {
+        let mut list = self.0.write();
+        let changed = list.keys().ne(bars.keys());
+        *list = bars;
+        changed
+    }
+
+    /// How many are barred that nobody holds.
+    fn free(&self) -> i64 {
+        self.0.read().values().filter(|bar| !bar.is_held).map(|_| 1).sum()
+    }
+
+    /// Those that nobody holds, by UUID.
+    fn of(&self, taken: &HashSet<String>) -> BTreeMap<String, Obstacle> {
+        let list = self.0.read();
+        let free = list.iter().filter(|(uuid, _)| !taken.contains(*uuid));
+        free.map(|(uuid, bar)| (uuid.clone(), bar.obstacle)).collect()
+    }
 }
 
 /// Somebody's limits and what bears on them now.
@@ -151,7 +194,9 @@ impl Admission {
         let single = self.db.count_users().await? <= 1;
         let purse = self.db.purse_of(owner).await?;
         let asking = Asking { owner, group: purse.default_group(), period: &self.period };
-        let sums = self.db.usage(&asking, self.clock.now()).await?;
+        let mut sums = self.db.usage(&asking, self.clock.now()).await?;
+        // Nobody gets these now, so they are not shown as free.
+        sums.in_use.gpus = sums.in_use.gpus.saturating_add(self.barred.free());
         Ok(self.standing_of(sums, single, purse))
     }
 
@@ -268,13 +313,14 @@ impl Admission {
             Decision::Admit => Verdict::Wait(Vec::new()),
         };
         let mut best = Verdict::Refuse(Vec::new());
+        let barred = self.barred.of(&facts.gpus_taken);
         for model in self.models(request, &standing) {
             let mut asked = request.clone();
             asked.resources.gpu_model = model;
             let verdict = match decide(&asked, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => match choose_gpus(&self.inventory, &facts.gpus_taken, &asked.resources) {
+                Decision::Admit => match choose_gpus(&self.inventory, &facts.gpus_taken, &barred, &asked.resources) {
                     Verdict::Wait(reasons) => held_up(reasons),
                     verdict => verdict,
                 },
@@ -345,7 +391,13 @@ impl Admission {
 
     fn queue(&self, facts: &Facts) -> Queue {
         let Capacity { cpus, memory_bytes, .. } = self.capacity;
-        let room = Room { cpus, memory_bytes, gpus: self.inventory.models() };
+        let barred = self.barred.of(&facts.gpus_taken);
+        let mut gpus = self.inventory.models();
+        for (model, count) in &mut gpus {
+            let of_model = self.inventory.gpus.iter().filter(|gpu| gpu.model == *model);
+            *count -= of_model.filter(|gpu| barred.contains_key(&gpu.uuid)).map(|_| 1).sum::<i64>();
+        }
+        let room = Room { cpus, memory_bytes, gpus };
         Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
     }
 
@@ -405,21 +457,30 @@ fn waiter(owner: UserId, request: &Request, facts: &Facts) -> Waiter {
 
 /// Names the GPUs of a request that the numbers admit. A model that is not there, or not
 /// free, is a reason of its own.
-fn choose_gpus(inventory: &GpuInventory, taken: &HashSet<String>, asked: &Resources) -> Verdict {
+fn choose_gpus(
+    inventory: &GpuInventory,
+    taken: &HashSet<String>,
+    barred: &BTreeMap<String, Obstacle>,
+    asked: &Resources,
+) -> Verdict {
     let (want, model) = (asked.gpus, asked.gpu_model.as_deref());
-    let picked = usize::try_from(want).ok().and_then(|want| inventory.pick(taken, want, model));
+    let away: HashSet<String> = taken.iter().chain(barred.keys()).cloned().collect();
+    let picked = usize::try_from(want).ok().and_then(|want| inventory.pick(&away, want, model));
     if let Some(gpus) = picked {
         return Verdict::Admit { gpus };
     }
     let alike = || inventory.gpus.iter().filter(|gpu| model.is_none_or(|model| gpu.model == model));
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let there = count(alike().count());
-    let used = count(alike().filter(|gpu| taken.contains(&gpu.uuid)).count());
+    let used = count(alike().filter(|gpu| away.contains(&gpu.uuid)).count());
+    let barred_by =
+        |obstacle| alike().filter(|gpu| barred.get(&gpu.uuid) == Some(&obstacle)).cloned().collect::<Vec<Gpu>>();
     let name = model.unwrap_or("GPU");
     let hint = if there < want {
         format!("This asks for {want} × {name}; the machine has {there}.")
     } else {
-        format!("Not enough of the machine's {there} × {name} are free. This starts when something ends.")
+        let barred = barred_sentence(&barred_by(Obstacle::Outside), &barred_by(Obstacle::Down));
+        format!("Not enough of the machine's {there} × {name} are free{barred}. This starts when something ends.")
     };
     let reasons = vec![Reason {
         code: "capacity.gpus".to_owned(),
@@ -431,6 +492,16 @@ fn choose_gpus(inventory: &GpuInventory, taken: &HashSet<String>, asked: &Resour
         hint,
     }];
     if there < want { Verdict::Refuse(reasons) } else { Verdict::Wait(reasons) }
+}
+
+/// What keeps free GPUs from being given out, behind a colon; empty where nothing does.
+fn barred_sentence(outside: &[Gpu], down: &[Gpu]) -> String {
+    let outside = (!outside.is_empty())
+        .then(|| format!("programs outside the portal compute on GPU {}", labels(outside).replace(", ", " and ")));
+    let verb = if down.len() == 1 { "does" } else { "do" };
+    let down = (!down.is_empty()).then(|| format!("GPU {} {verb} not answer", labels(down).replace(", ", " and ")));
+    let parts: Vec<String> = outside.into_iter().chain(down).collect();
+    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", and ")) }
 }
 
 fn request(spec: &SessionSpec, light: bool) -> Request {
@@ -448,17 +519,17 @@ fn verdict(admitted: Admitted) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Gpu;
 
     #[test]
     fn a_model_that_is_not_there_is_refused_and_one_in_use_waits() {
-        let gpu = |index: i64, model: &str| Gpu { index, uuid: format!("u{index}"), model: model.to_owned() };
+        let gpu =
+            |index: i64, model: &str| Gpu { index, uuid: format!("u{index}"), model: model.to_owned(), slice: None };
         let inventory =
-            GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true, devices: Vec::new() };
+            GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true, ..GpuInventory::default() };
         let taken = HashSet::from(["u0".to_owned()]);
         let choose = |gpus, model: Option<&str>| {
             let asked = Resources { gpus, gpu_model: model.map(str::to_owned), ..Resources::default() };
-            choose_gpus(&inventory, &taken, &asked)
+            choose_gpus(&inventory, &taken, &BTreeMap::new(), &asked)
         };
         assert!(matches!(choose(1, Some("A")), Verdict::Admit { gpus } if gpus[0].index == 1));
         let Verdict::Wait(reasons) = choose(2, Some("A")) else { panic!("waits") };
@@ -469,5 +540,31 @@ mod tests {
             let Verdict::Refuse(reasons) = choose(1, Some(model)) else { panic!("refused") };
             assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (0, 0, 1), "{model}");
         }
+    }
+
+    #[test]
+    fn what_others_compute_on_is_not_given_out() {
+        let gpu = |index: i64| Gpu { index, uuid: format!("u{index}"), model: "A".to_owned(), slice: None };
+        let inventory = GpuInventory { gpus: (0..4).map(gpu).collect(), driver: true, ..GpuInventory::default() };
+        let barred = Barred::default();
+        let bar = |obstacle| Bar { obstacle, is_held: false };
+        let bars = BTreeMap::from([
+            ("u0".to_owned(), Bar { is_held: true, ..bar(Obstacle::Outside) }),
+            ("u1".to_owned(), bar(Obstacle::Outside)),
+            ("u3".to_owned(), bar(Obstacle::Down)),
+        ]);
+        assert!(barred.set(bars.clone()) && !barred.set(bars), "only other GPUs are news");
+        assert_eq!(barred.free(), 2);
+        let taken = HashSet::from(["u0".to_owned()]);
+        let choose =
+            |gpus| choose_gpus(&inventory, &taken, &barred.of(&taken), &Resources { gpus, ..Resources::default() });
+        assert!(matches!(choose(1), Verdict::Admit { gpus } if gpus[0].index == 2));
+        let Verdict::Wait(reasons) = choose(2) else { panic!("waits") };
+        assert_eq!(
+            reasons[0].hint,
+            "Not enough of the machine's 4 × GPU are free: programs outside the portal compute on GPU 1, and GPU 3 does \
+             not answer. This starts when something ends."
+        );
+        assert_eq!((reasons[0].used, reasons[0].limit), (3, 4));
     }
 }

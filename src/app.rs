@@ -2,15 +2,22 @@
 //! adapters, opens what must be open before the port is, starts the loops, and answers when
 //! everything has ended. What each part does is the part's own business.
 
-use std::{net::SocketAddr, path::Path, process::Child, sync::Arc, time::Duration};
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::Child,
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use tokio::net::TcpListener;
 
 use crate::{
-    admission::Admission,
+    admission::{Admission, Barred},
     apps::Catalogue,
     auth::{self, Access, Authenticator, Header, Ldap, keys},
+    cluster::{self, Cluster},
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
     environments::{self, Environments, Place, Recipe},
@@ -91,6 +98,7 @@ impl App {
             capacity,
             inventory: inventory.clone(),
             nvml: config.scheduler.local.nvml.clone(),
+            gpu_interval: Duration::from_secs(config.gpus.interval.unsigned_abs()),
             run: paths.run.clone(),
             placements: paths.placements.clone(),
             hierarchy: started.hierarchy,
@@ -108,18 +116,9 @@ impl App {
         let single_user = if one_person { own_account(&scheduler).await } else { None };
         let scheduler = Arc::new(scheduler);
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
-        let files = Files::new(
-            db.clone(),
-            scheduler.clone(),
-            launcher,
-            files::Config {
-                storage: storage.clone(),
-                max_upload_bytes: config.files.max_upload.unsigned_abs(),
-                patience: Duration::from_secs(config.files.timeout.unsigned_abs()),
-                one_person,
-                shared_uid: config.accounts.shared_uid,
-            },
-        );
+        let files_config = files_config(config, &storage, one_person);
+        let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
+        let cluster = Cluster::new(admission.clone(), scheduler.clone(), config.gpus);
         let sessions = Sessions::new(
             admission,
             scheduler,
@@ -147,6 +146,7 @@ impl App {
             access: Arc::new(access),
             config: web_config(config, &paths.private, &listener, apps_listener.as_ref())?,
             sessions,
+            cluster,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
             files,
             single_user,
@@ -234,6 +234,7 @@ async fn end_of(mut helper: Child) {
 /// Every loop of the portal, in one place.
 fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
+    life.spawn("gpus", watch_gpus(portal.clone()));
     let access = portal.access.clone();
     life.spawn("access", async move { access.poll_for_ever().await });
     life.spawn("tunnels", gateway::cut_what_lost_access(portal.clone()));
@@ -287,6 +288,16 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     });
 }
 
+/// Whoever waits for GPUs, or shows a session, hears what a look at the GPUs found.
+async fn watch_gpus(portal: Arc<Portal>) {
+    let sessions = portal.sessions.clone();
+    let tell = move |news| match news {
+        cluster::News::Room => sessions.wake(),
+        cluster::News::Answered { session, owner } => sessions.announce(session, owner),
+    };
+    portal.cluster.clone().run(tell).await;
+}
+
 /// Looks again and again at those whom the directory let in.
 fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
     let Some(every) = directory.refreshes() else { return };
@@ -315,7 +326,18 @@ fn admission(
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
     let zone = config.quotas.zone()?;
-    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, zone })
+    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, zone, barred: Barred::default() })
+}
+
+/// How people's files are come to.
+fn files_config(config: &Config, storage: &[(String, PathBuf)], one_person: bool) -> files::Config {
+    files::Config {
+        storage: storage.to_owned(),
+        max_upload_bytes: config.files.max_upload.unsigned_abs(),
+        patience: Duration::from_secs(config.files.timeout.unsigned_abs()),
+        one_person,
+        shared_uid: config.accounts.shared_uid,
+    }
 }
 
 /// Where environments are made, and for whom.

@@ -13,6 +13,7 @@ pub mod apps;
 pub mod auth;
 pub mod check;
 pub mod client;
+pub mod cluster;
 pub mod config;
 pub mod curves;
 pub mod db;

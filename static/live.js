@@ -128,7 +128,7 @@ function replace(old, made) {
 
 // What a session uses changes without a message: looked at now and then while it runs.
 setInterval(() => {
-  if (document.hidden || !connected || !$('[data-card][data-state="running"], [data-card][data-state="starting"]')) return;
+  if (document.hidden || !connected || !$('[data-card][data-state="running"], [data-card][data-state="starting"], [data-refresh]')) return;
   const only = $("[data-session]");
   if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
   else soon("page", refreshPage);

@@ -315,8 +315,8 @@ mod tests {
             python: Python { python: "/env/bin/python".into(), bin: "/env/bin".into(), own: None },
             resources: Resources { cpus: 3, ..Resources::default() },
             gpus: vec![
-                Gpu { index: 2, uuid: "GPU-b".to_owned(), model: "A100".to_owned() },
-                Gpu { index: 0, uuid: "GPU-a".to_owned(), model: "A100".to_owned() },
+                Gpu { index: 2, uuid: "GPU-b".to_owned(), model: "A100".to_owned(), slice: None },
+                Gpu { index: 0, uuid: "GPU-a".to_owned(), model: "A100".to_owned(), slice: None },
             ],
             extra: BTreeMap::from([
                 ("HOME".to_owned(), "/elsewhere".to_owned()),

@@ -96,6 +96,7 @@ impl Rehearsal {
             capacity: local::capacity(None, None, 0),
             inventory: GpuInventory::default(),
             nvml: None,
+            gpu_interval: local::GPU_INTERVAL,
             run: paths.run.clone(),
             placements: paths.placements.clone(),
             hierarchy: hierarchy.clone(),

@@ -20,7 +20,7 @@ pub use environment::Environment;
 use values::{auto_count, auto_size, duration, list, optional_duration, overlay, size};
 
 use crate::{
-    apps, auth, check, db, environments, gpu,
+    apps, auth, check, cluster, db, environments, gpu,
     helper::ACCOUNT_UIDS,
     journal,
     model::{
@@ -46,6 +46,7 @@ pub struct Config {
     pub accounts: Accounts,
     pub environments: environments::Config,
     pub sessions: Sessions,
+    pub gpus: cluster::Config,
     pub quotas: Quotas,
     pub files: Files,
     pub audit: journal::Config,

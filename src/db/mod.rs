@@ -8,6 +8,7 @@ pub mod chain;
 pub mod directory;
 pub mod extend;
 pub mod facts;
+pub mod gpus;
 pub mod groups;
 pub mod idempotency;
 pub mod logins;

@@ -4,7 +4,7 @@
 use sqlx::{AssertSqlSafe, query_as};
 
 use super::{
-    Config, Db, audit, facts,
+    Config, Db, audit, facts, gpus,
     groups::{self, GroupFilter},
     people::{self, After, PeopleFilter, Sort},
     quotas, retention, sessions,
@@ -74,7 +74,11 @@ async fn no_query_reads_the_whole_history() {
     let plan_of_old = plan(&db, retention::OLD).await;
     assert!(plan_of_old.contains("sessions_ended (ended_at<?)"), "{plan_of_old}");
 
+    let plan_of_holdings = plan(&db, gpus::HOLDINGS).await;
+    assert!(!plan_of_holdings.contains("SCAN intervals\n"), "{plan_of_holdings}");
+
     for sql in [
+        gpus::POINTS,
         quotas::OF_PERSON,
         quotas::TOTALS,
         standing::CLOSED_OF_PERSON,

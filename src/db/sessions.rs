@@ -15,7 +15,11 @@ use super::{
     users::user_id,
     writing,
 };
-use crate::model::{EndReason, Session, SessionId, SessionState, Timestamp, UserId, quota::Reason, session::Placement};
+use crate::model::{
+    EndReason, Session, SessionId, SessionState, Timestamp, UserId,
+    quota::Reason,
+    session::{Asked, Placement},
+};
 
 /// Which sessions to list. Newest first; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,11 +60,11 @@ pub struct Ending {
 /// The fields of [`Row`], in its order.
 const COLUMNS: &str = "s.id, s.owner, u.name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, s.cluster, \
      s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
-     s.opened_at, s.last_activity_at, s.keep_until, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
+     s.opened_at, s.last_activity_at, s.keep_until, s.asked_at, s.asked_by, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
      s.exit_code, s.signal, s.detail";
 
 /// A session as it is stored. It comes as one JSON array, because each value that passes the
-/// driver costs copies and allocations on two threads: 27 of them a session were most of
+/// driver costs copies and allocations on two threads: 29 of them a session were most of
 /// what a page of sessions cost.
 #[derive(Deserialize)]
 struct Row {
@@ -84,6 +88,8 @@ struct Row {
     opened_at: Option<i64>,
     last_activity_at: Option<i64>,
     keep_until: Option<i64>,
+    asked_at: Option<i64>,
+    asked_by: Option<String>,
     unknown_since: Option<i64>,
     stop_reason: Option<EndReason>,
     stopping_at: Option<i64>,
@@ -117,6 +123,7 @@ pub(super) fn session(row: &str) -> Result<Session> {
         opened_at: row.opened_at.map(Timestamp),
         last_activity_at: row.last_activity_at.map(Timestamp),
         keep_until: row.keep_until.map(Timestamp),
+        asked: row.asked_at.zip(row.asked_by).map(|(at, by)| Asked { at: Timestamp(at), by }),
         unknown_since: row.unknown_since.map(Timestamp),
         stop_reason: row.stop_reason,
         stopping_at: row.stopping_at.map(Timestamp),
@@ -142,7 +149,7 @@ pub(super) fn select(db: &Db) -> String {
     format!("SELECT CAST({array}({COLUMNS}) AS TEXT) FROM sessions s JOIN users u ON u.id = s.owner")
 }
 
-const OWNER_NAME: &str = "SELECT u.name FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
+pub(super) const OWNER_NAME: &str = "SELECT u.name FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
 
 /// What the audit log says of a stop: an administrator's names whose session it was.
 fn stopped<'a>(reason: EndReason, at: Timestamp, actor: &'a str, id: &'a str, owner: &'a str) -> Entry<'a> {
@@ -385,7 +392,7 @@ impl Db {
             query("UPDATE sessions SET created_at = created_at + $1, admitted_at = admitted_at + $1,
                      started_at = started_at + $1, ready_at = ready_at + $1, expires_at = expires_at + $1,
                      opened_at = opened_at + $1,
-                     last_activity_at = last_activity_at + $1, keep_until = keep_until + $1,
+                     last_activity_at = last_activity_at + $1, keep_until = keep_until + $1, asked_at = asked_at + $1,
                      unknown_since = unknown_since + $1, stopping_at = stopping_at + $1
                  WHERE state <> 'ended'")
                 .bind(by).execute(&mut *tx).await?;
@@ -399,7 +406,7 @@ impl Db {
 
     pub async fn keep_session(&self, id: SessionId, until: Timestamp) -> Result<bool> {
         let id = id.to_string();
-        let changed = writing!(self, pool => query("UPDATE sessions SET keep_until = $2 WHERE id = $1 AND state = 'running'")
+        let changed = writing!(self, pool => query("UPDATE sessions SET keep_until = $2, asked_at = NULL, asked_by = NULL WHERE id = $1 AND state = 'running'")
             .bind(&id).bind(until.0).execute(pool).await.map(|done| done.rows_affected()))?;
         Ok(0 < changed)
     }

@@ -138,6 +138,11 @@ fn objection(account: &Identity) -> Option<String> {
     None
 }
 
+/// What the host's name service calls an account; `None` where it knows none of that uid.
+pub fn name_of(uid: u32) -> Option<String> {
+    User::from_uid(Uid::from_raw(uid)).ok().flatten().map(|user| user.name)
+}
+
 /// The account this process runs as.
 pub fn own() -> Result<Identity> {
     let uid = Uid::effective();

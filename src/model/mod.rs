@@ -18,7 +18,7 @@ pub mod timeline;
 pub mod user;
 
 pub use fault::FieldError;
-pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, NVIDIA};
+pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName};
 pub use ids::{GroupId, LoginId, SessionId, TokenId, UserId};
 pub use resources::{Capacity, Resources};

@@ -141,6 +141,14 @@ pub struct Placement {
     pub limits: String,
 }
 
+/// An operator's question whether idle GPUs are still needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    pub at: Timestamp,
+    /// Who asked.
+    pub by: String,
+}
+
 /// One session, as the database keeps it and services hand it round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Session {
@@ -169,6 +177,8 @@ pub struct Session {
     pub last_activity_at: Option<Timestamp>,
     /// Not stopped for idleness before this moment.
     pub keep_until: Option<Timestamp>,
+    /// Somebody waits to hear whether its GPUs are still needed.
+    pub asked: Option<Asked>,
     pub unknown_since: Option<Timestamp>,
     /// Why `stopping` was asked for; it becomes the end reason.
     pub stop_reason: Option<EndReason>,

@@ -36,6 +36,12 @@ impl Timestamp {
     }
 }
 
+impl From<i64> for Timestamp {
+    fn from(milliseconds: i64) -> Self {
+        Self(milliseconds)
+    }
+}
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // A moment beyond the calendar (a limit that means "never") is its end.

@@ -4,11 +4,15 @@
 
 pub mod local;
 
+use std::collections::BTreeSet;
+
 use async_trait::async_trait;
 use futures_util::stream::BoxStream;
 
 use crate::{
-    model::{Capacity, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, User, session::Placement},
+    model::{
+        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Resources, SessionId, Timestamp, User, session::Placement,
+    },
     protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
 };
 
@@ -87,6 +91,21 @@ pub trait Scheduler: Send + Sync {
     /// How busy the workload has kept its GPUs since this was asked before.
     async fn gpu_use(&self, session: SessionId, placement: &Placement, gpus: &[Gpu]) -> GpuUse;
 
+    /// What the driver said last of every GPU, from memory.
+    fn gpu_watch(&self) -> GpuWatch;
+
+    /// Whether a workload is kept from the GPUs of others by more than its good will.
+    fn closes_gpus(&self) -> bool;
+
+    /// The pids of a workload's processes; `None` where nobody can tell.
+    async fn processes(&self, session: SessionId, placement: &Placement) -> Option<BTreeSet<u32>>;
+
+    /// What an account is called; `None` where no name is known.
+    async fn unix_name(&self, uid: u32) -> Option<String>;
+
+    /// What the machine is and does now.
+    async fn node(&self) -> NodeReading;
+
     /// What the workload uses, from a source its user cannot forge; `None` where there is none.
     async fn sample(&self, session: SessionId, placement: &Placement) -> Option<Sample>;
 
@@ -153,6 +172,15 @@ pub enum GpuUse {
     Percent(u32),
     /// The driver did not answer.
     Unknown,
+}
+
+/// A machine at one moment.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NodeReading {
+    pub name: String,
+    /// Processes that run or want to, on average over the last minute.
+    pub load: Option<f64>,
+    pub memory_available_bytes: Option<i64>,
 }
 
 /// How a workload ended, as the scheduler saw it.

@@ -297,6 +297,21 @@ impl Sessions {
         self.find(actor, id).await
     }
 
+    /// Asks the owner, in the name of an operator, whether they still need GPUs that rest;
+    /// `about` says which, and since when. The answer is "keep", "stop", or work.
+    pub async fn ask(&self, actor: Actor<'_>, id: SessionId, about: &str) -> Result<Session> {
+        let session = self.find(actor, id).await?;
+        let now = self.clock.now();
+        if !self.db.ask_owner(id, actor.user.name.as_str(), about, now).await? {
+            return Err(Error::Conflict(format!(
+                "only about a running session somebody is asked; this one is {}",
+                session.state
+            )));
+        }
+        self.changed(id, session.owner, false);
+        self.find(actor, id).await
+    }
+
     pub async fn rename(&self, actor: Actor<'_>, id: SessionId, name: &str) -> Result<Session> {
         let session = self.own(actor, id).await?;
         let name = request::parse_name(name).map_err(|fault| Error::Invalid(vec![fault]))?;
@@ -368,6 +383,11 @@ impl Sessions {
              Run it as root, or set accounts.shared_uid = true where all its users trust each other"
                 .to_owned(),
         )))
+    }
+
+    /// Something about a session changed that its pages show.
+    pub fn announce(&self, session: SessionId, owner: UserId) {
+        self.changed(session, owner, false);
     }
 
     fn changed(&self, session: SessionId, owner: UserId, ended: bool) {

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 
 use super::{
     Portal,
-    views::{Card, CardContext, Circumstances, Meter, Unit},
+    views::{Card, CardContext, Circumstances, Meter, Unit, gpus_are_counted},
 };
 use crate::{
     admission::Standing,
@@ -57,6 +57,7 @@ pub(super) fn context(
         extend_seconds: (extendable && 0 < extension && no_extension.is_none()).then_some(extension),
         sample: live.sample,
         visible_on_node: portal.sessions.port(session).is_some(),
+        gpus_are_counted: gpus_are_counted(session, portal.sessions.scheduler.inventory()),
         csrf_token: principal.csrf_token().to_owned(),
     }
 }

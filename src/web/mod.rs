@@ -9,6 +9,7 @@ mod cards;
 mod catalogue;
 mod causes;
 pub mod claim;
+mod cluster;
 mod csv;
 pub mod error;
 pub mod extract;
@@ -75,6 +76,7 @@ pub use routes::{Pages, Route};
 
 use crate::{
     auth::{Access, Principal},
+    cluster::Cluster,
     db::Db,
     files::Files,
     model::Clock,
@@ -94,6 +96,7 @@ pub struct Portal {
     pub config: WebConfig,
     pub metrics: Metrics,
     pub sessions: Arc<Sessions>,
+    pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
     /// The Unix account that everything runs as, where the portal is not root.
@@ -110,6 +113,7 @@ pub struct Parts {
     pub access: Arc<Access>,
     pub config: WebConfig,
     pub sessions: Arc<Sessions>,
+    pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
     pub single_user: Option<String>,
@@ -118,7 +122,7 @@ pub struct Parts {
 
 impl Portal {
     pub fn new(parts: Parts) -> Self {
-        let Parts { access, config, sessions, gateway, files, single_user, stopping } = parts;
+        let Parts { access, config, sessions, cluster, gateway, files, single_user, stopping } = parts;
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),
@@ -126,6 +130,7 @@ impl Portal {
             config,
             metrics: Metrics::default(),
             sessions,
+            cluster,
             gateway,
             files,
             single_user,
@@ -289,6 +294,10 @@ fn api() -> Api {
         .routes(routes!(people::groups::add_member, people::groups::remove_member))
         .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
         .routes(routes!(people::groups::sessions))
+        .routes(routes!(cluster::api::nodes))
+        .routes(routes!(cluster::api::gpus))
+        .routes(routes!(cluster::api::history))
+        .routes(routes!(cluster::api::ask))
         .routes(routes!(audit::list))
         .routes(routes!(health::document))
 }
@@ -307,6 +316,8 @@ fn pages() -> Pages {
         .post("/sessions/{id}/extend", show::extend)
         .post("/sessions/{id}/keep", show::keep)
         .post("/sessions/{id}/start-again", show::start_again)
+        .get("/cluster", cluster::page)
+        .post("/cluster/sessions/{id}/ask", cluster::ask)
         .get("/files", files::pages::folder)
         .get("/files/item", files::pages::item)
         .get("/files/download", files::content::content)

@@ -77,6 +77,7 @@ pub enum Nav {
     None,
     Home,
     NewSession,
+    Cluster,
     Files,
     Usage,
     Settings,
@@ -96,6 +97,7 @@ pub struct Entry {
 const ENTRIES: [Entry; 6] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
+    Entry { nav: Nav::Cluster, href: "/cluster", label: "Cluster", icon: "chip" },
     Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
     Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },
     Entry { nav: Nav::Settings, href: "/settings", label: "Settings", icon: "settings" },

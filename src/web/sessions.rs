@@ -80,6 +80,9 @@ pub struct SessionView {
     pub last_activity_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
     pub ended_at: Option<Timestamp>,
+    /// An operator waits to hear since then whether its GPUs are still needed.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub asked_at: Option<Timestamp>,
     pub exit_code: Option<i64>,
     /// A sentence for people.
     pub detail: Option<String>,
@@ -118,6 +121,7 @@ impl SessionView {
             idle_reason: idle.and_then(|idle| idle.reason(portal.clock.now())),
             last_activity_at: session.last_activity_at,
             ended_at: session.ended_at,
+            asked_at: session.asked.map(|asked| asked.at),
             exit_code: session.exit_code,
             detail: session.detail,
         }

@@ -143,7 +143,7 @@ pub async fn start_again(
     Ok(Redirect::to("/"))
 }
 
-/// To the page that the button was on: the session's own, somebody's among people, else home.
+/// To the page that the button was on: the session's own, the cluster's, somebody's among people, else home.
 fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
     let page = format!("/sessions/{id}");
     let referer = headers.get(header::REFERER).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -151,6 +151,9 @@ fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
         return Redirect::to(&page);
     }
     let path = url::Url::parse(referer).map(|url| url.path().to_owned()).unwrap_or_default();
+    if path == "/cluster" {
+        return Redirect::to("/cluster");
+    }
     let person = path.strip_prefix("/admin/users/").and_then(|name| Username::parse(name).ok());
     Redirect::to(&person.map_or_else(|| "/".to_owned(), |name| format!("/admin/users/{name}")))
 }

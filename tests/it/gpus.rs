@@ -3,9 +3,18 @@
 use std::{
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
-use lyceum::gpu::{Config, Error, Gpus, Watch, inventory};
+use lyceum::{
+    gpu::{Config, Error, Gpus, Watch, inventory},
+    model::{
+        Clock, Gpu, GpuWatch, Timestamp,
+        gpus::{Condition, Driver, Health, Link, Reading, Slowdown},
+    },
+};
+
+use crate::wait::eventually;
 
 /// A driver library of its own for each case: a library is loaded once in a process.
 ///
@@ -79,4 +88,157 @@ fn how_busy_gpus_are_by_whose_processes() {
     std::fs::remove_file(&uses).unwrap();
     assert_eq!(watch.busy(&gpus, |_| true), None, "it does not answer");
     assert_eq!(Watch::default().busy(&gpus, |_| true), None);
+}
+
+#[test]
+fn slices_and_links() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let told = "mig 3 2\nnvlink 0 1 4\nnear 0 1 10\nnear 0 2 50\nnear 1 2 40\nnear 0 3 20\nnear 1 3 30\n";
+    std::fs::write(&state, told).unwrap();
+    let nvml = driver(folder.path(), "slices", &format!("-DGPUS=4 -DSTATE=\"{}\"", state.display()));
+    let found = |gpus| inventory(&Config { gpus, nvml: Some(nvml.clone()) });
+    let all = found(Gpus::Auto).unwrap();
+    let labels: Vec<String> = all.gpus.iter().map(Gpu::label).collect();
+    assert_eq!(labels, ["0", "1", "2", "3:0", "3:1"]);
+    assert_eq!(all.gpus[4].uuid, "MIG-00000000-0000-0000-0002-000000000003");
+    assert_eq!(all.gpus[4].model, "NVIDIA H100 80GB HBM3 MIG 1g.5gb");
+    assert_eq!(all.models().len(), 3, "a slice is a model of its own");
+    // Both slices are behind the one file of their GPU.
+    let files: Vec<u32> = all.devices.iter().map(|device| device.number.minor).collect();
+    assert_eq!(files, [3, 2, 1, 0, 0]);
+
+    let link = |one: usize, other: usize| all.topology.link(&all.gpus[one], &all.gpus[other]);
+    assert_eq!(link(0, 1), Link::NvLink(4));
+    assert_eq!((link(0, 2), link(2, 1)), (Link::System, Link::Node));
+    assert_eq!((link(0, 3), link(4, 0), link(1, 4)), (Link::Bridges, Link::Bridges, Link::HostBridge));
+    assert_eq!(link(3, 4), Link::Board);
+    assert_eq!(link(2, 4), Link::Unknown, "the driver does not tell");
+
+    assert_eq!(found(Gpus::List(vec![3])).unwrap().gpus, all.gpus[3..], "a GPU comes with its slices");
+    let missing = found(Gpus::List(vec![4])).unwrap_err().to_string();
+    assert_eq!(missing, "`gpus` asks for GPU 4, but the driver shows only 0 to 3");
+}
+
+/// What a watch of these GPUs says by and by, asked every few milliseconds.
+struct Followed {
+    watch: Watch,
+    clock: Clock,
+    state: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+impl Followed {
+    fn new(name: &str, gpus: usize) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let state = folder.path().join("state");
+        std::fs::write(&state, "").unwrap();
+        let library = driver(folder.path(), name, &format!("-DGPUS={gpus} -DSTATE=\"{}\"", state.display()));
+        let uuids = inventory(&Config { gpus: Gpus::Auto, nvml: Some(library.clone()) }).unwrap();
+        let (watch, clock) = (Watch::open(Some(&library)), Clock::manual(Timestamp(1_000_000)));
+        let uuids = uuids.gpus.into_iter().map(|gpu| gpu.uuid).collect();
+        watch.follow(Some(&library), uuids, Duration::from_millis(10), clock.clone());
+        Self { watch, clock, state, _folder: folder }
+    }
+
+    fn tell(&self, state: &str) {
+        // Whole at once: the driver reads it at any moment.
+        let next = self.state.with_extension("next");
+        std::fs::write(&next, state).unwrap();
+        std::fs::rename(next, &self.state).unwrap();
+    }
+
+    /// The condition of a GPU, once it is as it should be.
+    async fn until(&self, gpu: usize, expected: impl Fn(&Condition) -> bool) -> Condition {
+        let uuid = format!("GPU-00000000-0000-0000-0000-{gpu:012}");
+        let look = async || {
+            let latest: GpuWatch = self.watch.latest();
+            Some(latest.condition(&uuid, self.clock.now(), 20)).filter(|found| expected(found))
+        };
+        eventually("the GPU is as expected", look).await
+    }
+}
+
+#[tokio::test]
+async fn what_gpus_do_is_read_again_and_again() {
+    let followed = Followed::new("followed", 3);
+    let version = Driver::Present { version: "550.1.fake".to_owned() };
+    assert_eq!(followed.watch.latest().driver, version);
+    let own = std::process::id();
+    followed.tell(&format!(
+        "gpu 0 87 1234 61 250\nprocess 0 {own} 900\nprocess 0 4194300 5\necc 0 3 1\nretired 0 2 1\nslow 0 {}\ngpu 1 0 0 30 50\n",
+        0x4 | 0x8 | 0x40
+    ));
+    let up = |condition: &Condition| condition.reading().is_some_and(|reading| reading.utilisation == Some(87));
+    let Condition::Up(reading) = followed.until(0, up).await else { panic!("up") };
+    let processes = reading.processes.clone().unwrap();
+    assert_eq!((processes[0].pid, processes[0].memory_bytes), (own, Some(900 << 20)));
+    assert_eq!(processes[0].uid, Some(rustix::process::getuid().as_raw()));
+    assert_eq!((processes[1].pid, processes[1].uid), (4_194_300, None), "nobody can be seen behind it");
+    let expected = Reading {
+        utilisation: Some(87),
+        memory_used_bytes: Some(1234 << 20),
+        memory_total_bytes: Some(40_960 << 20),
+        temperature_celsius: Some(61),
+        power_milliwatts: Some(250_000),
+        power_limit_milliwatts: Some(400_000),
+        processes: Some(processes),
+        health: Health {
+            ecc_corrected: Some(3),
+            ecc_uncorrected: Some(1),
+            retired_pages: Some(2),
+            retirement_pending: Some(true),
+            slowed_by: vec![Slowdown::Heat, Slowdown::PowerCap],
+        },
+    };
+    assert_eq!(reading, expected);
+    // What a GPU does not tell stays empty.
+    let Condition::Up(bare) = followed.until(2, |condition| condition.reading().is_some()).await else { panic!("up") };
+    assert_eq!((bare.memory_used_bytes, bare.health), (None, Health::default()));
+
+    // One falls off the bus, the others stay; it comes back.
+    followed.tell("gpu 0 1 1 30 50\ngpu 1 2 1 30 50\nlost 1\n");
+    let down = |condition: &Condition| matches!(condition, Condition::Down(why) if why.contains("off the bus"));
+    followed.until(1, down).await;
+    followed.until(0, |condition| condition.reading().is_some_and(|reading| reading.utilisation == Some(1))).await;
+    followed.tell("gpu 1 2 1 30 50\n");
+    followed.until(1, |condition| condition.reading().is_some()).await;
+}
+
+#[tokio::test]
+async fn a_driver_that_hangs_holds_up_nobody() {
+    let followed = Followed::new("hanging", 2);
+    followed.tell("gpu 0 10 1 30 50\ngpu 1 10 1 30 50\n");
+    followed.until(1, |condition| condition.reading().is_some()).await;
+    followed.tell("gpu 0 10 1 30 50\ngpu 1 10 1 30 50\nhang 1\n");
+    let asked = |latest: &GpuWatch| latest.asking.as_ref().is_some_and(|(uuid, _)| uuid.ends_with('1'));
+    eventually("the driver hangs", async || {
+        let first = followed.watch.latest();
+        // The same question is still open after it could have been asked some hundred times.
+        std::future::ready(asked(&first)).await.then_some(())
+    })
+    .await;
+    followed.clock.advance(21);
+    let why =
+        |text: &'static str| move |condition: &Condition| matches!(condition, Condition::Down(why) if why == text);
+    followed.until(1, why("The driver does not answer when asked about it")).await;
+    followed.until(0, why("The driver does not answer")).await;
+    // Whoever asks what processes do waits for a moment at most.
+    let began = std::time::Instant::now();
+    let gpu = Gpu { uuid: "GPU-00000000-0000-0000-0000-000000000000".to_owned(), ..Gpu::default() };
+    let _ = followed.watch.busy(&[gpu], |_| true);
+    assert!(began.elapsed() < Duration::from_secs(20));
+    followed.tell("gpu 0 10 1 30 50\ngpu 1 11 1 30 50\n");
+    followed.until(1, |condition| condition.reading().is_some()).await;
+}
+
+#[test]
+fn without_a_driver_it_says_what_was_looked_for() {
+    let library = PathBuf::from("/nonexistent/libnvidia-ml.so.1");
+    let Driver::Absent { library: named, why } = Watch::open(Some(&library)).latest().driver else { panic!("absent") };
+    assert_eq!((named.as_str(), why.as_str()), ("/nonexistent/libnvidia-ml.so.1", "the library is not there"));
+    let folder = tempfile::tempdir().unwrap();
+    let unloaded = driver(folder.path(), "unloaded2", "-DINIT=9");
+    let Driver::Absent { why, .. } = Watch::open(Some(&unloaded)).latest().driver else { panic!("absent") };
+    assert!(why.contains("module `nvidia` is not loaded"), "{why}");
 }

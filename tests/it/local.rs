@@ -52,12 +52,13 @@ fn scheduler(house: &House) -> Local {
 }
 
 fn config(house: &House) -> local::Config {
-    let gpu = Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned() };
+    let gpu = Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned(), slice: None };
     local::Config {
         launcher: Arc::clone(&house.launcher),
         capacity: Capacity { gpus: 1, cpus: 2, memory_bytes: 1 << 30 },
-        inventory: GpuInventory { gpus: vec![gpu], driver: false, devices: Vec::new() },
+        inventory: GpuInventory { gpus: vec![gpu], ..GpuInventory::default() },
         nvml: None,
+        gpu_interval: local::GPU_INTERVAL,
         run: house.config.run.clone(),
         placements: house.config.placements.clone(),
         hierarchy: house.config.hierarchy.clone(),
@@ -72,7 +73,7 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
         session,
         person: Person::from(identity.clone()),
         resources: Resources { memory_bytes: 64 * MIB, ..Resources::default() },
-        gpus: vec![Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned() }],
+        gpus: vec![Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned(), slice: None }],
         app: AppLaunch {
             program: Program::Exec { argv: argv.iter().map(|&word| word.to_owned()).collect() },
             environment: BTreeMap::new(),
@@ -298,6 +299,7 @@ fn too_long_a_base_is_refused_at_once() {
         capacity: local::capacity(Some(1), Some(1), 0),
         inventory: GpuInventory::default(),
         nvml: None,
+        gpu_interval: local::GPU_INTERVAL,
         run: run.into(),
         placements: "/nowhere".into(),
         hierarchy: cgroup::Hierarchy::Sampled,

@@ -6,6 +6,7 @@
 mod agent;
 mod architecture;
 mod checks;
+mod cluster;
 mod contrib;
 mod corpora;
 mod curves;

@@ -6,12 +6,14 @@ use std::{convert::Infallible, net::SocketAddr, os::unix::net::UnixStream, path:
 use axum::response::Response as AxumResponse;
 use hyper::{Request, body::Incoming};
 use lyceum::{
-    admission::Admission,
+    admission::{Admission, Barred},
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
+    cluster::{self, Cluster},
     db::{Config, Db, audit::Entry, logins::Login, users::NewUser},
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
+    gpu,
     helper::{cgroup::Hierarchy, client::Launcher},
     listen,
     model::{Capacity, Clock, GpuInventory, LoginId, Role, Timestamp, UserId, Username},
@@ -85,18 +87,23 @@ impl TestPortal {
     where
         S::Future: Send,
     {
-        Self::serve_as(local, |_, _| None, configure, service).await
+        Self::serve_as(local, |_, _| None, configure, service, None).await
+    }
+
+    /// With the GPUs of a driver library that the test compiled.
+    pub async fn start_with_gpus(library: &Path) -> Self {
+        Self::serve_as(local, |_, _| None, |_| {}, Front::portal, Some(library)).await
     }
 
     /// With a reverse proxy that names people.
     pub async fn start_behind_proxy(settings: header::Settings, configure: impl FnOnce(&mut WebConfig)) -> Self {
         let header = |db, clock| Some(Header::new(settings, db, clock, None));
-        Self::serve_as(local, header, configure, Front::portal).await
+        Self::serve_as(local, header, configure, Front::portal, None).await
     }
 
     /// With another judge of passwords.
     pub async fn start_as(authenticator: impl AsyncFnOnce(Db, Clock) -> Arc<dyn Authenticator>) -> Self {
-        Self::serve_as(authenticator, |_, _| None, |_| {}, Front::portal).await
+        Self::serve_as(authenticator, |_, _| None, |_| {}, Front::portal, None).await
     }
 
     async fn serve_as<S: Serves>(
@@ -104,6 +111,7 @@ impl TestPortal {
         header: impl FnOnce(Db, Clock) -> Option<Header>,
         configure: impl FnOnce(&mut WebConfig),
         service: impl FnOnce(Arc<Portal>) -> S,
+        gpus: Option<&Path>,
     ) -> Self
     where
         S::Future: Send,
@@ -121,11 +129,14 @@ impl TestPortal {
             WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
         let shutdown = CancellationToken::new();
-        let (sessions, files) = services(db, &clock, directory.path());
+        let (sessions, files) = services(db, &clock, directory.path(), gpus);
+        let scheduler = sessions.scheduler.clone();
+        let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
         let portal = Arc::new(Portal::new(Parts {
             access: access.clone(),
             config,
             sessions,
+            cluster,
             files,
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32]),
             single_user: None,
@@ -222,18 +233,23 @@ async fn local(db: Db, _: Clock) -> Arc<dyn Authenticator> {
 
 /// The services without a loop and without a helper: what is asked for is written, nothing
 /// ever starts, and nobody's files can be reached.
-fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<Files>) {
+fn services(db: Db, clock: &Clock, directory: &Path, nvml: Option<&Path>) -> (Arc<Sessions>, Arc<Files>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     std::fs::create_dir(directory.join("placements")).unwrap();
-    let capacity = Capacity { gpus: 0, cpus: 4, memory_bytes: 8 << 30 };
-    let inventory = GpuInventory { gpus: Vec::new(), driver: false, devices: Vec::new() };
+    let nvml = nvml.map(Path::to_owned);
+    let inventory = match &nvml {
+        Some(_) => gpu::inventory(&gpu::Config { nvml: nvml.clone(), ..gpu::Config::default() }).unwrap(),
+        None => GpuInventory::default(),
+    };
+    let capacity = Capacity { gpus: i64::try_from(inventory.gpus.len()).unwrap(), cpus: 4, memory_bytes: 8 << 30 };
     let launcher = Arc::new(Launcher::helper(ours).unwrap());
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {
         launcher: launcher.clone(),
         capacity,
         inventory: inventory.clone(),
-        nvml: None,
+        nvml,
+        gpu_interval: std::time::Duration::from_millis(5),
         run: directory.join("run"),
         placements: directory.join("placements"),
         hierarchy: Hierarchy::Sampled,
@@ -280,6 +296,7 @@ fn services(db: Db, clock: &Clock, directory: &Path) -> (Arc<Sessions>, Arc<File
             period: lyceum::model::quota::Period::default(),
             extend_while_others_wait: true,
             zone: jiff::tz::TimeZone::UTC,
+            barred: Barred::default(),
         },
         scheduler,
         Catalogue::new(Vec::new()),

@@ -104,6 +104,7 @@ fn one_person(base: &Path) {
             capacity: local::capacity(None, None, 0),
             inventory: GpuInventory::default(),
             nvml: None,
+            gpu_interval: local::GPU_INTERVAL,
             run: paths.run.clone(),
             placements: paths.placements.clone(),
             hierarchy: started.hierarchy.clone(),

@@ -1,7 +1,10 @@
-//! What this machine has: cores that we may run on, memory less a margin for the system.
+//! What this machine has: cores that we may run on, memory less a margin for the system; and
+//! how busy it is.
 
 use std::fs;
 
+use super::super::NodeReading;
+use crate::helper::process;
 use crate::model::{Capacity, size::GIB, size::KIB, size::MIB};
 
 /// The machine's capacity; `None` means what there is.
@@ -27,8 +30,23 @@ fn memory_here() -> i64 {
     limit.map_or(total, |limit: i64| limit.min(total))
 }
 
+/// The machine's name, load and free memory now.
+pub fn reading() -> NodeReading {
+    let load = fs::read_to_string("/proc/loadavg").ok();
+    let memory = fs::read_to_string("/proc/meminfo").ok();
+    NodeReading {
+        name: process::node().unwrap_or_else(|_nameless| "localhost".to_owned()),
+        load: load.and_then(|text| text.split(' ').next()?.parse().ok()),
+        memory_available_bytes: memory.and_then(|text| value(&text, "MemAvailable:")),
+    }
+}
+
 fn total(meminfo: &str) -> Option<i64> {
-    let line = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    value(meminfo, "MemTotal:")
+}
+
+fn value(meminfo: &str, key: &str) -> Option<i64> {
+    let line = meminfo.lines().find_map(|line| line.strip_prefix(key))?;
     line.trim().strip_suffix(" kB")?.trim().parse::<i64>().ok()?.checked_mul(KIB)
 }
 

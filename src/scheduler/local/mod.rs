@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::{machine::capacity, run_directory::open_in_run_directory};
-use super::{Account, Error, Exit, GpuUse, Launch, Observation, Person, PortalUser, Result, Scheduler};
+use super::{Account, Error, Exit, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler};
 use crate::{
     gpu,
     helper::{
@@ -34,7 +34,7 @@ use crate::{
         placement,
         process::{self, Life},
     },
-    model::{Capacity, Clock, EndReason, Gpu, GpuInventory, SessionId, session::Placement},
+    model::{Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, SessionId, session::Placement},
     protocol::{
         AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
         PROTOCOL, Sample, files,
@@ -49,6 +49,8 @@ pub struct Config {
     pub inventory: GpuInventory,
     /// Another place for the GPU driver's library than the system's own.
     pub nvml: Option<PathBuf>,
+    /// How often it is asked about each GPU.
+    pub gpu_interval: Duration,
     /// As handed to the helper: `start` knows all four.
     pub run: PathBuf,
     pub placements: PathBuf,
@@ -61,6 +63,9 @@ pub struct Config {
 
 /// From SIGTERM to SIGKILL, unless somebody says otherwise.
 pub const GRACE_SECONDS: u64 = 30;
+
+/// How often the driver is asked about each GPU, unless somebody says otherwise.
+pub const GPU_INTERVAL: Duration = Duration::from_secs(5);
 
 /// The longest run directory, in bytes: Jupyter's kernels add 50, and a socket's path has 107.
 pub const MAX_RUN_DIRECTORY: usize = 57;
@@ -113,7 +118,9 @@ impl Local {
                 length - MAX_RUN_DIRECTORY
             )));
         }
-        let gpus = if config.inventory.driver { gpu::Watch::open(config.nvml.as_ref()) } else { gpu::Watch::default() };
+        let gpus = gpu::Watch::open(config.nvml.as_ref());
+        let uuids = config.inventory.gpus.iter().filter(|_| config.inventory.driver).map(|gpu| gpu.uuid.clone());
+        gpus.follow(config.nvml.as_deref(), uuids.collect(), config.gpu_interval, config.clock.clone());
         Ok(Self { shared: Arc::new(Shared { config, gpus, demanded: Mutex::default(), sampled: Mutex::default() }) })
     }
 
@@ -369,6 +376,29 @@ impl Scheduler for Local {
         blocking(move || Ok(this.gpu_use(session, &placement, &gpus))).await.unwrap_or(GpuUse::Unknown)
     }
 
+    fn gpu_watch(&self) -> GpuWatch {
+        self.shared.gpus.latest()
+    }
+
+    fn closes_gpus(&self) -> bool {
+        let Config { hierarchy, inventory, .. } = &self.shared.config;
+        hierarchy.closes_devices() && !inventory.devices.is_empty()
+    }
+
+    async fn processes(&self, session: SessionId, placement: &Placement) -> Option<BTreeSet<u32>> {
+        let (this, placement) = (Arc::clone(&self.shared), placement.clone());
+        let found = blocking(move || this.processes(session, &placement).map_err(doing("listing processes"))).await;
+        found.ok().map(|pids| pids.into_iter().filter_map(|pid| u32::try_from(pid).ok()).collect())
+    }
+
+    async fn unix_name(&self, uid: u32) -> Option<String> {
+        blocking(move || Ok(identity::name_of(uid))).await.ok()?
+    }
+
+    async fn node(&self) -> NodeReading {
+        blocking(|| Ok(machine::reading())).await.unwrap_or_default()
+    }
+
     fn grace_seconds(&self) -> i64 {
         i64::try_from(self.shared.config.grace_seconds).unwrap_or(i64::MAX)
     }
@@ -490,7 +520,7 @@ mod tests {
 
     #[test]
     fn gpus_are_named_as_cuda_understands() {
-        let gpu = |index: i64| Gpu { index, uuid: format!("GPU-{index}"), model: "m".to_owned() };
+        let gpu = |index: i64| Gpu { index, uuid: format!("GPU-{index}"), model: "m".to_owned(), slice: None };
         let value = |gpus: &[Gpu], driver| gpu_environment(gpus, driver)[1].1.clone();
         assert_eq!(value(&[gpu(0), gpu(3)], true), "GPU-0,GPU-3");
         assert_eq!(value(&[gpu(0), gpu(3)], false), "0,3");

@@ -5,13 +5,14 @@
 use askama::{Template, filters::HtmlSafe};
 
 use super::{
-    Meter, Unit,
+    Meter, Moment, Unit,
     sentence::{self, Circumstances, Sentence, again_with_memory},
 };
 use crate::{
     model::{
         EndReason, Gpu, Resources, Session, SessionState,
         ending::Deadline,
+        gpus::labels,
         size::{GIB, MIB, human_size},
         time::human_duration,
     },
@@ -33,6 +34,10 @@ pub struct Card {
     /// The state's word: `Waiting`, `Running`, `Failed` …
     pub word: &'static str,
     pub sentence: Sentence,
+    /// Somebody asks whether its GPUs are still needed: who, and when.
+    pub ask: Option<(String, Moment)>,
+    /// Whether the reader is the one who is asked.
+    pub is_own: bool,
     /// True where the sentence is a warning: little time left, idle, no contact.
     pub warns: bool,
     /// Chips beside the name: where it runs, whose it is.
@@ -60,6 +65,8 @@ pub struct CardContext {
     pub extend_seconds: Option<i64>,
     /// Its app listens on a port, which everybody on its node can reach.
     pub visible_on_node: bool,
+    /// It holds GPUs, and nothing keeps it from those of others.
+    pub gpus_are_counted: bool,
     /// The last measurement of what it uses.
     pub sample: Option<Sample>,
     pub csrf_token: String,
@@ -140,11 +147,17 @@ impl Card {
             class,
             word,
             sentence: sentence::sentence(session, around),
+            ask: session
+                .asked
+                .as_ref()
+                .filter(|_| running)
+                .map(|asked| (asked.by.clone(), Moment::ago(asked.at, around.now))),
+            is_own: around.is_own,
             warns: class == "unknown" || idle || ends_soon,
             chips: chips(session, context),
-            facts: facts(session),
+            facts: facts(session, context.gpus_are_counted),
             meters: context.sample.filter(|_| running).map_or_else(Vec::new, |sample| meters(session, sample)),
-            actions: actions(session, context, idle),
+            actions: actions(session, context, idle || session.asked.is_some()),
             csrf_token: context.csrf_token.clone(),
         }
     }
@@ -203,20 +216,20 @@ fn chips(session: &Session, context: &CardContext) -> Vec<String> {
     let visible = (context.visible_on_node && session.state.is_live()).then(|| "visible on this node".to_owned());
     let owner = (!context.around.is_own).then(|| session.owner_name.clone());
     let place = session.placement.as_ref().filter(|_| session.state.is_live()).map(|placement| {
-        let indices: Vec<String> = session.gpus.iter().map(|gpu| gpu.index.to_string()).collect();
-        if indices.is_empty() {
+        if session.gpus.is_empty() {
             placement.node.clone()
         } else {
-            format!("{} · GPU {}", placement.node, indices.join(", "))
+            format!("{} · GPU {}", placement.node, labels(&session.gpus))
         }
     });
     owner.into_iter().chain(place).chain(visible).collect()
 }
 
-fn facts(session: &Session) -> Vec<String> {
+fn facts(session: &Session, counted: bool) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
     [resources_line(&session.spec.resources, &session.gpus)]
         .into_iter()
+        .chain((counted && session.state.is_live()).then(|| "GPUs only counted".to_owned()))
         .chain(session.spec.environment.clone().filter(|name| name != crate::environments::DEFAULT))
         .chain(session.spec.log_directory.as_ref().map(|path| format!("logs in {path}")))
         .chain(ran)

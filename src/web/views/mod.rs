@@ -5,6 +5,7 @@
 mod audit;
 mod card;
 mod chart;
+mod cluster;
 mod entry;
 mod error;
 mod files;
@@ -25,6 +26,7 @@ mod usage;
 pub use audit::{AuditFilter, AuditLine, AuditPage};
 pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
 pub use chart::{Amount, Bar, Chart, Mark};
+pub use cluster::{ClusterPage, GpuHolder, GpuRow, IdleRow, Matrix, MatrixCell, NoGpus, NodeStrip, Spark, TimeChoice};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
@@ -41,7 +43,7 @@ pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
 };
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
-pub use session::{Happening, Progress, ShowSession, Step, notes, plain_log};
+pub use session::{Happening, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, Waiting};
 pub use usage::{

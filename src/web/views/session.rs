@@ -4,7 +4,7 @@ use askama::Template;
 
 use super::{Card, Moment, resources_line, sentence::capitalised};
 use crate::{
-    model::{GpuInventory, Session, SessionState, Timestamp, time::human_duration},
+    model::{GpuInventory, Session, SessionState, Timestamp, session::Placement, time::human_duration},
     web::page::{Layout, filters},
 };
 
@@ -107,7 +107,7 @@ impl ShowSession {
     #[must_use]
     pub fn facts(session: &Session, app_title: &str) -> Vec<(&'static str, String)> {
         let gpus: Vec<String> =
-            session.gpus.iter().map(|gpu| format!("{}: {} ({})", gpu.index, gpu.model, gpu.uuid)).collect();
+            session.gpus.iter().map(|gpu| format!("{}: {} ({})", gpu.label(), gpu.model, gpu.uuid)).collect();
         let placement = session.placement.as_ref();
         [
             ("Program", Some(app_title.to_owned())),
@@ -153,12 +153,30 @@ impl ShowSession {
     pub fn caveats(session: &Session, inventory: &GpuInventory) -> Vec<&'static str> {
         let Some(placement) = session.placement.as_ref().filter(|_| session.state.is_live()) else { return Vec::new() };
         let watched = placement.limits == "sampled";
-        let closes = ["systemd", "cgroup-v1"].contains(&placement.limits.as_str()) && !inventory.devices.is_empty();
-        [(watched, LIMITS_ARE_WATCHED), (inventory.driver && !closes, GPUS_ARE_OPEN)]
-            .into_iter()
-            .filter_map(|(so, sentence)| so.then_some(sentence))
-            .collect()
+        let holds = !session.gpus.is_empty();
+        let closes = closes_gpus(placement, inventory);
+        let in_slices = session.gpus.iter().any(|gpu| gpu.slice.is_some());
+        [
+            (watched, LIMITS_ARE_WATCHED),
+            (inventory.driver && !closes, GPUS_ARE_OPEN),
+            (!inventory.driver && holds, GPUS_ARE_COUNTED),
+            (inventory.driver && closes && in_slices, SLICES_ARE_OPEN),
+        ]
+        .into_iter()
+        .filter_map(|(so, sentence)| so.then_some(sentence))
+        .collect()
     }
+}
+
+/// Whether nothing but its own good will keeps a session that holds GPUs from those of others.
+#[must_use]
+pub fn gpus_are_counted(session: &Session, inventory: &GpuInventory) -> bool {
+    let placement = session.placement.as_ref();
+    !session.gpus.is_empty() && placement.is_some_and(|placement| !closes_gpus(placement, inventory))
+}
+
+fn closes_gpus(placement: &Placement, inventory: &GpuInventory) -> bool {
+    ["systemd", "cgroup-v1"].contains(&placement.limits.as_str()) && !inventory.devices.is_empty()
 }
 
 const LIMITS_ARE_WATCHED: &str = "On this machine the limits of this session are watched, not enforced: more memory than asked \
@@ -166,6 +184,12 @@ const LIMITS_ARE_WATCHED: &str = "On this machine the limits of this session are
 
 const GPUS_ARE_OPEN: &str = "This machine cannot close GPUs: programs see the GPUs of this session alone, but one that ignores \
                              CUDA_VISIBLE_DEVICES can open all.";
+
+const GPUS_ARE_COUNTED: &str = "The GPUs of this machine are only counted: no driver stands behind them, and nothing keeps \
+                                programs to those of their session.";
+
+const SLICES_ARE_OPEN: &str = "This session holds a slice of a GPU: the other slices of that GPU are told apart by \
+                               CUDA_VISIBLE_DEVICES alone.";
 
 fn how_limits_are_held(limits: &str) -> String {
     match limits {

@@ -33,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("helper", &["model", "protocol", "overlay"]),
     ("agent", &["model", "apps", "protocol", "overlay"]),
     ("admission", &["model", "db"]),
+    ("cluster", &["model", "db", "admission", "scheduler"]),
     // The agents that touch files are started by the helper and speak to this module alone.
     ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
@@ -45,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "admission",
             "sessions",
+            "cluster",
             "files",
             "listen",
             "proxy",

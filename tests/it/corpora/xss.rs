@@ -104,6 +104,7 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
                 .replace("{id}", id)
                 .replace("{name}", name)
                 .replace("{group}", group)
+                .replace("{uuid}", &encoded)
                 .replace("{kind}", &encoded);
             // A stream has no end.
             if path.ends_with("/events") {
@@ -120,6 +121,7 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/login?next={query}&signed_out={query}"),
         format!("/?notice={query}&done={query}"),
         format!("/admin/users?find={query}&role={query}&state={query}&source={query}&sort={query}&done={query}"),
+        format!("/cluster?over={query}&done={query}"),
         format!("/admin/users?find={query}&cursor={query}"),
         format!("/admin/users/{encoded}"),
         format!("/admin/users/{name}?done={query}"),

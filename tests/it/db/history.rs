@@ -5,13 +5,14 @@ use lyceum::{
     db::{
         Config, Db, Error,
         directory::{Group, Person},
+        gpus::{Point, Span},
         idempotency::Earlier,
         logins::Login,
         quotas::{ChangeNote, Level, Marks},
         sessions::Filter,
         tokens::Token,
     },
-    model::{GroupName, LoginId, Role, TokenId, UserId, Username, quota::Field},
+    model::{GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field},
 };
 
 use super::{NOTED, START, add_user, each, mode, number, on_both, running, tables, whole::assert_whole};
@@ -58,6 +59,16 @@ async fn fill(db: &Db) -> UserId {
     db.set_member(group, user, true).await.unwrap();
     db.set_manager(group, user, true).await.unwrap();
     db.set_setting("name", "value").await.unwrap();
+    let points = [Point {
+        uuid: "GPU-0".to_owned(),
+        at: START,
+        readings: 1,
+        utilisation: 5.0,
+        memory_bytes: 1.0,
+        milliwatts: 1.0,
+        celsius: Some(40),
+    }];
+    db.add_gpu_points(&points).await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
     user
@@ -77,7 +88,10 @@ async fn everything(db: &Db, user: UserId) -> String {
             db.setting("name").await.unwrap(),
             db.list_audit(10).await.unwrap(),
             db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
-            db.open_intervals().await.unwrap(),
+            (
+                db.open_intervals().await.unwrap(),
+                db.gpu_points(Span::Hour, Timestamp(0), Timestamp(i64::MAX)).await.unwrap()
+            ),
         )
     )
 }

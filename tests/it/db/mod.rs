@@ -8,6 +8,7 @@ mod audit;
 mod crashes;
 mod disk;
 mod extending;
+mod gpus;
 mod history;
 mod listed;
 pub mod opening;
@@ -204,8 +205,8 @@ pub fn each<const N: usize>(limits: [(Field, Option<i64>); N]) -> [Change; N] {
 
 /// A machine of `count` GPUs.
 pub fn inventory(count: i64) -> GpuInventory {
-    let gpu = |index| Gpu { index, uuid: format!("GPU-{index}"), model: "A".to_owned() };
-    GpuInventory { gpus: (0..count).map(gpu).collect(), driver: false, devices: Vec::new() }
+    let gpu = |index| Gpu { index, uuid: format!("GPU-{index}"), model: "A".to_owned(), slice: None };
+    GpuInventory { gpus: (0..count).map(gpu).collect(), ..GpuInventory::default() }
 }
 
 /// A judge who has nothing but GPUs to mind.

@@ -171,6 +171,7 @@ fn admission(db: &Db) -> Admission {
         period: Period::default(),
         extend_while_others_wait: true,
         zone: jiff::tz::TimeZone::UTC,
+        barred: lyceum::admission::Barred::default(),
     }
 }
 

@@ -84,6 +84,14 @@ const MATRIX: &[Row] = &[
     row("PATCH", "/api/v1/quotas/groups/{group}", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/users/{name}", "{}", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/gpus", "", [401, 200, 200, 200, 200, 401, 401]),
+    // There is none here.
+    row("GET", "/api/v1/gpus/{uuid}/history", "", [401, 404, 404, 404, 404, 401, 401]),
+    // It holds no GPUs that could rest.
+    row("POST", "/api/v1/sessions/{id}/ask", "", [401, 403, 403, 409, 403, 401, 401]),
+    row("GET", "/cluster", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/cluster/sessions/{id}/ask", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     row("GET", "/api/v1/audit", "", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/audit", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/audit/table", "", [303, 403, 403, 200, 403, 401, 303]),

@@ -37,6 +37,9 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("home-building", draw(&home_building(word))),
         ("new", draw(&new_session(word))),
         ("new-wrong", draw(&new_session_wrong(word))),
+        ("cluster", draw(&super::cluster::cluster(word))),
+        ("cluster-counted", draw(&super::cluster::counted(word))),
+        ("cluster-none", draw(&super::cluster::none(word))),
         ("files", draw(&super::files::folder(word))),
         ("files-empty", draw(&super::files::empty(word))),
         ("files-item", draw(&super::files::item(word))),
@@ -209,7 +212,15 @@ fn home(word: &Word) -> Home {
         meters: meters(word),
         single_user: None,
         environment: None,
-        live: cards(vec![running(word), idle(word), queued(word), starting(word), unknown(word), stopping(word)]),
+        live: cards(vec![
+            running(word),
+            asked(word),
+            idle(word),
+            queued(word),
+            starting(word),
+            unknown(word),
+            stopping(word),
+        ]),
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
 }
@@ -593,6 +604,7 @@ pub fn context(word: &Word) -> CardContext {
         open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),
         extend_seconds: Some(28_800),
         visible_on_node: false,
+        gpus_are_counted: false,
         sample: Some(Sample { memory_bytes: 58 * GIB, cpus: 11.4, processes: 31 }),
         csrf_token: word("5a1f0c"),
     }

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 
 const VOID: [&str; 5] = ["br", "input", "link", "meta", "hr"];
 const ELEMENTS: &str = " a article b bdi body br button code datalist dd details div dl dt fieldset figcaption figure form h1 h2 h3 head header html \
-    input label legend li link main meta nav noscript ol option p pre progress rect script section select small span \
+    input label legend li link main meta nav noscript ol option p path pre progress rect script section select small span \
     summary svg table tbody td th thead time title tr ul use ";
 
 /// What is wrong with a page or a fragment, if anything is.

@@ -4,7 +4,7 @@
 use lyceum::model::{
     EndReason, Gpu, Resources, Session, SessionId, SessionState, UserId,
     quota::Reason,
-    session::{Placement, SessionSpec},
+    session::{Asked, Placement, SessionSpec},
     size::GIB,
 };
 
@@ -41,6 +41,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
         opened_at: None,
         last_activity_at: None,
         keep_until: None,
+        asked: None,
         unknown_since: None,
         stop_reason: None,
         stopping_at: None,
@@ -53,7 +54,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
 }
 
 pub fn placed(word: &Word, mut session: Session) -> Session {
-    let gpu = |index| Gpu { index, uuid: word(&format!("GPU-5f1c-{index}")), model: word("A100") };
+    let gpu = |index| Gpu { index, uuid: word(&format!("GPU-5f1c-{index}")), model: word("A100"), slice: None };
     session.gpus = vec![gpu(0), gpu(1)];
     session.admitted_at = Some(NOW.plus_seconds(-24_479));
     session.started_at = Some(NOW.plus_seconds(-24_478));
@@ -75,6 +76,14 @@ pub fn running(word: &Word) -> Session {
     session.ready_at = Some(NOW.plus_seconds(-24_470));
     session.expires_at = Some(NOW.plus_seconds(4320));
     session.last_activity_at = Some(NOW.plus_seconds(-20));
+    session
+}
+
+/// Somebody asks whether its GPUs are still needed.
+pub fn asked(word: &Word) -> Session {
+    let mut session = running(word);
+    session.id = SessionId::new();
+    session.asked = Some(Asked { at: NOW.plus_seconds(-600), by: word("oscar") });
     session
 }
 

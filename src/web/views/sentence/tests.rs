@@ -39,6 +39,7 @@ fn session(state: SessionState) -> Session {
         opened_at: None,
         last_activity_at: None,
         keep_until: None,
+        asked: None,
         unknown_since: None,
         stop_reason: None,
         stopping_at: None,

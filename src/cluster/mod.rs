@@ -1,0 +1,347 @@
+//! The machines: what each GPU does, who of the outside world computes on it, which ones are
+//! held and rest, and what they did over time. One loop looks again and again: it takes what
+//! the scheduler has in memory, tells admission which GPUs must not be given out, and writes
+//! the minutes down. Whoever wants to know reads the last [`View`]; nobody waits for a driver.
+
+mod history;
+mod outside;
+mod rest;
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+use parking_lot::{Mutex, RwLock};
+use serde::Deserialize;
+
+use crate::{
+    admission::{Admission, Bar},
+    db::{self, Db, gpus::Span},
+    model::{
+        Clock, Gpu, Session, SessionId, Timestamp, UserId,
+        gpus::{Condition, Driver, GpuProcess, Obstacle},
+        setting::seconds,
+    },
+    scheduler::Scheduler,
+};
+use history::Minutes;
+pub use outside::Outsider;
+use rest::Rest;
+
+/// `[gpus]`
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Config {
+    /// How often the driver is asked about each GPU (seconds).
+    #[serde(deserialize_with = "seconds")]
+    pub interval: i64,
+    /// GPUs on which programs outside the portal compute are not given out.
+    pub avoid_busy: bool,
+    /// For how long such a program may come and go before that (seconds).
+    #[serde(deserialize_with = "seconds")]
+    pub busy_grace: i64,
+    /// After how long a GPU that is held and computes next to nothing is listed (seconds).
+    #[serde(deserialize_with = "seconds")]
+    pub idle_after: i64,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self { interval: 5, avoid_busy: true, busy_grace: 30, idle_after: 3600 }
+    }
+}
+
+impl Config {
+    /// Every fault, with its key and the way out.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let ranges = [
+            ("gpus.interval: is between 1s and 1m", (1..=60).contains(&self.interval)),
+            ("gpus.busy_grace: is between 0s and 1h", (0..=3600).contains(&self.busy_grace)),
+            ("gpus.idle_after: is between 1m and 24h", (60..=DAY).contains(&self.idle_after)),
+        ];
+        ranges.into_iter().filter(|(_, fine)| !fine).map(|(fault, _)| fault.to_owned()).collect()
+    }
+
+    /// An answer that is older than this is none (seconds).
+    fn patience(&self) -> i64 {
+        self.interval * 3 + 5
+    }
+}
+
+const DAY: i64 = 86_400;
+
+/// How long minutes and hours of GPUs are kept (seconds).
+pub const MINUTES_KEPT: i64 = DAY;
+pub const HOURS_KEPT: i64 = 30 * DAY;
+
+/// The GPUs at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// `None` before the first look.
+    pub at: Option<Timestamp>,
+    pub driver: Driver,
+    /// In the order of the inventory.
+    pub gpus: Vec<GpuView>,
+    /// Sessions that hold GPUs which rest, the longest first.
+    pub idle: Vec<Idle>,
+}
+
+/// One GPU, or a slice, at one moment.
+#[derive(Clone, Debug)]
+pub struct GpuView {
+    pub gpu: Gpu,
+    /// When the driver said so; `None` where nothing is measured.
+    pub at: Option<Timestamp>,
+    pub condition: Condition,
+    /// Programs that compute on it and belong to nobody who holds it.
+    pub outside: Vec<Outsider>,
+    /// Why it is not given out, if it is free.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// A session whose GPUs rest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Idle {
+    pub session: SessionId,
+    /// Those that rest; it may hold others that do not.
+    pub gpus: Vec<Gpu>,
+    /// Since when all of these have.
+    pub since: Timestamp,
+}
+
+/// What somebody else should act on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// Other GPUs can be given out than before.
+    Room,
+    /// The GPUs of a session that was asked about compute again.
+    Answered { session: SessionId, owner: UserId },
+}
+
+/// Looks at the machines.
+pub struct Cluster {
+    db: Db,
+    clock: Clock,
+    scheduler: Arc<dyn Scheduler>,
+    admission: Admission,
+    config: Config,
+    view: RwLock<Arc<View>>,
+    memory: Mutex<Memory>,
+}
+
+/// What one look leaves to the next.
+#[derive(Default)]
+struct Memory {
+    /// Since when outsiders have been on a GPU.
+    outside_since: HashMap<String, Timestamp>,
+    minutes: Minutes,
+    rest: Rest,
+    /// What accounts are called.
+    names: HashMap<u32, Option<String>>,
+    /// When old points were last forgotten.
+    swept: Option<Timestamp>,
+    /// The minutes from before our start were read.
+    recalled: bool,
+}
+
+impl Cluster {
+    #[must_use]
+    pub fn new(admission: Admission, scheduler: Arc<dyn Scheduler>, config: Config) -> Arc<Self> {
+        Arc::new(Self {
+            db: admission.db.clone(),
+            clock: admission.clock.clone(),
+            scheduler,
+            admission,
+            config,
+            view: RwLock::default(),
+            memory: Mutex::default(),
+        })
+    }
+
+    /// The last look.
+    pub fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read())
+    }
+
+    /// Looks for ever; `tell` hears what others should act on.
+    pub async fn run(self: Arc<Self>, tell: impl Fn(News) + Send) {
+        let every = Duration::from_secs(self.config.interval.unsigned_abs().max(1));
+        loop {
+            if let Err(error) = self.look(&tell).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a look at the GPUs was not finished");
+            }
+            tokio::time::sleep(every).await;
+        }
+    }
+
+    /// One look.
+    pub async fn look(&self, tell: &(impl Fn(News) + Send)) -> db::Result<()> {
+        self.recall().await?;
+        let now = self.clock.now();
+        let watch = self.scheduler.gpu_watch();
+        let held: Vec<Session> = self.db.live_sessions().await?;
+        let held: Vec<Session> = held.into_iter().filter(|session| !session.gpus.is_empty()).collect();
+
+        let mut gpus = Vec::new();
+        for gpu in &self.scheduler.inventory().gpus {
+            let condition = watch.condition(&gpu.uuid, now, self.config.patience());
+            let holder = held.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.uuid));
+            let outside = match condition.reading().and_then(|reading| reading.processes.as_deref()) {
+                Some(processes) if !processes.is_empty() => self.outsiders(processes, holder).await,
+                _ => Vec::new(),
+            };
+            let at = watch.seen.get(&gpu.uuid).map(|seen| seen.at);
+            let obstacle = self.obstacle(gpu, &condition, &outside, now);
+            gpus.push(GpuView { gpu: gpu.clone(), at, condition, outside, obstacle });
+        }
+        let bars: BTreeMap<String, Bar> = gpus
+            .iter()
+            .filter_map(|view| {
+                let is_held = held.iter().any(|session| session.gpus.iter().any(|own| own.uuid == view.gpu.uuid));
+                Some((view.gpu.uuid.clone(), Bar { obstacle: view.obstacle?, is_held }))
+            })
+            .collect();
+        if self.admission.barred.set(bars) {
+            tell(News::Room);
+        }
+        let idle = self.idle(&held, &gpus, now);
+        let answered = held.iter().filter(|session| {
+            session.asked.is_some() && idle.iter().all(|idle| idle.session != session.id) && watch.asking.is_none()
+        });
+        for session in answered {
+            // What cannot be measured now has answered nothing.
+            let is_measured =
+                |own: &Gpu| gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
+            if session.gpus.iter().all(is_measured) && self.db.answer_ask(session.id).await? {
+                tell(News::Answered { session: session.id, owner: session.owner });
+            }
+        }
+        let points = {
+            let mut memory = self.memory.lock();
+            for view in &gpus {
+                if let (Some(at), Some(reading)) = (view.at, view.condition.reading()) {
+                    memory.minutes.add(&view.gpu.uuid, at, reading);
+                }
+            }
+            let points = memory.minutes.take(now);
+            for point in &points {
+                memory.rest.note(point);
+            }
+            points
+        };
+        *self.view.write() = Arc::new(View { at: Some(now), driver: watch.driver, gpus, idle });
+        if !points.is_empty() {
+            self.db.add_gpu_points(&points).await?;
+        }
+        self.sweep(now).await
+    }
+
+    /// The minutes from before our start say since when GPUs rest.
+    async fn recall(&self) -> db::Result<()> {
+        if self.memory.lock().recalled {
+            return Ok(());
+        }
+        let now = self.clock.now();
+        let from = now.plus_seconds(-self.config.idle_after - 2 * Span::Minute.seconds());
+        let points = self.db.gpu_points(Span::Minute, from, now).await?;
+        let mut memory = self.memory.lock();
+        for point in &points {
+            memory.rest.note(point);
+        }
+        memory.recalled = true;
+        Ok(())
+    }
+
+    /// Who computes on a GPU and does not belong to the session that holds it.
+    async fn outsiders(&self, processes: &[GpuProcess], holder: Option<&Session>) -> Vec<Outsider> {
+        let own: Option<BTreeSet<u32>> = match holder.and_then(|session| Some((session, session.placement.as_ref()?))) {
+            Some((session, placement)) => self.scheduler.processes(session.id, placement).await,
+            None => Some(BTreeSet::new()),
+        };
+        let mut outsiders = Vec::new();
+        for process in outside::strangers(processes, holder.is_some(), own.as_ref()) {
+            let unix_name = match process.uid {
+                Some(uid) => self.unix_name(uid).await,
+                None => None,
+            };
+            outsiders.push(Outsider {
+                pid: process.pid,
+                uid: process.uid,
+                unix_name,
+                memory_bytes: process.memory_bytes,
+            });
+        }
+        outsiders
+    }
+
+    async fn unix_name(&self, uid: u32) -> Option<String> {
+        if let Some(known) = self.memory.lock().names.get(&uid) {
+            return known.clone();
+        }
+        let name = self.scheduler.unix_name(uid).await;
+        self.memory.lock().names.insert(uid, name.clone());
+        name
+    }
+
+    fn obstacle(&self, gpu: &Gpu, condition: &Condition, outside: &[Outsider], now: Timestamp) -> Option<Obstacle> {
+        if let Condition::Down(_) = condition {
+            return Some(Obstacle::Down);
+        }
+        let is_first_look = self.view.read().at.is_none();
+        let mut memory = self.memory.lock();
+        if outside.is_empty() {
+            memory.outside_since.remove(&gpu.uuid);
+            return None;
+        }
+        // Who is there at our start was there before.
+        let begin = if is_first_look { now.plus_seconds(-self.config.busy_grace) } else { now };
+        let since = *memory.outside_since.entry(gpu.uuid.clone()).or_insert(begin);
+        (self.config.avoid_busy && self.config.busy_grace <= now.seconds_since(since)).then_some(Obstacle::Outside)
+    }
+
+    fn idle(&self, held: &[Session], gpus: &[GpuView], now: Timestamp) -> Vec<Idle> {
+        let memory = self.memory.lock();
+        let rests = |session: &Session, own: &Gpu| {
+            let is_up = gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
+            let since = memory.rest.since(&own.uuid)?.max(session.admitted_at?);
+            (is_up && self.config.idle_after <= now.seconds_since(since)).then_some(since)
+        };
+        let mut idle: Vec<Idle> = held
+            .iter()
+            .filter(|session| session.state.is_live() && session.is_admitted())
+            .filter_map(|session| {
+                let resting = session.gpus.iter().filter_map(|own| Some((own.clone(), rests(session, own)?)));
+                let (gpus, since): (Vec<Gpu>, Vec<Timestamp>) = resting.unzip();
+                Some(Idle { session: session.id, gpus, since: since.into_iter().max()? })
+            })
+            .collect();
+        idle.sort_by_key(|idle| (idle.since, idle.session));
+        idle
+    }
+
+    /// Forgets what is too old, once an hour.
+    async fn sweep(&self, now: Timestamp) -> db::Result<()> {
+        let is_due = self.memory.lock().swept.is_none_or(|swept| 3600 <= now.seconds_since(swept));
+        if is_due {
+            let (minutes, hours) = (now.plus_seconds(-MINUTES_KEPT), now.plus_seconds(-HOURS_KEPT));
+            self.db.forget_gpu_points(minutes, hours).await?;
+            self.memory.lock().swept = Some(now);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_within_reason() {
+        assert_eq!(Config::default().validate(), Vec::<String>::new());
+        let faults = Config { interval: 0, busy_grace: -1, idle_after: 5, ..Config::default() }.validate();
+        assert_eq!(faults.len(), 3, "{faults:?}");
+    }
+}

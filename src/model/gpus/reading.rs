@@ -1,0 +1,211 @@
+//! What the driver says of a GPU, and what that means for those who want one. Values that a
+//! driver does not know for this GPU stay empty; an answer that grows old is no answer.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use super::super::Timestamp;
+
+/// The driver, and what it said last of each GPU.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GpuWatch {
+    pub driver: Driver,
+    /// By UUID.
+    pub seen: HashMap<String, Seen>,
+    /// The UUID of the GPU that the driver is being asked about, and since when.
+    pub asking: Option<(String, Timestamp)>,
+}
+
+/// Whether a driver stands behind the GPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Driver {
+    /// None was found; the library that was looked for, and what came of that.
+    Absent {
+        library: String,
+        why: String,
+    },
+    Present {
+        version: String,
+    },
+}
+
+impl Default for Driver {
+    fn default() -> Self {
+        Self::Absent { library: String::new(), why: String::new() }
+    }
+}
+
+/// The last answer about a GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Seen {
+    pub at: Timestamp,
+    /// Or why it cannot be used: it fell off the bus, it wants a reset.
+    pub answer: Result<Reading, String>,
+}
+
+/// What the driver tells of one GPU at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// In how much of the last moments it computed (percent).
+    pub utilisation: Option<i64>,
+    pub memory_used_bytes: Option<i64>,
+    pub memory_total_bytes: Option<i64>,
+    pub temperature_celsius: Option<i64>,
+    pub power_milliwatts: Option<i64>,
+    pub power_limit_milliwatts: Option<i64>,
+    /// Those that compute on it; `None` where the driver does not list them.
+    pub processes: Option<Vec<GpuProcess>>,
+    pub health: Health,
+}
+
+/// A process that computes on a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GpuProcess {
+    pub pid: u32,
+    /// Whose it is, where it can be seen from here.
+    pub uid: Option<u32>,
+    pub memory_bytes: Option<i64>,
+}
+
+/// What wears a GPU out, as far as it tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+pub struct Health {
+    /// Errors of its memory since the driver was loaded that were corrected.
+    pub ecc_corrected: Option<i64>,
+    /// And those that were not.
+    pub ecc_uncorrected: Option<i64>,
+    /// Pages of memory that are used no more, ever.
+    pub retired_pages: Option<i64>,
+    /// Some will be, at the next reset.
+    pub retirement_pending: Option<bool>,
+    /// What slows it down now.
+    pub slowed_by: Vec<Slowdown>,
+}
+
+impl Health {
+    /// Whether somebody should look at it.
+    #[must_use]
+    pub fn worries(&self) -> bool {
+        self.ecc_uncorrected.is_some_and(|errors| 0 < errors)
+            || self.retirement_pending == Some(true)
+            || self.slowed_by.iter().any(|reason| *reason != Slowdown::PowerCap)
+    }
+}
+
+/// Why a GPU runs slower than it could.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Slowdown {
+    /// Its power limit: ordinary under load.
+    PowerCap,
+    Heat,
+    /// The machine's power supply asks for it.
+    PowerBrake,
+    /// The hardware does not say what for.
+    Hardware,
+}
+
+impl Slowdown {
+    pub fn words(self) -> &'static str {
+        match self {
+            Self::PowerCap => "at its power limit",
+            Self::Heat => "slowed by heat",
+            Self::PowerBrake => "slowed by the power supply",
+            Self::Hardware => "slowed by the hardware",
+        }
+    }
+}
+
+/// What a GPU is like now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Condition {
+    /// No driver stands behind it, or it has not been asked yet.
+    Unmeasured,
+    Up(Reading),
+    /// It cannot be used; why.
+    Down(String),
+}
+
+impl Condition {
+    pub fn reading(&self) -> Option<&Reading> {
+        match self {
+            Self::Up(reading) => Some(reading),
+            Self::Unmeasured | Self::Down(_) => None,
+        }
+    }
+}
+
+/// Why a free GPU is not given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Programs that no session started compute on it.
+    Outside,
+    /// It cannot be used.
+    Down,
+}
+
+impl GpuWatch {
+    /// What a GPU is like, by the last answer, if that is not older than `patience` (seconds).
+    #[must_use]
+    pub fn condition(&self, uuid: &str, now: Timestamp, patience: i64) -> Condition {
+        if let Driver::Absent { .. } = self.driver {
+            return Condition::Unmeasured;
+        }
+        let silent = self.asking.as_ref().filter(|(_, since)| patience < now.seconds_since(*since));
+        let hanging = silent.map(|(asked, _)| {
+            if asked == uuid { "The driver does not answer when asked about it" } else { "The driver does not answer" }
+        });
+        match (self.seen.get(uuid), hanging) {
+            (Some(Seen { answer: Err(why), .. }), _) => Condition::Down(why.clone()),
+            (Some(Seen { at, answer: Ok(reading) }), None) if now.seconds_since(*at) <= patience => {
+                Condition::Up(reading.clone())
+            }
+            (_, Some(why)) => Condition::Down(why.to_owned()),
+            (Some(_), None) => Condition::Down("The driver has not answered for long".to_owned()),
+            (None, None) => Condition::Unmeasured,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_answers_are_none() {
+        let now = Timestamp(1_000_000);
+        let reading = Reading { utilisation: Some(7), ..Reading::default() };
+        let mut watch = GpuWatch { driver: Driver::Present { version: "1".to_owned() }, ..GpuWatch::default() };
+        assert_eq!(watch.condition("a", now, 15), Condition::Unmeasured, "not asked yet");
+        let mut seen = |age: i64, answer| {
+            watch.seen.insert("a".to_owned(), Seen { at: now.plus_seconds(-age), answer });
+            watch.condition("a", now, 15)
+        };
+        assert_eq!(seen(15, Ok(reading.clone())), Condition::Up(reading.clone()));
+        assert!(matches!(seen(16, Ok(reading.clone())), Condition::Down(why) if why.contains("for long")));
+        assert_eq!(seen(16, Err("lost".to_owned())), Condition::Down("lost".to_owned()));
+
+        watch.seen.insert("a".to_owned(), Seen { at: now.plus_seconds(-20), answer: Ok(reading.clone()) });
+        watch.seen.insert("b".to_owned(), Seen { at: now.plus_seconds(-20), answer: Ok(reading) });
+        watch.asking = Some(("b".to_owned(), now.plus_seconds(-20)));
+        let why = |uuid: &str| match watch.condition(uuid, now, 15) {
+            Condition::Down(why) => why,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(why("a"), "The driver does not answer");
+        assert_eq!(why("b"), "The driver does not answer when asked about it");
+        let none = GpuWatch::default();
+        assert_eq!(none.condition("a", now, 15), Condition::Unmeasured);
+    }
+
+    #[test]
+    fn what_somebody_should_look_at() {
+        let health = |health: Health| health.worries();
+        assert!(!health(Health::default()));
+        assert!(!health(Health { ecc_corrected: Some(9), retired_pages: Some(1), ..Health::default() }));
+        assert!(!health(Health { slowed_by: vec![Slowdown::PowerCap], ..Health::default() }));
+        assert!(health(Health { ecc_uncorrected: Some(1), ..Health::default() }));
+        assert!(health(Health { slowed_by: vec![Slowdown::PowerCap, Slowdown::Heat], ..Health::default() }));
+    }
+}

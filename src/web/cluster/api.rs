@@ -1,0 +1,329 @@
+//! `/nodes` and `/gpus` over REST: what the page of the machines shows, as data. Who holds a
+//! GPU is told to whom `sight` lets see it.
+
+#![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    extract::{Path, State},
+    http::HeaderMap,
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    ask_owner, live,
+    sight::{Seen, Sight},
+};
+use crate::{
+    cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT},
+    db::gpus::{Point, Span},
+    model::{
+        SessionId, Timestamp,
+        gpus::{Condition, Driver, Health, Obstacle},
+    },
+    sessions::Actor,
+    web::{
+        Portal,
+        error::{Error, Problem, Result},
+        extract::{CurrentUser, Id, Operator, Query},
+        paging::Listed,
+        sessions::SessionView,
+    },
+};
+
+/// A machine.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Node)]
+pub struct NodeView {
+    name: String,
+    cluster: String,
+    cpus: i64,
+    /// What sessions hold; light ones share cores, so that it may be more than there are.
+    cpus_held: i64,
+    memory_bytes: i64,
+    memory_held_bytes: i64,
+    gpus: i64,
+    gpus_held: i64,
+    /// Processes that run or want to, on average over the last minute.
+    load: Option<f64>,
+    memory_available_bytes: Option<i64>,
+    /// The version of the NVIDIA driver; null without one.
+    driver: Option<String>,
+    /// Why there is no driver, and as what it was looked for.
+    driver_missing: Option<String>,
+    /// Sessions are kept from the GPUs of others by the kernel; else these are only counted.
+    gpus_kept_apart: bool,
+    /// When its GPUs were looked at last.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    at: Option<Timestamp>,
+}
+
+/// The machines: one today.
+#[utoipa::path(get, path = "/nodes", tag = "cluster", responses((status = 200, body = Listed<NodeView>)))]
+pub async fn nodes(_: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<NodeView>>> {
+    let scheduler = &portal.sessions.scheduler;
+    let (capacity, view) = (portal.sessions.admission.capacity, portal.cluster.view());
+    let held = portal.sessions.admission.holdings().await?.all;
+    let reading = scheduler.node().await;
+    let (driver, driver_missing) = match &view.driver {
+        Driver::Present { version } => (Some(version.clone()), None),
+        Driver::Absent { library, why } if !library.is_empty() => (None, Some(format!("{library}: {why}"))),
+        Driver::Absent { .. } => (None, None),
+    };
+    let node = NodeView {
+        name: reading.name,
+        cluster: scheduler.cluster().to_owned(),
+        cpus: capacity.cpus,
+        cpus_held: held.cpus,
+        memory_bytes: capacity.memory_bytes,
+        memory_held_bytes: held.memory_bytes,
+        gpus: capacity.gpus,
+        gpus_held: held.gpus,
+        load: reading.load,
+        memory_available_bytes: reading.memory_available_bytes,
+        driver,
+        driver_missing,
+        gpus_kept_apart: scheduler.closes_gpus(),
+        at: view.at,
+    };
+    Ok(Answer(Listed { items: vec![node], next_cursor: None }))
+}
+
+/// A GPU, or a slice of one, now.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GpuState)]
+pub struct GpuAnswer {
+    index: i64,
+    /// Which slice of the GPU of that index; null for a whole one.
+    slice: Option<i64>,
+    uuid: String,
+    model: String,
+    /// `free`, `held`, `busy_outside` (by programs that no session started) or `down`.
+    state: &'static str,
+    /// Why it is down.
+    detail: Option<String>,
+    /// When the driver told the numbers; null where none stands behind it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    at: Option<Timestamp>,
+    utilisation_percent: Option<i64>,
+    memory_used_bytes: Option<i64>,
+    memory_total_bytes: Option<i64>,
+    temperature_celsius: Option<i64>,
+    power_milliwatts: Option<i64>,
+    power_limit_milliwatts: Option<i64>,
+    health: Option<Health>,
+    /// The name of who holds it, for operators, managers of their group and themselves.
+    owner: Option<String>,
+    /// The session that holds it, for whoever may open it.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    session: Option<SessionId>,
+    /// Programs that no session started; their owners for operators.
+    outside: Vec<OutsideProgram>,
+    /// How it is linked to the others.
+    links: Vec<GpuLink>,
+}
+
+/// A program that computes on a GPU and that no session started.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OutsideProgram {
+    pid: Option<u32>,
+    unix_name: Option<String>,
+    memory_bytes: Option<i64>,
+}
+
+/// The link to another GPU, in the words of `nvidia-smi topo -m`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GpuLink {
+    uuid: String,
+    link: String,
+}
+
+/// All GPUs and slices with what they do now. Who holds one is told to those who may know.
+#[utoipa::path(get, path = "/gpus", tag = "cluster", responses((status = 200, body = Listed<GpuAnswer>)))]
+pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<GpuAnswer>>> {
+    let sight = Sight::of(&portal, &user).await?;
+    let sessions = live(&portal).await?;
+    let inventory = portal.sessions.scheduler.inventory();
+    let view = portal.cluster.view();
+    let answer = |gpu: &GpuView| {
+        let holder = sessions.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid));
+        let seen = holder.map(|session| (session, sight.of_holder(session.id, session.owner, &session.owner_name)));
+        let own = user.user.name.as_str();
+        let reading = gpu.condition.reading();
+        let others = inventory.gpus.iter().filter(|other| other.uuid != gpu.gpu.uuid);
+        GpuAnswer {
+            index: gpu.gpu.index,
+            slice: gpu.gpu.slice,
+            uuid: gpu.gpu.uuid.clone(),
+            model: gpu.gpu.model.clone(),
+            state: state(gpu, holder.is_some()),
+            detail: if let Condition::Down(why) = &gpu.condition { Some(why.clone()) } else { None },
+            at: gpu.at.filter(|_| gpu.condition != Condition::Unmeasured),
+            utilisation_percent: reading.and_then(|reading| reading.utilisation),
+            memory_used_bytes: reading.and_then(|reading| reading.memory_used_bytes),
+            memory_total_bytes: reading.and_then(|reading| reading.memory_total_bytes),
+            temperature_celsius: reading.and_then(|reading| reading.temperature_celsius),
+            power_milliwatts: reading.and_then(|reading| reading.power_milliwatts),
+            power_limit_milliwatts: reading.and_then(|reading| reading.power_limit_milliwatts),
+            health: reading.map(|reading| reading.health.clone()),
+            owner: seen.as_ref().and_then(|(_, seen)| seen.name(own)),
+            session: seen.filter(|(_, seen)| seen.may_open()).map(|(session, _)| session.id),
+            outside: gpu
+                .outside
+                .iter()
+                .map(|program| OutsideProgram {
+                    pid: sight.everybody.then_some(program.pid),
+                    unix_name: program.unix_name.clone().filter(|_| sight.everybody),
+                    memory_bytes: program.memory_bytes,
+                })
+                .collect(),
+            links: others
+                .map(|other| (other, inventory.topology.link(&gpu.gpu, other)))
+                .map(|(other, link)| GpuLink { uuid: other.uuid.clone(), link: link.word() })
+                .filter(|link| link.link != "?")
+                .collect(),
+        }
+    };
+    Ok(Answer(Listed { items: view.gpus.iter().map(answer).collect(), next_cursor: None }))
+}
+
+fn state(gpu: &GpuView, is_held: bool) -> &'static str {
+    match (&gpu.condition, gpu.obstacle, is_held) {
+        (Condition::Down(_), ..) | (_, Some(Obstacle::Down), false) => "down",
+        (_, _, true) => "held",
+        (_, Some(Obstacle::Outside), _) => "busy_outside",
+        (_, None, false) => "free",
+    }
+}
+
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields, default)]
+#[into_params(parameter_in = Query)]
+pub struct HistoryQuery {
+    /// Left out: an hour ago, or with `span=hour` a day ago.
+    #[param(value_type = Option<String>, format = DateTime)]
+    from: Option<Timestamp>,
+    /// Left out: now.
+    #[param(value_type = Option<String>, format = DateTime)]
+    to: Option<Timestamp>,
+    /// `minute` (where nothing is said; kept for a day) or `hour` (for 30 days).
+    #[param(value_type = Option<String>)]
+    span: Option<String>,
+}
+
+/// What a GPU did.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GpuHistory {
+    uuid: String,
+    /// How long the time of one point is.
+    span_seconds: i64,
+    /// In order of time; nothing where nobody measured.
+    points: Vec<GpuPoint>,
+    /// Who held it, in no order.
+    held: Vec<GpuHeld>,
+}
+
+/// The means of a minute or an hour.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GpuPoint {
+    #[schema(value_type = String, format = "date-time")]
+    at: Timestamp,
+    utilisation_percent: f64,
+    memory_bytes: f64,
+    power_milliwatts: f64,
+    /// The highest.
+    temperature_celsius: Option<i64>,
+    /// How many readings these are the means of.
+    readings: i64,
+}
+
+/// A time in which somebody held a GPU.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct GpuHeld {
+    #[schema(value_type = String, format = "date-time")]
+    from: Timestamp,
+    /// Null while it is held.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Option<Timestamp>,
+    /// For those who may know.
+    owner: Option<String>,
+    #[schema(value_type = Option<String>, format = "uuid")]
+    session: Option<SessionId>,
+}
+
+/// Use, memory, power and temperature of a GPU over time, and who held it.
+#[utoipa::path(get, path = "/gpus/{uuid}/history", tag = "cluster", params(("uuid" = String, Path), HistoryQuery),
+    responses((status = 200, body = GpuHistory), (status = 404, description = "There is no such GPU", body = Problem),
+        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+pub async fn history(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path(uuid): Path<String>,
+    Query(query): Query<HistoryQuery>,
+) -> Result<Answer<GpuHistory>> {
+    if portal.sessions.scheduler.inventory().gpus.iter().all(|gpu| gpu.uuid != uuid) {
+        return Err(Error::not_found());
+    }
+    let (span, usual, longest) = match query.span.as_deref().unwrap_or("minute") {
+        "minute" => (Span::Minute, 3600, MINUTES_KEPT),
+        "hour" => (Span::Hour, 86_400, HOURS_KEPT),
+        _ => return Err(Error::field("span", "invalid_value", "This is minute or hour.")),
+    };
+    let to = query.to.unwrap_or_else(|| portal.clock.now());
+    let from = query.from.unwrap_or_else(|| to.plus_seconds(-usual));
+    if to < from {
+        return Err(Error::field("to", "before_from", "This must not be before `from`."));
+    }
+    if longest < to.seconds_since(from) {
+        return Err(Error::field("from", "too_long", "Of minutes at most a day can be asked for, of hours 30 days."));
+    }
+    let sight = Sight::of(&portal, &user).await?;
+    let points = portal.db.gpu_points(span, from, to).await?;
+    let holdings = portal.db.gpu_holdings(from, to).await?;
+    let held = holdings.into_iter().filter(|held| held.gpus.iter().any(|gpu| gpu.uuid == uuid)).map(|held| {
+        let seen: Seen = sight.of_holder(held.session, held.owner, &held.owner_name);
+        GpuHeld {
+            from: held.from,
+            to: held.to,
+            owner: seen.name(user.user.name.as_str()),
+            session: seen.may_open().then_some(held.session),
+        }
+    });
+    Ok(Answer(GpuHistory {
+        held: held.collect(),
+        points: points.into_iter().filter(|point| point.uuid == uuid).map(GpuPoint::from).collect(),
+        span_seconds: span.seconds(),
+        uuid,
+    }))
+}
+
+impl From<Point> for GpuPoint {
+    fn from(point: Point) -> Self {
+        Self {
+            at: point.at,
+            utilisation_percent: point.utilisation,
+            memory_bytes: point.memory_bytes,
+            power_milliwatts: point.milliwatts,
+            temperature_celsius: point.celsius,
+            readings: point.readings,
+        }
+    }
+}
+
+/// Asks the owner of a session whether they still need GPUs that rest. It stands on their card
+/// until they keep the session, it computes again, or it ends.
+#[utoipa::path(post, path = "/sessions/{id}/ask", tag = "sessions", params(("id" = String, Path)),
+    responses((status = 200, body = SessionView), (status = 403, description = "For operators", body = Problem),
+        (status = 409, description = "None of its GPUs rests", body = Problem)))]
+pub async fn ask(
+    user: Operator,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<SessionId>,
+) -> Result<Answer<SessionView>> {
+    let session = ask_owner(&portal, Actor { user: &user.0.user }, id).await?;
+    Ok(Answer(SessionView::new(&portal, &headers, session)))
+}

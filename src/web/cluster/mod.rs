@@ -1,0 +1,100 @@
+//! `/cluster`: the machine, its GPUs, what they do and did, how they are linked, and for
+//! operators the sessions whose GPUs rest, with the two things to do about one: ask, stop.
+
+pub mod api;
+mod draw;
+mod sight;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{
+    Portal,
+    cards::is_operator,
+    error::{Error, Result},
+    extract::{CurrentUser, Id, Operator, Query},
+    page::{Nav, Page},
+    views::{ClusterPage, TimeChoice},
+};
+use crate::{
+    cluster::Idle,
+    model::{Session, SessionId, gpus::labels},
+    sessions::Actor,
+};
+use draw::Drawing;
+use sight::Sight;
+
+/// `?over=` and `?done=`, as links and redirects of ours write them.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct PageQuery {
+    over: String,
+    done: String,
+}
+
+/// `/cluster`
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(query): Query<PageQuery>,
+) -> Result<Response> {
+    let over = TimeChoice::parse(&query.over);
+    let now = portal.clock.now();
+    let sight = Sight::of(&portal, &user).await?;
+    let sessions = live(&portal).await?;
+    let from = now.plus_seconds(-over.seconds());
+    let points = portal.db.gpu_points(over.span(), from, now).await?;
+    let holdings = portal.db.gpu_holdings(from, now).await?;
+    let view = portal.cluster.view();
+    let drawing = Drawing { view: &view, sessions: &sessions, sight: &sight, now, over };
+    let scheduler = &portal.sessions.scheduler;
+    let node = scheduler.node().await;
+    let holdings_now = portal.sessions.admission.holdings().await?;
+    let page = ClusterPage {
+        layout: portal.layout_of(&user.0, Nav::Cluster),
+        notice: (query.done == "asked").then_some("The owner is asked: it stands on their home page now."),
+        node: draw::node(&node, &portal.sessions.admission.capacity, &holdings_now.all, &view),
+        isolation: draw::isolation(scheduler.inventory(), scheduler.closes_gpus()),
+        empty: draw::empty(scheduler.inventory(), &view),
+        gpus: drawing.rows(&points, &holdings),
+        free: drawing.free(),
+        over,
+        idle: if sight.everybody { drawing.idle() } else { Vec::new() },
+        may_act: is_operator(&user),
+        matrix: draw::matrix(scheduler.inventory()),
+    };
+    Ok(Page(page).into_response())
+}
+
+/// Asks the owner whether they still need GPUs that rest.
+pub async fn ask(user: Operator, State(portal): State<Arc<Portal>>, Id(id): Id<SessionId>) -> Result<Redirect> {
+    ask_owner(&portal, Actor { user: &user.0.user }, id).await?;
+    Ok(Redirect::to("/cluster?done=asked"))
+}
+
+/// Only about GPUs that rest is anybody asked: the question goes away by itself when they work.
+async fn ask_owner(portal: &Portal, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+    let session = portal.sessions.find(actor, id).await?;
+    let view = portal.cluster.view();
+    let Some(idle) = view.idle.iter().find(|idle| idle.session == session.id) else {
+        return Err(Error::conflict("None of its GPUs rests, so there is nothing to ask."));
+    };
+    let about = format!("{} asks whether {} still needed", actor.user.name, resting(idle));
+    Ok(portal.sessions.ask(actor, id, &about).await?)
+}
+
+fn resting(idle: &Idle) -> String {
+    let verb = if idle.gpus.len() == 1 { "is" } else { "are" };
+    format!("GPU {} {verb}", labels(&idle.gpus))
+}
+
+/// Everybody's sessions that hold GPUs now.
+async fn live(portal: &Portal) -> Result<Vec<Session>> {
+    let all = portal.db.live_sessions().await?;
+    Ok(all.into_iter().filter(|session| !session.gpus.is_empty()).collect())
+}
