@@ -201,8 +201,10 @@ async fn who_sees_what() {
         let text = page(&caller).await;
         let is_shown = |word: &str| text.contains(word);
         assert_eq!(is_shown(&format!("/sessions/{id}")), session, "{name}");
-        assert_eq!(is_shown(">ann<"), owner.is_some() && name != "ann", "{name}");
+        // Everybody's own name stands in the frame.
+        assert_eq!(is_shown(">ann<"), owner.is_some(), "{name}");
         assert_eq!(is_shown("somebody"), owner.is_none(), "{name}");
+        assert_eq!(is_shown(">yours<"), name == "ann", "{name}");
         assert_eq!(is_shown(&format!("{account} (process {stranger}")), outside, "{name}");
         assert!(is_shown("1 uncorrected memory error") && is_shown("GPU 4:1") && is_shown("NV4"), "{name}: {text}");
     }

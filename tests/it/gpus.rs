@@ -77,7 +77,7 @@ fn how_busy_gpus_are_by_whose_processes() {
     let library = driver(folder.path(), "busy", &format!("-DGPUS=2 -DUSE=\"{}\"", uses.display()));
     let gpus = inventory(&Config { gpus: Gpus::Auto, nvml: Some(library.clone()) }).unwrap().gpus;
     let watch = Watch::open(Some(&library));
-    let busy = |text: &str, gpus: &[lyceum::model::Gpu]| {
+    let busy = |text: &str, gpus: &[Gpu]| {
         std::fs::write(&uses, text).unwrap();
         watch.busy(gpus, |pid| pid < 100)
     };

@@ -242,7 +242,9 @@ fn services(db: Db, clock: &Clock, directory: &Path, nvml: Option<&Path>) -> (Ar
         Some(_) => gpu::inventory(&gpu::Config { nvml: nvml.clone(), ..gpu::Config::default() }).unwrap(),
         None => GpuInventory::default(),
     };
-    let capacity = Capacity { gpus: i64::try_from(inventory.gpus.len()).unwrap(), cpus: 4, memory_bytes: 8 << 30 };
+    // Room for a session on each GPU.
+    let cpus = if nvml.is_some() { 16 } else { 4 };
+    let capacity = Capacity { gpus: i64::try_from(inventory.gpus.len()).unwrap(), cpus, memory_bytes: 8 << 30 };
     let launcher = Arc::new(Launcher::helper(ours).unwrap());
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {
         launcher: launcher.clone(),

@@ -73,10 +73,10 @@ impl Drawing<'_> {
         let seen = self.sight.of_holder(session.id, session.owner, &session.owner_name);
         let href = seen.may_open().then(|| format!("/sessions/{}", session.id));
         match seen {
-            Seen::Own => GpuHolder { owner: "you".to_owned(), session: Some(session.name.clone()), href },
-            Seen::Other(name) => GpuHolder { owner: name, session: Some(session.name.clone()), href },
-            Seen::Managed(name) => GpuHolder { owner: name, session: None, href },
-            Seen::Somebody => GpuHolder { owner: "somebody".to_owned(), session: None, href },
+            Seen::Own => GpuHolder { owner: None, session: Some(session.name.clone()), href },
+            Seen::Other(name) => GpuHolder { owner: Some(name), session: Some(session.name.clone()), href },
+            Seen::Managed(name) => GpuHolder { owner: Some(name), session: None, href },
+            Seen::Somebody => GpuHolder { owner: Some("somebody".to_owned()), session: None, href },
         }
     }
 

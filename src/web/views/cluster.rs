@@ -84,7 +84,8 @@ pub struct GpuRow {
 /// Who holds a GPU, as far as the reader may know.
 #[derive(Clone, Debug)]
 pub struct GpuHolder {
-    pub owner: String,
+    /// `None`: the reader.
+    pub owner: Option<String>,
     pub session: Option<String>,
     pub href: Option<String>,
 }

@@ -12,12 +12,12 @@ use lyceum::{
 use super::gallery::{NOW, Word, layout};
 
 pub fn cluster(word: &Word) -> ClusterPage {
-    let holder = |owner: &str, session: Option<&str>| GpuHolder {
-        owner: word(owner),
+    let holder = |owner: Option<&str>, session: Option<&str>| GpuHolder {
+        owner: owner.map(word),
         session: session.map(word),
         href: session.map(|_| "/sessions/0199a0b2".to_owned()),
     };
-    let mine = Some(holder("you", Some("resnet-nb")));
+    let mine = Some(holder(None, Some("resnet-nb")));
     let free = gpu(word, "2", ("free", "Free"), 0);
     let slice = |number| GpuRow {
         uuid: word("MIG-2d1f7c5a-7f3b-5d0e-9a51-0f6a3c1b9e77"),
@@ -40,7 +40,7 @@ pub fn cluster(word: &Word) -> ClusterPage {
         ..gpu(word, "4", ("failed", "Down"), 20)
     };
     let worn = GpuRow {
-        holder: Some(holder("bob", None)),
+        holder: Some(holder(Some("bob"), None)),
         health: vec![
             "1 uncorrected memory error".to_owned(),
             "2 retired pages".to_owned(),
@@ -105,7 +105,7 @@ pub fn none(word: &Word) -> ClusterPage {
         }),
         gpus: Vec::new(),
         free: 0,
-        node: NodeStrip { meters: node(word).meters.split_off(1), ..node(word) },
+        node: NodeStrip { meters: node(word).meters.split_off(1), facts: node(word).facts.split_off(1), ..node(word) },
         ..counted(word)
     }
 }
