@@ -8,11 +8,12 @@ use super::find;
 use crate::{
     db::{
         Db,
-        quotas::{Change, ChangeNote, Kind, Level, Marks, QuotaGroup, SetLimit},
+        limits::{Author, LevelChange, Marks, Outcome},
+        quotas::{Level, QuotaGroup, SetLimit},
     },
     model::{
         Clock,
-        quota::{Field, Unit},
+        quota::{Change, Field, Kind, Terms, Unit},
         size::parse_size,
         time::parse_duration,
     },
@@ -87,8 +88,9 @@ async fn set(db: &Db, whose: &Whose, fields: &[&str], by: &str) -> Result<()> {
         let twice = changes[..index].iter().any(|other| (other.kind, &other.field) == (change.kind, &change.field));
         ensure!(!twice, "{} is named twice", change.field.name());
     }
-    let about = ChangeNote { by, at: Clock::System.now(), expires_at: None, note: None };
-    db.set_limits(whose.level, &changes, marks, &about).await?;
+    let change = LevelChange { marks, ..LevelChange::new(whose.level, changes) };
+    let outcome = db.change_limits(&[change], &Author::administrator(by, Clock::System.now())).await?;
+    ensure!(outcome == Outcome::Done, "it was removed in this moment; nothing is changed");
     Ok(())
 }
 
@@ -96,9 +98,10 @@ async fn set(db: &Db, whose: &Whose, fields: &[&str], by: &str) -> Result<()> {
 fn shown(set: &[SetLimit], group: Option<&QuotaGroup>) -> String {
     let line = |limit: &SetLimit| {
         let prefix = if limit.kind == Kind::Total { "total." } else { "" };
-        let value = if limit.value < 0 { "unlimited".to_owned() } else { limit.value.to_string() };
-        let until = limit.expires_at.map(|end| format!("  until {end}")).unwrap_or_default();
-        let note = limit.note.as_ref().map(|note| format!("  # {note}")).unwrap_or_default();
+        let Terms { value, expires_at, note } = &limit.terms;
+        let value = if *value < 0 { "unlimited".to_owned() } else { value.to_string() };
+        let until = expires_at.map(|end| format!("  until {end}")).unwrap_or_default();
+        let note = note.as_ref().map(|note| format!("  # {note}")).unwrap_or_default();
         format!("{prefix}{}={value}{until}{note}\n", limit.field.name())
     };
     let marks = group.map(|group| {
@@ -137,7 +140,7 @@ fn parse_change(level: Level, name: &str, value: &str) -> Result<Change> {
             Some(read.with_context(|| format!("{name}: `{text}` is no value; say a number, `unlimited` or `inherit`"))?)
         }
     };
-    Ok(Change { kind, field, value })
+    Ok(Change::new(kind, field, value))
 }
 
 fn yes_or_no(name: &str, value: &str) -> Result<bool> {
@@ -158,15 +161,16 @@ mod tests {
         let limit = |kind, field, value| SetLimit {
             kind,
             field,
-            value,
-            expires_at: None,
-            note: None,
+            terms: Terms::from(value),
             by: "ada".to_owned(),
             at: Timestamp(0),
         };
         assert_eq!(shown(&[], None), "nothing is set here: what is inherited holds\n");
         let group = QuotaGroup { id: GroupId::new(), name: "vision".to_owned(), chargeable: true, restrictive: false };
-        let noted = SetLimit { note: Some("a paper".to_owned()), ..limit(Kind::Total, Field::Gpus, 8) };
+        let noted = SetLimit {
+            terms: Terms { note: Some("a paper".to_owned()), ..Terms::from(8) },
+            ..limit(Kind::Total, Field::Gpus, 8)
+        };
         assert_eq!(
             shown(&[limit(Kind::Each, Field::Cpus, -1), noted], Some(&group)),
             "cpus=unlimited\ntotal.gpus=8  # a paper\nchargeable=yes\nrestrictive=no\n"
@@ -178,7 +182,8 @@ mod tests {
         let group = Level::Group(GroupId::new());
         let read = |level, text: &str| {
             let (name, value) = text.split_once('=').unwrap();
-            parse_change(level, name, value).map(|change| (change.kind, change.field, change.value))
+            parse_change(level, name, value)
+                .map(|change| (change.kind, change.field, change.to.map(|terms| terms.value)))
         };
         assert_eq!(read(group, "gpus=2").unwrap(), (Kind::Each, Field::Gpus, Some(2)));
         assert_eq!(read(group, "total.gpus=8").unwrap(), (Kind::Total, Field::Gpus, Some(8)));

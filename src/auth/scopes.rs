@@ -9,7 +9,7 @@ pub const SCOPES: [(&str, &str); 10] = [
     ("jobs", "Start, change and stop your jobs."),
     ("files:read", "See and download your files."),
     ("files", "See, download, upload, rename and delete your files."),
-    ("admin:quotas", "Change quotas, as an administrator."),
+    ("admin:quotas", "See quotas and change them, as far as your role reaches."),
     ("admin:users", "See people and groups and change them, as far as your role reaches."),
     ("admin:audit", "Read the audit log, as an administrator."),
     ("admin:site", "Manage profiles, environments and announcements, as an administrator."),

@@ -10,6 +10,7 @@ use super::{
     quotas, retention, sessions,
     sessions::Filter,
     standing,
+    standings::{self, Only, Order, Place, TableFilter},
     usage::{self, Asked, By, Whose},
 };
 use crate::model::{GroupId, SessionId, SessionState, Timestamp, UserId, timeline::Span};
@@ -121,6 +122,41 @@ async fn use_is_summed_up_from_indexes() {
             assert!(list.contains("intervals_open") && !list.contains("intervals_started"), "{list}");
             assert!(list.contains("(ended_at>?)") || whose != Whose::Everybody, "{list}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_page_of_quotas_reads_its_own_people_alone() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+
+    let page = |sort, only| {
+        let after = Some(Place { order: sort, number: 0, text: "x".to_owned() });
+        standings::people(&TableFilter { sort, only, after, limit: 51, ..TableFilter::default() })
+    };
+    for (sql, index) in [
+        (page(Order::Name, Only::Everybody), "sqlite_autoindex_users_2 (name>?)"),
+        (page(Order::NameDown, Only::Everybody), "sqlite_autoindex_users_2 (name<?)"),
+        (page(Order::Seen, Only::Everybody), "users_seen (<expr><?)"),
+    ] {
+        let plan = plan(&db, &sql).await;
+        assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
+    }
+    for sql in [
+        standings::limits_of("$1, $2"),
+        standings::held_by("$1, $2", 3),
+        standings::closed_of("$1, $2", 3),
+        standings::STRIP.to_owned(),
+        page(Order::Gpus, Only::Active),
+    ] {
+        let plan = plan(&db, &sql).await;
+        // Of sessions those that live are read, of intervals those of the people.
+        let whole = |table: &str| {
+            let scan = format!("SCAN {table}");
+            plan.lines()
+                .any(|step| step.ends_with(&scan) || step.contains(&format!("{scan} USING INDEX {table}_owner ")))
+        };
+        assert!(!whole("sessions") && !whole("intervals") && !whole("quota_limits"), "{sql}\n{plan}");
     }
 }
 

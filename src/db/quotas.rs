@@ -1,18 +1,18 @@
-//! The table of limits: one row a level, kind and field. No row means *inherit*, -1 unlimited.
-//! Which row wins is `model::quota`'s business. Groups are marked here as those that can be
-//! charged and those that restrict; who is in them is `directory`'s.
+//! The table of limits as it is read: one row a level, kind and field. No row means *inherit*,
+//! -1 unlimited. Which row wins is `model::quota`'s business. Groups are marked as those that
+//! can be charged and those that restrict; who is in them is `directory`'s. What changes them
+//! is in `limits`.
 
-use sqlx::{FromRow, query, query_as, query_scalar};
+use std::fmt;
 
-use super::{
-    Db, Error, Result,
-    audit::{Entry, append_audit},
-    reading, transaction,
-    types::parse,
-};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use sqlx::{FromRow, query, query_as};
+
+use super::{Db, Error, Json, Result, reading, types::parse};
 use crate::model::{
     GroupId, Timestamp, UserId,
-    quota::{Field, Limit, LimitRow, Scope},
+    quota::{Field, Kind, Limit, LimitRow, Scope, Terms},
 };
 
 /// Where limits are set.
@@ -24,68 +24,41 @@ pub enum Level {
     Cluster,
 }
 
-/// For each person, or for all together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Each,
-    Total,
-}
-
-/// One field's change: no value removes the row, so that the field is inherited again.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    pub kind: Kind,
-    pub field: Field,
-    pub value: Option<i64>,
-}
-
-/// Who changed limits, when, until when and why.
-#[derive(Clone, Copy, Debug)]
-pub struct ChangeNote<'a> {
-    pub by: &'a str,
-    pub at: Timestamp,
-    pub expires_at: Option<Timestamp>,
-    pub note: Option<&'a str>,
-}
-
-impl ChangeNote<'_> {
-    /// The change in words, for the audit log: `gpus=2 total.cpus=inherit chargeable=yes until … (why)`.
-    fn told(&self, changes: &[Change], marks: Marks) -> String {
-        let change = |Change { kind, field, value }: &Change| {
-            let prefix = if *kind == Kind::Total { "total." } else { "" };
-            let value = match value {
-                None => "inherit".to_owned(),
-                Some(-1) => "unlimited".to_owned(),
-                Some(value) => value.to_string(),
-            };
-            format!("{prefix}{}={value}", field.name())
-        };
-        let mark =
-            |(name, mark): (&str, Option<bool>)| mark.map(|is| format!("{name}={}", if is { "yes" } else { "no" }));
-        let marks = [("chargeable", marks.chargeable), ("restrictive", marks.restrictive)].into_iter().filter_map(mark);
-        let end = self.expires_at.map(|end| format!("until {end}"));
-        let why = self.note.map(|note| format!("({note})"));
-        changes.iter().map(change).chain(marks).chain(end).chain(why).collect::<Vec<_>>().join(" ")
-    }
-}
-
-/// How a group counts; `None` leaves a mark as it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Marks {
-    pub chargeable: Option<bool>,
-    pub restrictive: Option<bool>,
-}
-
 /// A limit as it was set at some level.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SetLimit {
     pub kind: Kind,
     pub field: Field,
-    pub value: i64,
-    pub expires_at: Option<Timestamp>,
-    pub note: Option<String>,
+    pub terms: Terms,
     pub by: String,
     pub at: Timestamp,
+}
+
+/// Which limits, and of a group which marks, somebody saw at a level: every change makes another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(String);
+
+impl Version {
+    /// Of what is set at a level, in the order of [`Db::limits_at`].
+    #[must_use]
+    pub fn of(limits: &[SetLimit], group: Option<&QuotaGroup>) -> Self {
+        let marks = group.map(|group| (group.chargeable, group.restrictive));
+        let digest = Sha256::digest(Json::write(&(limits, marks)));
+        Self(hex::encode(&digest[..8]))
+    }
+}
+
+impl From<&str> for Version {
+    /// What a client says that it saw. Where that was never there, it is nobody's version.
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// A group as quotas see it.
@@ -153,7 +126,7 @@ impl TotalRow {
 }
 
 #[derive(FromRow)]
-struct SetRow {
+pub(super) struct SetRow {
     kind: String,
     field: String,
     value: i64,
@@ -163,8 +136,20 @@ struct SetRow {
     updated_at: i64,
 }
 
+impl SetRow {
+    pub(super) fn limit(self) -> Result<SetLimit> {
+        Ok(SetLimit {
+            kind: if self.kind == Kind::Total.as_str() { Kind::Total } else { Kind::Each },
+            field: field(&self.field)?,
+            terms: Terms { value: self.value, expires_at: self.expires_at.map(Timestamp), note: self.note },
+            by: self.updated_by,
+            at: Timestamp(self.updated_at),
+        })
+    }
+}
+
 #[derive(FromRow)]
-struct GroupRow {
+pub(super) struct GroupRow {
     id: String,
     name: String,
     chargeable: bool,
@@ -172,7 +157,7 @@ struct GroupRow {
 }
 
 impl GroupRow {
-    fn group(self) -> Result<QuotaGroup> {
+    pub(super) fn group(self) -> Result<QuotaGroup> {
         let Self { id, name, chargeable, restrictive } = self;
         Ok(QuotaGroup { id: parse(&id, "group id")?, name, chargeable, restrictive })
     }
@@ -195,7 +180,12 @@ pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
          AND (expires_at IS NULL OR expires_at > $2)
      ORDER BY scope, field";
 
-const USER_NAME: &str = "SELECT name FROM users WHERE id = $1";
+/// What is set at the level `$1`, `$2`.
+pub(super) const AT_LEVEL: &str =
+    "SELECT kind, field, value, expires_at, note, updated_by, updated_at FROM quota_limits
+     WHERE scope = $1 AND scope_id = $2 ORDER BY field, kind";
+
+pub(super) const GROUP: &str = "SELECT id, name, chargeable, restrictive FROM groups WHERE id = $1";
 pub(super) const GROUP_NAME: &str = "SELECT name FROM groups WHERE id = $1";
 
 /// Whether hours of a period are counted for this field.
@@ -216,73 +206,8 @@ impl Db {
     /// What was set at one level, by field.
     pub async fn limits_at(&self, level: Level) -> Result<Vec<SetLimit>> {
         let (scope, id) = level.key();
-        let rows: Vec<SetRow> = reading!(self, pool => query_as(
-            "SELECT kind, field, value, expires_at, note, updated_by, updated_at FROM quota_limits
-             WHERE scope = $1 AND scope_id = $2 ORDER BY field, kind")
-            .bind(scope).bind(&id).fetch_all(pool).await)?;
-        let set = |row: SetRow| {
-            Ok(SetLimit {
-                kind: if row.kind == "total" { Kind::Total } else { Kind::Each },
-                field: field(&row.field)?,
-                value: row.value,
-                expires_at: row.expires_at.map(Timestamp),
-                note: row.note,
-                by: row.updated_by,
-                at: Timestamp(row.updated_at),
-            })
-        };
-        rows.into_iter().map(set).collect()
-    }
-
-    /// Changes fields, and of a group its marks, all or none, and leaves a row in the audit log.
-    pub async fn set_limits(
-        &self,
-        level: Level,
-        changes: &[Change],
-        marks: Marks,
-        about: &ChangeNote<'_>,
-    ) -> Result<()> {
-        let (scope, scope_id) = level.key();
-        let detail = about.told(changes, marks);
-        transaction!(self, tx => {
-            for Change { kind, field, value } in changes {
-                let name = field.name();
-                match value {
-                    Some(value) => query("INSERT INTO quota_limits
-                         (scope, scope_id, kind, field, value, expires_at, note, updated_by, updated_at)
-                         VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-                         ON CONFLICT (scope, scope_id, kind, field) DO UPDATE SET value = excluded.value,
-                             expires_at = excluded.expires_at, note = excluded.note,
-                             updated_by = excluded.updated_by, updated_at = excluded.updated_at")
-                        .bind(scope).bind(&scope_id).bind(kind.as_str()).bind(&*name).bind(value)
-                        .bind(about.expires_at.map(|at| at.0)).bind(about.note).bind(about.by).bind(about.at.0)
-                        .execute(&mut *tx).await?,
-                    None => query("DELETE FROM quota_limits
-                         WHERE scope = $1 AND scope_id = $2 AND kind = $3 AND field = $4")
-                        .bind(scope).bind(&scope_id).bind(kind.as_str()).bind(&*name)
-                        .execute(&mut *tx).await?,
-                };
-            }
-            if let Level::Group(_) = level {
-                query("UPDATE groups SET chargeable = COALESCE($2, chargeable), restrictive = COALESCE($3, restrictive)
-                     WHERE id = $1")
-                    .bind(&scope_id).bind(marks.chargeable).bind(marks.restrictive)
-                    .execute(&mut *tx).await?;
-            }
-            let name: Option<String> = match level {
-                Level::User(_) => query_scalar(USER_NAME).bind(&scope_id).fetch_optional(&mut *tx).await?,
-                Level::Group(_) => query_scalar(GROUP_NAME).bind(&scope_id).fetch_optional(&mut *tx).await?,
-                Level::Default | Level::Cluster => None,
-            };
-            let subject = match (&name, level) {
-                (Some(name), Level::Group(_)) => format!("group {name}"),
-                (Some(name), _) => name.clone(),
-                (None, _) => scope.to_owned(),
-            };
-            let entry = Entry { at: about.at, actor: about.by, action: "quota.change", subject: &subject, detail: &detail };
-            append_audit!(tx, &entry);
-        });
-        Ok(())
+        let rows: Vec<SetRow> = reading!(self, pool => query_as(AT_LEVEL).bind(scope).bind(&id).fetch_all(pool).await)?;
+        rows.into_iter().map(SetRow::limit).collect()
     }
 
     /// A group by its id or its name. Of several that are called the same, the first that was made.
@@ -338,22 +263,13 @@ impl Db {
 }
 
 impl Level {
-    fn key(self) -> (&'static str, String) {
+    /// As the table names it: its scope, and whose it is.
+    pub(super) fn key(self) -> (&'static str, String) {
         match self {
             Self::Default => ("default", String::new()),
             Self::User(user) => ("user", user.to_string()),
             Self::Group(group) => ("group", group.to_string()),
             Self::Cluster => ("cluster", String::new()),
-        }
-    }
-}
-
-impl Kind {
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Each => "each",
-            Self::Total => "total",
         }
     }
 }

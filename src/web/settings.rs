@@ -173,7 +173,7 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         scopes: SCOPES
             .iter()
             .filter(|(name, _)| match *name {
-                "admin:users" => principal.is_operator() || !principal.user.manages.is_empty(),
+                "admin:users" | "admin:quotas" => principal.is_operator() || !principal.user.manages.is_empty(),
                 name => principal.is_admin() || !name.starts_with("admin:"),
             })
             .map(|(name, description)| ScopeChoice {

@@ -30,6 +30,7 @@ mod pages;
 mod people;
 mod portal;
 mod proxy;
+mod quota_pages;
 mod quotas;
 mod retention;
 mod site_apps;

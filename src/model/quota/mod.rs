@@ -1,8 +1,11 @@
 //! Quotas: what one person and what all together may use, and the pure decision about a
-//! request: the types here, [`decide`] in `decide`, more time in `extend`, which row binds in `limits`, hours in
-//! `period`, the order among those that wait in `order`. Reading the numbers, and reserving
-//! in the same transaction, is `admission`'s business.
+//! request: the types here, [`decide`] in `decide`, more time in `extend`, which row binds in
+//! `limits`, a change of one in `change`, what people type in `amount`, hours in `period`, the
+//! order among those that wait in `order`. Reading the numbers, and reserving in the same
+//! transaction, is `admission`'s business.
 
+mod amount;
+mod change;
 mod decide;
 mod extend;
 mod field;
@@ -15,6 +18,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
+pub use change::{Change, Kind, Terms, beyond_manager};
 pub use decide::{decide, wait};
 pub use extend::{Extension, extend, usual_extension};
 pub use field::{Field, Unit};

@@ -18,6 +18,7 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
+pub(super) use self::place::GroupPlace;
 use self::place::Place;
 use super::{
     Portal,

@@ -59,7 +59,7 @@ impl FromStr for Place {
 
 /// A group's place in the list of groups. A directory's names may hold anything, so the id is first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct GroupPlace(pub String, pub GroupId);
+pub(in crate::web) struct GroupPlace(pub String, pub GroupId);
 
 impl fmt::Display for GroupPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -78,7 +78,7 @@ impl FromStr for GroupPlace {
 
 /// It is no place of these lists.
 #[derive(Debug)]
-pub(super) struct NoPlace;
+pub(in crate::web) struct NoPlace;
 
 #[cfg(test)]
 mod tests {

@@ -11,8 +11,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::{
-    db::quotas::{Change, Kind, Marks},
-    model::{FieldError, Timestamp, quota::Field},
+    db::limits::Marks,
+    model::{
+        FieldError, Timestamp,
+        quota::{Change, Field, Kind, Terms},
+    },
     web::error::{Error, Result},
 };
 
@@ -66,31 +69,37 @@ pub struct Fields(BTreeMap<String, Value>);
 pub(super) struct Read {
     pub changes: Vec<Change>,
     pub marks: Marks,
-    pub expires_at: Option<Timestamp>,
-    pub note: Option<String>,
+}
+
+/// Until when, and why: for all fields of a request.
+struct About {
+    expires_at: Option<Timestamp>,
+    note: Option<String>,
 }
 
 impl QuotaChange {
     /// For each person, or for all together.
     pub(super) fn read(self, kind: Kind, now: Timestamp) -> Result<Read> {
-        let mut faults = about(self.expires_at, self.note.as_deref(), now);
-        let changes = self.fields.read(kind, "", &mut faults);
-        finish(Read { changes, marks: Marks::default(), expires_at: self.expires_at, note: self.note }, faults)
+        let about = About { expires_at: self.expires_at, note: self.note };
+        let mut faults = about.faults(now);
+        let changes = self.fields.read(kind, "", &about, &mut faults);
+        finish(Read { changes, marks: Marks::default() }, faults)
     }
 }
 
 impl GroupQuotaChange {
     pub(super) fn read(self, now: Timestamp) -> Result<Read> {
-        let mut faults = about(self.expires_at, self.note.as_deref(), now);
-        let mut changes = self.each.read(Kind::Each, "each.", &mut faults);
-        changes.extend(self.total.read(Kind::Total, "total.", &mut faults));
+        let about = About { expires_at: self.expires_at, note: self.note };
+        let mut faults = about.faults(now);
+        let mut changes = self.each.read(Kind::Each, "each.", &about, &mut faults);
+        changes.extend(self.total.read(Kind::Total, "total.", &about, &mut faults));
         let marks = Marks { chargeable: self.chargeable, restrictive: self.restrictive };
-        finish(Read { changes, marks, expires_at: self.expires_at, note: self.note }, faults)
+        finish(Read { changes, marks }, faults)
     }
 }
 
 impl Fields {
-    fn read(self, kind: Kind, prefix: &str, faults: &mut Vec<FieldError>) -> Vec<Change> {
+    fn read(self, kind: Kind, prefix: &str, about: &About, faults: &mut Vec<FieldError>) -> Vec<Change> {
         let mut changes = Vec::new();
         for (name, value) in self.0 {
             let place = format!("{prefix}{name}");
@@ -107,9 +116,10 @@ impl Fields {
                 continue;
             }
             match value {
-                Value::Null => changes.push(Change { kind, field, value: None }),
+                Value::Null => changes.push(Change { kind, field, to: None }),
                 Value::Number(number) if number.as_i64().is_some_and(|number| -1 <= number) => {
-                    changes.push(Change { kind, field, value: number.as_i64() });
+                    let terms = |value| Terms { value, expires_at: about.expires_at, note: about.note.clone() };
+                    changes.push(Change { kind, field, to: number.as_i64().map(terms) });
                 }
                 _ => faults.push(FieldError::new(
                     &place,
@@ -122,18 +132,29 @@ impl Fields {
     }
 }
 
-fn about(expires_at: Option<Timestamp>, note: Option<&str>, now: Timestamp) -> Vec<FieldError> {
-    let mut faults = Vec::new();
-    if expires_at.is_some_and(|end| end <= now) {
-        faults.push(FieldError::new("expires_at", "in_the_past", "This must be in the future."));
+impl About {
+    fn faults(&self, now: Timestamp) -> Vec<FieldError> {
+        let end = self.expires_at.and_then(|end| expiry_fault(end, now));
+        let note = self.note.as_deref().and_then(note_fault);
+        let end = end.map(|message| FieldError::new("expires_at", "in_the_past", message));
+        end.into_iter().chain(note.map(|(code, message)| FieldError::new("note", code, message))).collect()
     }
-    if note.is_some_and(|note| 500 < note.chars().count()) {
-        faults.push(FieldError::new("note", "too_long", "At most 500 characters."));
+}
+
+/// What is wrong with the end of a limit, if something is.
+pub(super) fn expiry_fault(end: Timestamp, now: Timestamp) -> Option<&'static str> {
+    (end <= now).then_some("This must be in the future.")
+}
+
+/// What is wrong with a note, as a code and in words.
+pub(super) fn note_fault(note: &str) -> Option<(&'static str, &'static str)> {
+    if 500 < note.chars().count() {
+        Some(("too_long", "At most 500 characters."))
+    } else if note.contains(char::is_control) {
+        Some(("characters", "One line without control characters."))
+    } else {
+        None
     }
-    if note.is_some_and(|note| note.contains(char::is_control)) {
-        faults.push(FieldError::new("note", "characters", "One line without control characters."));
-    }
-    faults
 }
 
 fn finish(read: Read, faults: Vec<FieldError>) -> Result<Read> {

@@ -1,34 +1,48 @@
-//! Quotas over REST: what binds somebody and where it comes from, and an administrator's
-//! changes at the default, for one person, for a group and for all together. One field can
-//! change alone; `null` inherits, -1 is unlimited. What a change would mean can be asked
-//! before it is made.
+//! Quotas over REST: what binds somebody and where it comes from, and changes at the default,
+//! for one person or some, for a group and for all together. One field can change alone;
+//! `null` inherits, -1 is unlimited. Operators read; a group's manager shares out what the
+//! group has. What a change would mean is `preview`'s, the list of people `table`'s; the
+//! pages over the same are `pages`, `groups` and `selection`.
 
 mod change;
+mod draw;
+mod form;
+pub mod groups;
+pub mod pages;
+mod preview;
+pub mod selection;
+#[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
+mod table;
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{Path, State},
-    http::HeaderMap,
-    response::Response,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 pub use change::{GroupQuotaChange, QuotaChange};
+pub use preview::{__path_preview, preview};
+pub use table::{__path_table, download, page, table};
 
 use super::{
     Portal,
     error::{Error, Result},
-    extract::{Admin, Json},
-    versions::{check_version, tagged},
+    extract::{Admin, GroupReader, Json, Operator},
 };
 use crate::{
-    admission::{Over, Standing},
-    db::quotas::{ChangeNote, Kind, Level, QuotaGroup, SetLimit},
+    admission::Standing,
+    auth::Principal,
+    db::{
+        limits::{Author, LevelChange, Outcome},
+        quotas::{Level, QuotaGroup, SetLimit, Version},
+    },
     model::{
-        Timestamp, User,
-        quota::{Field, Usage},
+        FieldError, Timestamp, User,
+        quota::{Field, Kind, Usage},
     },
 };
 use change::Read;
@@ -102,61 +116,39 @@ pub struct AllQuotas {
     pub groups: Vec<GroupQuota>,
 }
 
-/// What a change would mean, asked before it is made. Of the four levels one is named.
+/// One change for several people: for all of them or for none.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Preview {
-    #[serde(default)]
-    default: Option<QuotaChange>,
-    #[serde(default)]
-    cluster: Option<QuotaChange>,
-    #[serde(default)]
-    user: Option<Named<QuotaChange>>,
-    #[serde(default)]
-    group: Option<Named<GroupQuotaChange>>,
-}
-
-/// Whose change it is.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Named<T> {
-    name: String,
-    change: T,
-}
-
-/// Who would hold more than they may. Nothing is stopped for that: they start nothing more
-/// until they are below.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PreviewAnswer {
-    pub over: Vec<OverLimit>,
+pub struct SeveralChange {
+    /// 1 to 500 user names, each once.
+    names: Vec<String>,
+    change: QuotaChange,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
-pub struct OverLimit {
-    /// A person's name; null where a total would be exceeded.
-    pub user: Option<String>,
-    /// `override`, `group vision`, `default`, `cluster` …
-    pub scope: String,
-    pub field: String,
-    pub used: i64,
-    pub limit: i64,
+pub struct SeveralChanged {
+    /// Whose limits were changed.
+    changed: Vec<String>,
 }
+
+/// More are not changed at once.
+const MOST_AT_ONCE: usize = 500;
 
 #[utoipa::path(get, path = "/quotas", tag = "quotas", responses((status = 200, body = AllQuotas)))]
-pub async fn all(_: Admin, State(portal): State<Arc<Portal>>) -> Result<axum::Json<AllQuotas>> {
+pub async fn all(_: Operator, State(portal): State<Arc<Portal>>) -> Result<axum::Json<AllQuotas>> {
     let mut groups = Vec::new();
     for group in portal.db.quota_groups().await? {
-        groups.push(group_quota(&portal, group).await?);
+        groups.push(group_quota(&portal, group).await?.1);
     }
-    let default = level_quota(&portal, Level::Default).await?;
-    Ok(axum::Json(AllQuotas { default, cluster: cluster_quota(&portal).await?, groups }))
+    let default = level_quota(&portal).await?.1;
+    Ok(axum::Json(AllQuotas { default, cluster: cluster_quota(&portal).await?.1, groups }))
 }
 
 #[utoipa::path(get, path = "/quotas/users/{name}", tag = "quotas", params(("name" = String, Path)),
     responses((status = 200, body = UserQuota)))]
-pub async fn of_user(_: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+pub async fn of_user(_: Operator, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let user = find(&portal, &name).await?;
-    Ok(tagged(&user_quota(&portal, &user).await?, &PASSING))
+    Ok(tagged(user_quota(&portal, &user).await?))
 }
 
 /// Changes one person's limits; the fields that are not named stay.
@@ -170,15 +162,28 @@ pub async fn change_user(
     Json(change): Json<QuotaChange>,
 ) -> Result<Response> {
     let user = find(&portal, &name).await?;
-    check_version(&headers, &user_quota(&portal, &user).await?, &PASSING)?;
     let read = change.read(Kind::Each, portal.clock.now())?;
-    write(&portal, &admin, Level::User(user.id), read).await?;
-    Ok(tagged(&user_quota(&portal, &user).await?, &PASSING))
+    write(&portal, &admin.0, Level::User(user.id), read, &headers).await?;
+    Ok(tagged(user_quota(&portal, &user).await?))
+}
+
+/// Changes the limits of several people alike, all or none.
+#[utoipa::path(patch, path = "/quotas/users", tag = "quotas", request_body = SeveralChange,
+    responses((status = 200, body = SeveralChanged)))]
+pub async fn change_several(
+    admin: Admin,
+    State(portal): State<Arc<Portal>>,
+    Json(asked): Json<SeveralChange>,
+) -> Result<axum::Json<SeveralChanged>> {
+    let SeveralChange { names, change } = asked;
+    let changes = several(&portal, &names, change).await?;
+    settled(save(&portal, &admin.0, &changes).await?)?;
+    Ok(axum::Json(SeveralChanged { changed: names }))
 }
 
 #[utoipa::path(get, path = "/quotas/default", tag = "quotas", responses((status = 200, body = LevelQuota)))]
-pub async fn defaults(_: Admin, State(portal): State<Arc<Portal>>) -> Result<Response> {
-    Ok(tagged(&level_quota(&portal, Level::Default).await?, &PASSING))
+pub async fn defaults(_: Operator, State(portal): State<Arc<Portal>>) -> Result<Response> {
+    Ok(tagged(level_quota(&portal).await?))
 }
 
 /// Changes the defaults; the fields that are not named stay.
@@ -190,15 +195,14 @@ pub async fn change_defaults(
     headers: HeaderMap,
     Json(change): Json<QuotaChange>,
 ) -> Result<Response> {
-    check_version(&headers, &level_quota(&portal, Level::Default).await?, &PASSING)?;
     let read = change.read(Kind::Each, portal.clock.now())?;
-    write(&portal, &admin, Level::Default, read).await?;
-    Ok(tagged(&level_quota(&portal, Level::Default).await?, &PASSING))
+    write(&portal, &admin.0, Level::Default, read, &headers).await?;
+    Ok(tagged(level_quota(&portal).await?))
 }
 
 #[utoipa::path(get, path = "/quotas/cluster", tag = "quotas", responses((status = 200, body = ClusterQuota)))]
-pub async fn cluster(_: Admin, State(portal): State<Arc<Portal>>) -> Result<Response> {
-    Ok(tagged(&cluster_quota(&portal).await?, &PASSING))
+pub async fn cluster(_: Operator, State(portal): State<Arc<Portal>>) -> Result<Response> {
+    Ok(tagged(cluster_quota(&portal).await?))
 }
 
 /// Changes what all together may use; the fields that are not named stay.
@@ -210,78 +214,43 @@ pub async fn change_cluster(
     headers: HeaderMap,
     Json(change): Json<QuotaChange>,
 ) -> Result<Response> {
-    check_version(&headers, &cluster_quota(&portal).await?, &PASSING)?;
     let read = change.read(Kind::Total, portal.clock.now())?;
-    write(&portal, &admin, Level::Cluster, read).await?;
-    Ok(tagged(&cluster_quota(&portal).await?, &PASSING))
+    write(&portal, &admin.0, Level::Cluster, read, &headers).await?;
+    Ok(tagged(cluster_quota(&portal).await?))
 }
 
-/// A group is named by its name or its id.
+/// A group is named by its name or its id. Its managers see it too.
 #[utoipa::path(get, path = "/quotas/groups/{group}", tag = "quotas", params(("group" = String, Path)),
     responses((status = 200, body = GroupQuota)))]
-pub async fn of_group(_: Admin, State(portal): State<Arc<Portal>>, Path(group): Path<String>) -> Result<Response> {
-    let group = find_group(&portal, &group).await?;
-    Ok(tagged(&group_quota(&portal, group).await?, &PASSING))
+pub async fn of_group(
+    GroupReader(reader): GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(group): Path<String>,
+) -> Result<Response> {
+    let group = find_group(&portal, &reader, &group).await?;
+    Ok(tagged(group_quota(&portal, group).await?))
 }
 
-/// Changes a group's limits and how it counts; what is not named stays.
+/// Changes a group's limits and how it counts; what is not named stays. A manager of the group
+/// may give its members what lies within its totals.
 #[utoipa::path(patch, path = "/quotas/groups/{group}", tag = "quotas", params(("group" = String, Path)),
     request_body = GroupQuotaChange, responses((status = 200, body = GroupQuota)))]
 pub async fn change_group(
-    admin: Admin,
+    GroupReader(reader): GroupReader,
     State(portal): State<Arc<Portal>>,
     Path(group): Path<String>,
     headers: HeaderMap,
     Json(change): Json<GroupQuotaChange>,
 ) -> Result<Response> {
-    let group = find_group(&portal, &group).await?;
-    check_version(&headers, &group_quota(&portal, group.clone()).await?, &PASSING)?;
+    let group = find_group(&portal, &reader, &group).await?;
+    if !may_change_group(&portal, &reader, &group).await? {
+        return Err(Error::forbidden("This is for administrators and the managers of the group."));
+    }
     let read = change.read(portal.clock.now())?;
-    write(&portal, &admin, Level::Group(group.id), read).await?;
-    let group = find_group(&portal, &group.id.to_string()).await?;
-    Ok(tagged(&group_quota(&portal, group).await?, &PASSING))
+    write(&portal, &reader, Level::Group(group.id), read, &headers).await?;
+    let group = find_group(&portal, &reader, &group.id.to_string()).await?;
+    Ok(tagged(group_quota(&portal, group).await?))
 }
-
-/// Who would be over if this were saved. Nothing is written.
-#[utoipa::path(post, path = "/quotas/preview", tag = "quotas", request_body = Preview,
-    responses((status = 200, body = PreviewAnswer)))]
-pub async fn preview(
-    _: Admin,
-    State(portal): State<Arc<Portal>>,
-    Json(preview): Json<Preview>,
-) -> Result<axum::Json<PreviewAnswer>> {
-    let now = portal.clock.now();
-    let (level, read) = match preview {
-        Preview { default: Some(change), cluster: None, user: None, group: None } => {
-            (Level::Default, change.read(Kind::Each, now)?)
-        }
-        Preview { default: None, cluster: Some(change), user: None, group: None } => {
-            (Level::Cluster, change.read(Kind::Total, now)?)
-        }
-        Preview { default: None, cluster: None, user: Some(named), group: None } => {
-            (Level::User(find(&portal, &named.name).await?.id), named.change.read(Kind::Each, now)?)
-        }
-        Preview { default: None, cluster: None, user: None, group: Some(named) } => {
-            (Level::Group(find_group(&portal, &named.name).await?.id), named.change.read(now)?)
-        }
-        _ => {
-            let message = "Name one of default, cluster, user and group.";
-            return Err(Error::invalid(vec![super::error::FieldError::new("default", "one_level", message)]));
-        }
-    };
-    let over = portal.sessions.admission.preview(level, &read.changes, read.marks).await?;
-    let shown = |over: Over| OverLimit {
-        user: over.user,
-        scope: over.scope,
-        field: over.field.name().into_owned(),
-        used: over.used,
-        limit: over.limit,
-    };
-    Ok(axum::Json(PreviewAnswer { over: over.into_iter().map(shown).collect() }))
-}
-
-/// Usage changes by itself.
-const PASSING: [&str; 1] = ["usage"];
 
 /// Every field as it binds, for `/me` too.
 pub(super) fn effective(standing: &Standing) -> BTreeMap<String, Effective> {
@@ -292,67 +261,136 @@ pub(super) fn effective(standing: &Standing) -> BTreeMap<String, Effective> {
     standing.limits.iter().map(row).collect()
 }
 
-async fn user_quota(portal: &Portal, user: &User) -> Result<UserQuota> {
+async fn user_quota(portal: &Portal, user: &User) -> Result<(Version, UserQuota)> {
     let standing = portal.sessions.standing(user.id).await?;
     let set = portal.db.limits_at(Level::User(user.id)).await?;
-    Ok(UserQuota {
+    let quota = UserQuota {
         user: user.name.to_string(),
         effective: effective(&standing),
-        overrides: set_for(set, Kind::Each).collect(),
+        overrides: set_for(&set, Kind::Each),
         usage: standing.usage,
-    })
+    };
+    Ok((Version::of(&set, None), quota))
 }
 
-async fn level_quota(portal: &Portal, level: Level) -> Result<LevelQuota> {
-    Ok(LevelQuota { fields: set_for(portal.db.limits_at(level).await?, Kind::Each).collect() })
+async fn level_quota(portal: &Portal) -> Result<(Version, LevelQuota)> {
+    let set = portal.db.limits_at(Level::Default).await?;
+    Ok((Version::of(&set, None), LevelQuota { fields: set_for(&set, Kind::Each) }))
 }
 
-async fn cluster_quota(portal: &Portal) -> Result<ClusterQuota> {
+async fn cluster_quota(portal: &Portal) -> Result<(Version, ClusterQuota)> {
     let set = portal.db.limits_at(Level::Cluster).await?;
     let usage = portal.sessions.admission.holdings().await?.all;
-    Ok(ClusterQuota { fields: set_for(set, Kind::Total).collect(), usage })
+    Ok((Version::of(&set, None), ClusterQuota { fields: set_for(&set, Kind::Total), usage }))
 }
 
-async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<GroupQuota> {
+async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, GroupQuota)> {
     let set = portal.db.limits_at(Level::Group(group.id)).await?;
     let mut holdings = portal.sessions.admission.holdings().await?;
-    Ok(GroupQuota {
+    let version = Version::of(&set, Some(&group));
+    let quota = GroupQuota {
         group: group.name,
-        each: set_for(set.clone(), Kind::Each).collect(),
-        total: set_for(set, Kind::Total).collect(),
+        each: set_for(&set, Kind::Each),
+        total: set_for(&set, Kind::Total),
         chargeable: group.chargeable,
         restrictive: group.restrictive,
         usage: holdings.by_group.remove(&group.id).unwrap_or_default(),
-    })
+    };
+    Ok((version, quota))
 }
 
-fn set_for(set: Vec<SetLimit>, kind: Kind) -> impl Iterator<Item = (String, Override)> {
-    set.into_iter().filter(move |limit| limit.kind == kind).map(|limit| {
+fn set_for(set: &[SetLimit], kind: Kind) -> BTreeMap<String, Override> {
+    let shown = |limit: &SetLimit| {
+        let terms = limit.terms.clone();
         let shown = Override {
-            value: limit.value,
-            expires_at: limit.expires_at,
-            note: limit.note,
-            updated_by: limit.by,
+            value: terms.value,
+            expires_at: terms.expires_at,
+            note: terms.note,
+            updated_by: limit.by.clone(),
             updated_at: limit.at,
         };
         (limit.field.name().into_owned(), shown)
-    })
+    };
+    set.iter().filter(|limit| limit.kind == kind).map(shown).collect()
+}
+
+/// Answers with the version of what somebody set; use changes by itself and is no part of it.
+fn tagged<T: Serialize>((version, body): (Version, T)) -> Response {
+    ([(header::ETAG, format!("\"{version}\""))], axum::Json(body)).into_response()
 }
 
 async fn find(portal: &Portal, name: &str) -> Result<User> {
     Ok(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user)
 }
 
-async fn find_group(portal: &Portal, id_or_name: &str) -> Result<QuotaGroup> {
-    portal.db.find_quota_group(id_or_name).await?.ok_or_else(Error::not_found)
+/// The group, if this reader may see it.
+async fn find_group(portal: &Portal, reader: &Principal, id_or_name: &str) -> Result<QuotaGroup> {
+    let found = portal.access.group_for(reader, id_or_name).await?.ok_or_else(Error::not_found)?;
+    portal.db.find_quota_group(&found.group.id.to_string()).await?.ok_or_else(Error::not_found)
 }
 
-async fn write(portal: &Portal, admin: &Admin, level: Level, read: Read) -> Result<()> {
-    let by = admin.0.user.name.as_str();
-    let now = portal.clock.now();
-    let about = ChangeNote { by, at: now, expires_at: read.expires_at, note: read.note.as_deref() };
-    portal.db.set_limits(level, &read.changes, read.marks, &about).await?;
-    // Raising a limit lets waiters in at once.
-    portal.sessions.wake();
-    Ok(())
+/// Whether this reader may change something of a group; how far is looked at when it is written.
+async fn may_change_group(portal: &Portal, reader: &Principal, group: &QuotaGroup) -> Result<bool> {
+    Ok(reader.is_admin() || portal.db.is_manager(group.id, reader.id()).await?)
+}
+
+/// The same change for each of some people.
+async fn several(portal: &Portal, names: &[String], change: QuotaChange) -> Result<Vec<LevelChange>> {
+    let users = find_several(portal, names).await?;
+    let Read { changes, .. } = change.read(Kind::Each, portal.clock.now())?;
+    Ok(users.iter().map(|user| LevelChange::new(Level::User(user.id), changes.clone())).collect())
+}
+
+/// People by their names; everything that is wrong with the list is told at once.
+async fn find_several(portal: &Portal, names: &[String]) -> Result<Vec<User>> {
+    if names.is_empty() || MOST_AT_ONCE < names.len() {
+        return Err(Error::field("names", "out_of_range", format!("Name 1 to {MOST_AT_ONCE} people.")));
+    }
+    let (mut users, mut faults) = (Vec::<User>::new(), Vec::new());
+    for (index, name) in names.iter().enumerate() {
+        let place = format!("names.{index}");
+        if names[..index].contains(name) {
+            faults.push(FieldError::new(place, "duplicate", format!("‘{name}’ is named twice.")));
+            continue;
+        }
+        match portal.db.find_user_by_name(name).await? {
+            Some(found) => users.push(found.user),
+            None => faults.push(FieldError::new(place, "unknown_user", format!("There is no user ‘{name}’."))),
+        }
+    }
+    if faults.is_empty() { Ok(users) } else { Err(Error::invalid(faults)) }
+}
+
+async fn write(portal: &Portal, author: &Principal, level: Level, read: Read, headers: &HeaderMap) -> Result<()> {
+    let Read { changes, marks } = read;
+    let change = LevelChange { level, changes, marks, seen: seen(headers) };
+    settled(save(portal, author, &[change]).await?)
+}
+
+/// The version that a change is of, as `If-Match` names it. Where it names none, or any, the
+/// last change wins.
+fn seen(headers: &HeaderMap) -> Option<Version> {
+    let named = headers.get(header::IF_MATCH).filter(|version| *version != "*")?;
+    Some(Version::from(named.to_str().unwrap_or_default().trim_matches('"')))
+}
+
+/// Makes changes, all or none.
+async fn save(portal: &Portal, author: &Principal, changes: &[LevelChange]) -> Result<Outcome> {
+    let author = Author { name: author.user.name.as_str(), at: portal.clock.now(), is_manager: !author.is_admin() };
+    let outcome = portal.db.change_limits(changes, &author).await?;
+    if outcome == Outcome::Done {
+        // Raising a limit lets waiters in at once.
+        portal.sessions.wake();
+    }
+    Ok(outcome)
+}
+
+/// What became of a change, for a program.
+fn settled(outcome: Outcome) -> Result<()> {
+    match outcome {
+        Outcome::Done => Ok(()),
+        Outcome::Stale(_) => Err(Error::stale()),
+        Outcome::Gone(_) => Err(Error::not_found()),
+        Outcome::Refused(faults) => Err(Error::invalid(faults)),
+    }
 }

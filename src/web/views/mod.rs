@@ -17,6 +17,7 @@ mod new_session;
 mod notice;
 mod packages;
 mod people;
+mod quotas;
 mod sentence;
 mod session;
 mod settings;
@@ -41,6 +42,11 @@ pub use notice::{NoticeLine, Notices};
 pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
+};
+pub use quotas::{
+    ChangeLine, Choice, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, OverLine,
+    PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Refusal,
+    Source, Typed, field_words, limit_words,
 };
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
 pub use session::{Happening, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};

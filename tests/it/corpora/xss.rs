@@ -128,6 +128,10 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/admin/groups?find={query}&done={query}"),
         format!("/admin/groups/{encoded}"),
         format!("/admin/groups/{group}?done={query}"),
+        format!("/admin/quotas?find={query}&only={query}&sort={query}&done={query}"),
+        format!("/admin/quotas/users/{encoded}"),
+        format!("/admin/quotas/groups?find={query}"),
+        format!("/admin/quotas/default?done={query}"),
         format!("/usage?range={query}&from={query}&to={query}&app={query}&reason={query}"),
         format!("/usage?app={query}&range=7d"),
         format!("/usage?cursor={query}"),
@@ -146,7 +150,16 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
     let html = caller.clone().with("accept", "text/html");
     let (rename, members) = (format!("/admin/groups/{group}/rename"), format!("/admin/groups/{group}/members"));
     let (managers, role) = (format!("/admin/groups/{group}/managers"), format!("/admin/users/{name}/role"));
+    let limits =
+        ["version", "each.gpus.choice", "each.gpus.value", "each.gpus.until", "each.gpus.note", "each.gpus.was"];
+    let (of_person, of_group) = (format!("/admin/quotas/users/{name}"), format!("/admin/quotas/groups/{group}"));
+    let fits = [("each.gpus.choice", "unlimited"), ("each.gpus.note", words)];
+    inert(world, &of_person, html.post_form(&of_person, &fits).await).await;
     for (path, fields) in [
+        (of_person.as_str(), &limits[..]),
+        (&of_group, &limits),
+        ("/admin/quotas/default", &limits),
+        ("/admin/quotas/selection", &["user", "version"]),
         ("/admin/users", &["name", "display_name", "role", "password"][..]),
         ("/admin/groups", &["name"]),
         (&rename, &["name"]),

@@ -7,15 +7,16 @@ use lyceum::{
         directory::{Group, Person},
         gpus::{Point, Span},
         idempotency::Earlier,
+        limits::Marks,
         logins::Login,
-        quotas::{ChangeNote, Level, Marks},
+        quotas::Level,
         sessions::Filter,
         tokens::Token,
     },
     model::{GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field},
 };
 
-use super::{NOTED, START, add_user, each, mode, number, on_both, running, tables, whole::assert_whole};
+use super::{NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole};
 
 /// Writes at least one row into every table.
 async fn fill(db: &Db) -> UserId {
@@ -40,8 +41,7 @@ async fn fill(db: &Db) -> UserId {
     };
     let earlier = Earlier { request_hash: "hash".to_owned(), created_id: token.id.to_string() };
     db.add_token(&token, "token", Some(("key", &earlier)), &NOTED).await.unwrap();
-    let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
-    db.set_limits(Level::User(user), &each([(Field::Gpus, Some(2))]), Marks::default(), &about).await.unwrap();
+    set_limits(db, Level::User(user), &each([(Field::Gpus, Some(2))]), Marks::default()).await;
     let name = Username::parse("of_a_directory").unwrap();
     let groups = [Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }];
     let person = Person {

@@ -13,6 +13,8 @@ mod history;
 mod listed;
 pub mod opening;
 mod people;
+mod quota_changes;
+mod quota_table;
 mod quotas;
 mod races;
 mod sessions;
@@ -33,13 +35,14 @@ use lyceum::{
         audit::Entry,
         extend::Extended,
         facts::Facts,
-        quotas::{Change, Kind},
+        limits::{Author, LevelChange, Marks, Outcome},
+        quotas::Level,
         standing::Asking,
         users::NewUser,
     },
     model::{
         Clock, Gpu, GpuInventory, Resources, Role, SessionId, Timestamp, UserId, Username,
-        quota::{Field, Period},
+        quota::{Change, Field, Kind, Period},
         session::SessionSpec,
     },
 };
@@ -200,7 +203,14 @@ pub fn asking(owner: UserId) -> Asking<'static> {
 
 /// Limits for each person.
 pub fn each<const N: usize>(limits: [(Field, Option<i64>); N]) -> [Change; N] {
-    limits.map(|(field, value)| Change { kind: Kind::Each, field, value })
+    limits.map(|(field, value)| Change::new(Kind::Each, field, value))
+}
+
+/// Sets limits, whatever stands there.
+pub async fn set_limits(db: &Db, level: Level, changes: &[Change], marks: Marks) {
+    let change = LevelChange { marks, ..LevelChange::new(level, changes.to_vec()) };
+    let outcome = db.change_limits(&[change], &Author::administrator("admin", START)).await.unwrap();
+    assert_eq!(outcome, Outcome::Done);
 }
 
 /// A machine of `count` GPUs.

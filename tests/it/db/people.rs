@@ -7,16 +7,17 @@ use lyceum::{
         directory::{Arrival, Group, Person},
         groups::GroupFilter,
         idempotency::Once,
+        limits::Marks,
         logins::Login,
         people::{After, PeopleFilter, Sort, UserChange},
-        quotas::{ChangeNote, Level, Marks},
+        quotas::Level,
         tokens::Token,
         users::NewUser,
     },
     model::{GroupId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field, user::State},
 };
 
-use super::{House, NOTED, START, add_user, each, number, on_both, running};
+use super::{House, NOTED, START, add_user, each, number, on_both, running, set_limits};
 
 /// Somebody was here at this moment.
 async fn see(db: &Db, user: UserId, at: Timestamp) {
@@ -273,8 +274,7 @@ async fn accounts_come_once_and_go_unused() {
         let group = db.add_group(&GroupName::parse("lab").unwrap(), None, START).await.unwrap();
         db.set_member(group, id, true).await.unwrap();
         db.set_manager(group, id, true).await.unwrap();
-        let about = ChangeNote { by: "a", at: START, expires_at: None, note: None };
-        db.set_limits(Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default(), &about).await.unwrap();
+        set_limits(db, Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default()).await;
         let token = Token {
             id: TokenId::new(),
             user: id,

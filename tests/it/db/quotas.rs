@@ -9,52 +9,53 @@ use lyceum::{
         admit::{Admitted, Deed, NewSession, Verdict},
         directory::{Group, Person},
         facts::Facts,
-        quotas::{Change, ChangeNote, Kind, Level, Marks, QuotaGroup},
+        limits::Marks,
+        quotas::{Level, QuotaGroup},
         sessions::Ending,
         standing::Asking,
     },
     model::{
         Clock, EndReason, GroupId, Role, SessionId, Timestamp, UserId, Username,
-        quota::{Field, Limit, LimitRow, Period, Reason, Scope, Total, Usage, Whose},
+        quota::{Change, Field, Kind, Limit, LimitRow, Period, Reason, Scope, Terms, Total, Usage, Whose},
     },
 };
 
-use super::{START, add_user, each, inventory, judge, new_session, on_both};
-
-const ABOUT: ChangeNote<'_> = ChangeNote { by: "admin", at: START, expires_at: None, note: None };
+use super::{START, add_user, each, inventory, judge, new_session, on_both, set_limits};
 
 #[tokio::test]
 async fn limits() {
     on_both(async |house| {
         let db = &house.db;
         let (user, other) = (add_user(db, "a").await, add_user(db, "b").await);
-        let until = ChangeNote { expires_at: Some(START.plus_seconds(9)), note: Some("until Friday"), ..ABOUT };
         assert_eq!(db.limits_of(user).await.unwrap(), []);
 
-        set(db, Level::Default, &each([(Field::Gpus, Some(1)), (Field::Sessions, Some(-1))]), &ABOUT).await;
-        let own = each([(Field::Gpus, Some(4)), (Field::MemoryBytes, Some(i64::MAX))]);
-        set(db, Level::User(user), &own, &until).await;
-        let row = |scope, field, value, about: &ChangeNote<'_>| LimitRow {
+        set(db, Level::Default, &each([(Field::Gpus, Some(1)), (Field::Sessions, Some(-1))])).await;
+        let until =
+            |value| Terms { value, expires_at: Some(START.plus_seconds(9)), note: Some("until Friday".to_owned()) };
+        let own = [(Field::Gpus, 4), (Field::MemoryBytes, i64::MAX)];
+        let own = own.map(|(field, value)| Change { kind: Kind::Each, field, to: Some(until(value)) });
+        set(db, Level::User(user), &own).await;
+        let row = |scope, field, terms: Terms| LimitRow {
             scope,
             field,
-            value,
-            expires_at: about.expires_at,
-            note: about.note.map(str::to_owned),
+            value: terms.value,
+            expires_at: terms.expires_at,
+            note: terms.note,
         };
-        let defaults = [row(Scope::Default, Field::Gpus, 1, &ABOUT), row(Scope::Default, Field::Sessions, -1, &ABOUT)];
+        let defaults = [row(Scope::Default, Field::Gpus, 1.into()), row(Scope::Default, Field::Sessions, (-1).into())];
         assert_eq!(db.limits_of(other).await.unwrap(), defaults);
         let rows = db.limits_of(user).await.unwrap();
         assert_eq!(rows[..2], defaults);
-        let own = [row(Scope::User, Field::Gpus, 4, &until), row(Scope::User, Field::MemoryBytes, i64::MAX, &until)];
+        let own = [row(Scope::User, Field::Gpus, until(4)), row(Scope::User, Field::MemoryBytes, until(i64::MAX))];
         assert_eq!(rows[2..], own);
         let at_user = db.limits_at(Level::User(user)).await.unwrap();
         assert_eq!((at_user.len(), at_user[0].by.as_str(), at_user[0].at), (2, "admin", START));
-        assert_eq!(at_user[0].note.as_deref(), Some("until Friday"));
+        assert_eq!(at_user[0].terms.note.as_deref(), Some("until Friday"));
 
-        set(db, Level::User(user), &each([(Field::Gpus, Some(5)), (Field::MemoryBytes, None)]), &ABOUT).await;
+        set(db, Level::User(user), &each([(Field::Gpus, Some(5)), (Field::MemoryBytes, None)])).await;
         let rows = db.limits_of(user).await.unwrap();
-        assert_eq!(rows[2..], [row(Scope::User, Field::Gpus, 5, &ABOUT)], "the other is inherited again");
-        set(db, Level::User(user), &each([(Field::Gpus, None), (Field::Cpus, None)]), &ABOUT).await;
+        assert_eq!(rows[2..], [row(Scope::User, Field::Gpus, 5.into())], "the other is inherited again");
+        set(db, Level::User(user), &each([(Field::Gpus, None), (Field::Cpus, None)])).await;
         assert_eq!(db.limits_of(user).await.unwrap(), defaults);
         assert_eq!(db.limits_at(Level::Cluster).await.unwrap(), []);
     })
@@ -76,11 +77,9 @@ async fn groups_give_charge_and_restrict() {
 
         let model = Field::GpusOf("NVIDIA A100".to_owned());
         let both = [change(Kind::Each, model.clone(), 2), change(Kind::Total, Field::Gpus, 8)];
-        db.set_limits(Level::Group(vision.id), &both, Marks { chargeable: Some(true), restrictive: None }, &ABOUT)
-            .await
-            .unwrap();
+        set_limits(db, Level::Group(vision.id), &both, Marks { chargeable: Some(true), restrictive: None }).await;
         let marks = Marks { chargeable: Some(true), restrictive: Some(true) };
-        db.set_limits(Level::Group(students.id), &[change(Kind::Each, Field::Gpus, 1)], marks, &ABOUT).await.unwrap();
+        set_limits(db, Level::Group(students.id), &[change(Kind::Each, Field::Gpus, 1)], marks).await;
         // The row of each group comes with how the group counts; a total is nobody's own.
         let rows = db.limits_of(user).await.unwrap();
         let scope = |name: &str, restrictive| Scope::Group { name: name.to_owned(), restrictive };
@@ -89,7 +88,7 @@ async fn groups_give_charge_and_restrict() {
         assert_eq!(db.limits_of(other).await.unwrap().len(), 1);
         assert_eq!(db.limits_at(Level::Group(vision.id)).await.unwrap().len(), 2);
         // A mark that is not named stays.
-        db.set_limits(Level::Group(students.id), &[], Marks::default(), &ABOUT).await.unwrap();
+        set_limits(db, Level::Group(students.id), &[], Marks::default()).await;
         let names: Vec<_> = db.quota_groups().await.unwrap().into_iter().map(|group| group.name).collect();
         assert_eq!(names, ["students", "vision"]);
         assert!(group(db, "students").await.restrictive);
@@ -99,9 +98,7 @@ async fn groups_give_charge_and_restrict() {
         assert_eq!(db.purse_of(other).await.unwrap().default_group(), Some(students.id), "the only one");
         db.choose_charged_group(user, vision.id).await.unwrap();
         assert_eq!(db.purse_of(user).await.unwrap().chosen, Some(vision.id));
-        db.set_limits(Level::Group(vision.id), &[], Marks { chargeable: Some(false), restrictive: None }, &ABOUT)
-            .await
-            .unwrap();
+        set_limits(db, Level::Group(vision.id), &[], Marks { chargeable: Some(false), restrictive: None }).await;
         assert_eq!(db.purse_of(user).await.unwrap().default_group(), Some(students.id), "what was chosen is gone");
         assert_eq!(
             db.membership(other, students.id).await.unwrap().map(|group| group.name).as_deref(),
@@ -119,8 +116,8 @@ async fn what_is_held_is_known_by_person_and_group() {
         let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
         let vision = group(db, "vision").await;
         let totals = [change(Kind::Total, Field::Gpus, 4), change(Kind::Total, Field::GpuHours, 10)];
-        db.set_limits(Level::Group(vision.id), &totals, Marks::default(), &ABOUT).await.unwrap();
-        set(db, Level::Cluster, &[change(Kind::Total, Field::Sessions, 9)], &ABOUT).await;
+        set_limits(db, Level::Group(vision.id), &totals, Marks::default()).await;
+        set(db, Level::Cluster, &[change(Kind::Total, Field::Sessions, 9)]).await;
 
         let machine = inventory(4);
         let charged = start(db, &charged(bob, vision.id, 2), START, judge(&machine, 2)).await;
@@ -192,7 +189,7 @@ async fn what_waits_keeps_its_group() {
         let db = &house.db;
         let ada = member(db, "ada", &["vision", "speech"]).await;
         let (vision, speech) = (group(db, "vision").await, group(db, "speech").await);
-        set(db, Level::Group(speech.id), &[change(Kind::Total, Field::Gpus, 1)], &ABOUT).await;
+        set(db, Level::Group(speech.id), &[change(Kind::Total, Field::Gpus, 1)]).await;
         let new = charged(ada, speech.id, 1);
         start(db, &new, START, |_| Verdict::Wait(Vec::new())).await;
         let seen = |facts: &Facts| {
@@ -210,7 +207,7 @@ async fn what_waits_keeps_its_group() {
 /// The facts that a decision would be made from, and that those who only look see the same.
 async fn look(db: &Db, asking: &Asking<'_>, at: Timestamp) -> Facts {
     let hours = [change(Kind::Each, Field::GpuHours, -1)];
-    set(db, Level::Default, &hours, &ABOUT).await;
+    set(db, Level::Default, &hours).await;
     let mut seen = None;
     let judge = |facts: &Facts| {
         seen = Some(facts.clone());
@@ -229,11 +226,11 @@ async fn look(db: &Db, asking: &Asking<'_>, at: Timestamp) -> Facts {
 }
 
 fn change(kind: Kind, field: Field, value: i64) -> Change {
-    Change { kind, field, value: Some(value) }
+    Change::new(kind, field, Some(value))
 }
 
-async fn set(db: &Db, level: Level, changes: &[Change], about: &ChangeNote<'_>) {
-    db.set_limits(level, changes, Marks::default(), about).await.unwrap();
+async fn set(db: &Db, level: Level, changes: &[Change]) {
+    set_limits(db, level, changes, Marks::default()).await;
 }
 
 pub async fn group(db: &Db, name: &str) -> QuotaGroup {

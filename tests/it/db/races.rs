@@ -9,7 +9,8 @@ use lyceum::{
         Db, Error,
         admit::{Admitted, Deed, NewSession, Verdict},
         idempotency::Earlier,
-        quotas::{Change, ChangeNote, Kind, Level, Marks},
+        limits::Marks,
+        quotas::Level,
         sessions::Ending,
         tokens::Token,
         users::NewUser,
@@ -17,7 +18,7 @@ use lyceum::{
     model::{
         Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId,
         Username,
-        quota::{Field, Period, Usage},
+        quota::{Change, Field, Kind, Period, Usage},
         size::GIB,
     },
 };
@@ -25,6 +26,7 @@ use tokio::{task::JoinSet, time::Instant};
 
 use super::{
     NOTED, START, add_user, admitted, asking, each, extended, inventory, judge, new_session, number, on_both, running,
+    set_limits,
     whole::{assert_whole, intervals, intervals_of, peak},
 };
 
@@ -39,10 +41,9 @@ async fn limits_hold_at_every_instant() {
     on_both(async |house| {
         let dbs = house.three().await;
         let db = &house.db;
-        let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
         let limits = [(Field::Gpus, EACH), (Field::Sessions, 1000), (Field::Pending, 1000)];
         let limits = each(limits.map(|(field, value)| (field, Some(value))));
-        db.set_limits(Level::Default, &limits, Marks::default(), &about).await.unwrap();
+        set_limits(db, Level::Default, &limits, Marks::default()).await;
         let mut users = Vec::new();
         for name in ["a", "b", "c", "d"] {
             users.push(add_user(db, name).await);
@@ -99,15 +100,14 @@ async fn limits_hold_at_every_instant() {
 async fn totals_of_groups_hold_at_every_instant() {
     on_both(async |house| {
         let db = &house.db;
-        let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
         let limits = each([(Field::Gpus, Some(1)), (Field::Sessions, Some(1000)), (Field::Pending, Some(2))]);
-        db.set_limits(Level::Default, &limits, Marks::default(), &about).await.unwrap();
+        set_limits(db, Level::Default, &limits, Marks::default()).await;
         let mut groups = Vec::new();
         for (name, most) in [("one", 1), ("two", 2), ("three", 3)] {
             let group = db.add_group(&GroupName::parse(name).unwrap(), None, START).await.unwrap();
-            let total = [Change { kind: Kind::Total, field: Field::Gpus, value: Some(most) }];
+            let total = [Change::new(Kind::Total, Field::Gpus, Some(most))];
             let marks = Marks { chargeable: Some(true), restrictive: None };
-            db.set_limits(Level::Group(group), &total, marks, &about).await.unwrap();
+            set_limits(db, Level::Group(group), &total, marks).await;
             groups.push((group, most));
         }
         let mut users = Vec::new();

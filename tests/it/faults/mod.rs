@@ -24,11 +24,15 @@ use lyceum::{
     auth::tokens::{self, NewToken},
     db::{
         Db,
-        quotas::{Change, ChangeNote, Kind, Level, Marks},
+        limits::{Author, LevelChange, Outcome},
+        quotas::Level,
         users::NewUser,
     },
     helper::{cgroup::Hierarchy, process},
-    model::{Clock, Role, SessionId, Username, quota::Field},
+    model::{
+        Clock, Role, SessionId, Username,
+        quota::{Change, Field, Kind},
+    },
 };
 use reqwest::RequestBuilder;
 use serde_json::Value;
@@ -80,11 +84,12 @@ async fn crowd(house: &House, count: usize) -> Vec<Person> {
 /// Everybody's limits; what is not named is without one.
 async fn allow_everybody(house: &House, limits: &[(Field, i64)]) {
     let db = house.db().await;
-    let about = ChangeNote { by: "test", at: Clock::System.now(), expires_at: None, note: None };
     let open = [Field::Sessions, Field::Light, Field::Pending].map(|field| (field, -1));
-    let change = |(field, value)| Change { kind: Kind::Each, field, value: Some(value) };
-    let changes: Vec<_> = open.into_iter().chain(limits.iter().cloned()).map(change).collect();
-    db.set_limits(Level::Default, &changes, Marks::default(), &about).await.unwrap();
+    let change = |(field, value)| Change::new(Kind::Each, field, Some(value));
+    let changes = open.into_iter().chain(limits.iter().cloned()).map(change).collect();
+    let author = Author::administrator("test", Clock::System.now());
+    let outcome = db.change_limits(&[LevelChange::new(Level::Default, changes)], &author).await.unwrap();
+    assert_eq!(outcome, Outcome::Done);
     db.close().await;
 }
 

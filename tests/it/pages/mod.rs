@@ -7,6 +7,7 @@ mod files;
 mod gallery;
 pub mod markup;
 mod people;
+mod quotas;
 mod sessions;
 mod usage;
 

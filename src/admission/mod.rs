@@ -2,14 +2,17 @@
 //! before anything happens; nothing is launched that was not admitted, and what is admitted
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
+mod preview;
+
 use std::{
     collections::{BTreeMap, HashSet},
     sync::Arc,
 };
 
+use jiff::tz::TimeZone;
 use parking_lot::RwLock;
 
-use jiff::tz::TimeZone;
+pub use preview::Over;
 
 use crate::{
     db::{
@@ -17,15 +20,16 @@ use crate::{
         admit::{Admitted, Deed, NewSession, Verdict},
         extend::Extended,
         facts::{Facts, Holdings},
-        quotas::{Change, Kind, Level, Marks, Purse, QuotaGroup},
+        quotas::Purse,
         standing::{Asking, Sums},
+        standings::{Line, TableFilter},
     },
     model::{
         Capacity, Clock, Gpu, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
         gpus::{Obstacle, labels},
         quota::{
-            Decision, Extension, Field, Limit, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope,
-            Situation, Total, Unit, Usage, Waiter, Window, decide, extend, usual_extension, wait,
+            Decision, Extension, Field, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage, Waiter,
+            Window, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -98,18 +102,6 @@ pub struct Standing {
     /// What their sessions can be charged to.
     pub purse: Purse,
     pub at: Timestamp,
-}
-
-/// Somebody, or all together, who would hold more than a change allows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Over {
-    /// `None` where a total would be exceeded.
-    pub user: Option<String>,
-    /// Where the limit comes from.
-    pub scope: String,
-    pub field: Field,
-    pub used: i64,
-    pub limit: i64,
 }
 
 /// What would be decided.
@@ -212,72 +204,16 @@ impl Admission {
         self.db.holdings().await
     }
 
-    /// Who would hold more than they may after a change. Nothing is stopped for that.
-    pub async fn preview(&self, level: Level, changes: &[Change], marks: Marks) -> db::Result<Vec<Over>> {
+    /// One page of the administrators' table: each person with what binds them.
+    pub async fn table(&self, filter: &TableFilter) -> db::Result<Vec<(Line, Limits)>> {
         let single = self.db.count_users().await? <= 1;
         let now = self.clock.now();
-        let holdings = self.db.holdings().await?;
-        let mut over = Vec::new();
-        for (user, name, usage) in &holdings.by_user {
-            let mut rows = self.db.limits_of(*user).await?;
-            let group = match level {
-                Level::Group(group) => self.db.membership(*user, group).await?,
-                _ => None,
-            };
-            let Some(scope) = scope_of(level, *user, group, marks) else { continue };
-            let before = Limits::resolve(&rows, &self.capacity, single, now);
-            for Change { field, value, .. } in changes.iter().filter(|change| change.kind == Kind::Each) {
-                rows.retain(|row| !(same_level(&row.scope, &scope) && row.field == *field));
-                let row = |value| LimitRow {
-                    scope: scope.clone(),
-                    field: field.clone(),
-                    value,
-                    expires_at: None,
-                    note: None,
-                };
-                rows.extend(value.map(row));
-            }
-            if let Scope::Group { restrictive, .. } = &scope {
-                for row in rows.iter_mut().filter(|row| same_level(&row.scope, &scope)) {
-                    if let Scope::Group { restrictive: mark, .. } = &mut row.scope {
-                        *mark = *restrictive;
-                    }
-                }
-            }
-            let after = Limits::resolve(&rows, &self.capacity, single, now);
-            for (field, effective) in after.iter().filter(|(field, after)| after.limit < before.of(field).limit) {
-                over.extend(exceeds(field, effective.limit, usage).map(|(used, limit)| Over {
-                    user: Some(name.clone()),
-                    scope: effective.source.to_string(),
-                    field: field.clone(),
-                    used,
-                    limit,
-                }));
-            }
-        }
-        let together = match level {
-            Level::Cluster => Some(("cluster".to_owned(), holdings.all)),
-            Level::Group(group) => match self.db.find_quota_group(&group.to_string()).await? {
-                Some(found) => {
-                    let usage = holdings.by_group.get(&group).cloned().unwrap_or_default();
-                    Some((format!("group {}", found.name), usage))
-                }
-                None => None,
-            },
-            Level::Default | Level::User(_) => None,
+        let lines = self.db.quota_table(filter, self.period.window(now), now).await?;
+        let resolved = |line: Line| {
+            let limits = Limits::resolve(&line.limits, &self.capacity, single, now);
+            (line, limits)
         };
-        let totals = changes.iter().filter(|change| change.kind == Kind::Total);
-        for (Change { field, value, .. }, (scope, usage)) in totals.zip(together.iter().cycle()) {
-            let limit = value.map_or(Limit::Unlimited, Limit::of);
-            over.extend(exceeds(field, limit, usage).map(|(used, limit)| Over {
-                user: None,
-                scope: scope.clone(),
-                field: field.clone(),
-                used,
-                limit,
-            }));
-        }
-        Ok(over)
+        Ok(lines.into_iter().map(resolved).collect())
     }
 
     async fn admit(
@@ -414,35 +350,6 @@ impl Admission {
             at: sums.at,
         }
     }
-}
-
-/// Whom a change at this level concerns, as the scope of their rows.
-fn scope_of(level: Level, user: UserId, group: Option<QuotaGroup>, marks: Marks) -> Option<Scope> {
-    match level {
-        Level::Default => Some(Scope::Default),
-        Level::User(changed) => (changed == user).then_some(Scope::User),
-        Level::Group(_) => group.map(|group| Scope::Group {
-            name: group.name,
-            restrictive: marks.restrictive.unwrap_or(group.restrictive),
-        }),
-        Level::Cluster => None,
-    }
-}
-
-/// Groups of one person that are called the same count as one here.
-fn same_level(one: &Scope, other: &Scope) -> bool {
-    match (one, other) {
-        (Scope::Group { name, .. }, Scope::Group { name: other, .. }) => name == other,
-        _ => one == other,
-    }
-}
-
-/// Used and limit, where more is used. Hours are not looked at: what they run over is refused
-/// later, and nobody holds them.
-fn exceeds(field: &Field, limit: Limit, usage: &Usage) -> Option<(i64, i64)> {
-    let Limit::AtMost(limit) = limit else { return None };
-    let used = usage.of(field);
-    (limit < used && field.unit() != Unit::Hours).then_some((used, limit))
 }
 
 fn waiter(owner: UserId, request: &Request, facts: &Facts) -> Waiter {

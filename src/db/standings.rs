@@ -1,0 +1,320 @@
+//! Many people's limits and use at once, as the administrators' table shows them: which people
+//! are on a page, what binds each of them, and what they hold and have spent. One person's,
+//! with all that a decision needs, is `standing`'s; what is counted how is the same there.
+
+use std::collections::HashMap;
+
+use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as};
+
+use super::{
+    Db, Error, Result,
+    people::{pattern, places},
+    quotas, reading,
+    types::parse,
+};
+use crate::model::{
+    Timestamp, UserId, Username,
+    quota::{LimitRow, Usage, Window},
+};
+
+/// Which people are on a page of the table.
+#[derive(Clone, Debug, Default)]
+pub struct TableFilter {
+    /// A part of the name or the display name; empty for everybody.
+    pub find: String,
+    pub only: Only,
+    pub sort: Order,
+    /// The last one of the page before.
+    pub after: Option<Place>,
+    pub limit: i64,
+}
+
+/// Whom the table is narrowed to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Only {
+    #[default]
+    Everybody,
+    /// Those with a limit of their own.
+    Overridden,
+    /// Those who hold something or wait.
+    Active,
+}
+
+/// The order of the table.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    #[default]
+    Name,
+    NameDown,
+    /// Those first who hold most GPUs.
+    Gpus,
+    /// Those first who were seen last.
+    Seen,
+}
+
+/// Somebody's place in the order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub order: Order,
+    /// GPUs held, or when they were seen; 0 in the order of names.
+    pub number: i64,
+    /// A name; in the order of last seen an id.
+    pub text: String,
+}
+
+/// One line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub id: UserId,
+    pub name: Username,
+    pub display_name: String,
+    pub last_seen_at: Option<Timestamp>,
+    /// The names of their groups, in order.
+    pub groups: Vec<String>,
+    /// What bears on their limits.
+    pub limits: Vec<LimitRow>,
+    /// What they hold, and their hours of the period; not counted by GPU model.
+    pub usage: Usage,
+}
+
+impl Line {
+    /// Its place in the table.
+    #[must_use]
+    pub fn place(&self, order: Order) -> Place {
+        let (number, text) = match order {
+            Order::Name | Order::NameDown => (0, self.name.to_string()),
+            Order::Gpus => (self.usage.gpus, self.name.to_string()),
+            Order::Seen => (self.last_seen_at.unwrap_or_default().0, self.id.to_string()),
+        };
+        Place { order, number, text }
+    }
+}
+
+/// The cluster in a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Strip {
+    pub gpus_allocated: i64,
+    pub waiting: i64,
+    pub oldest_wait_since: Option<Timestamp>,
+}
+
+#[derive(FromRow)]
+struct PersonRow {
+    id: String,
+    name: String,
+    display_name: String,
+    last_seen_at: Option<i64>,
+}
+
+#[derive(FromRow)]
+struct LimitOf {
+    user_id: String,
+    #[sqlx(flatten)]
+    limit: quotas::Row,
+}
+
+#[derive(FromRow)]
+struct HeldBy {
+    owner: String,
+    waits: bool,
+    count: i64,
+    gpus: i64,
+    cpus: i64,
+    memory_bytes: i64,
+    light: i64,
+    light_cpus: i64,
+    gpu_time: i64,
+    cpu_time: i64,
+}
+
+/// The text that lists: `$1` pattern, `$2` and `$3` the place after which it goes on, `$4` how
+/// many. What is not asked for is not there, so that an index serves the orders of names and of
+/// last seen; nobody has an index of what is held now, and those who hold something are few.
+pub(super) fn people(filter: &TableFilter) -> String {
+    let find = match filter.find.as_str() {
+        "" => "$1 = ''",
+        _ => "(name LIKE $1 ESCAPE '!' OR LOWER(display_name) LIKE LOWER($1) ESCAPE '!')",
+    };
+    let only = match filter.only {
+        Only::Everybody => "",
+        Only::Overridden => "AND users.id IN (SELECT scope_id FROM quota_limits WHERE scope = 'user')",
+        Only::Active => "AND users.id IN (SELECT owner FROM sessions WHERE state <> 'ended')",
+    };
+    let (held, seen) = ("COALESCE(held.gpus, 0)", "COALESCE(last_seen_at, 0)");
+    let after = match (&filter.after, filter.sort) {
+        (None, _) => "$2 = 0 AND $3 = ''".to_owned(),
+        (Some(_), Order::Name) => "$2 = 0 AND name > $3".to_owned(),
+        (Some(_), Order::NameDown) => "$2 = 0 AND name < $3".to_owned(),
+        (Some(_), Order::Gpus) => format!("({held} < $2 OR ({held} = $2 AND name > $3))"),
+        (Some(_), Order::Seen) => format!("{seen} <= $2 AND ({seen} < $2 OR id < $3)"),
+    };
+    let order = match filter.sort {
+        Order::Name => "name".to_owned(),
+        Order::NameDown => "name DESC".to_owned(),
+        Order::Gpus => format!("{held} DESC, name"),
+        Order::Seen => format!("{seen} DESC, id DESC"),
+    };
+    let from = match filter.sort {
+        Order::Gpus => {
+            "users LEFT JOIN (SELECT owner, CAST(SUM(gpus) AS BIGINT) AS gpus FROM sessions
+                 WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 GROUP BY owner) AS held
+             ON held.owner = users.id"
+        }
+        _ => "users",
+    };
+    format!(
+        "SELECT id, name, display_name, last_seen_at FROM {from} WHERE {find} {only} AND {after} ORDER BY {order} LIMIT $4"
+    )
+}
+
+/// The rows that bear on each of some people; those of the default come once, for nobody.
+pub(super) fn limits_of(people: &str) -> String {
+    let columns = "field, value, expires_at, note";
+    format!(
+        "SELECT '' AS user_id, scope, '' AS name, FALSE AS restrictive, {columns}
+             FROM quota_limits WHERE scope = 'default' AND scope_id = '' AND kind = 'each'
+         UNION ALL SELECT scope_id AS user_id, scope, '' AS name, FALSE AS restrictive, {columns}
+             FROM quota_limits WHERE scope = 'user' AND kind = 'each' AND scope_id IN ({people})
+         UNION ALL SELECT user_id, scope, groups.name AS name, restrictive, {columns}
+             FROM group_members JOIN groups ON groups.id = group_id
+             JOIN quota_limits ON scope = 'group' AND scope_id = group_id AND kind = 'each'
+             WHERE user_id IN ({people})
+         ORDER BY name, scope, field"
+    )
+}
+
+/// What some people hold, by whether it waits, as `standing::SUMS` counts it: then now, the
+/// beginning and the end of the period.
+pub(super) fn held_by(people: &str, first: usize) -> String {
+    let (now, from, to) = (first, first + 1, first + 2);
+    format!(
+        "SELECT owner, admitted_at IS NULL AS waits, COUNT(*) AS count,
+             CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
+             CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
+             CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
+             CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
+             CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
+         FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light,
+                   CASE WHEN ends < ${now} THEN ${now} WHEN ends > ${to} THEN ${to} ELSE ends END AS ends,
+                   CASE WHEN admitted_at < ${from} THEN ${from} ELSE admitted_at END AS begins
+               FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light,
+                         COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
+                     FROM sessions WHERE state <> 'ended' AND owner IN ({people})) AS live) AS parts
+         GROUP BY 1, 2"
+    )
+}
+
+/// GPUs and cores × milliseconds of some people's allocations that ended in the period, which
+/// began at the last parameter.
+pub(super) fn closed_of(people: &str, from: usize) -> String {
+    format!(
+        "SELECT owner, CAST(COALESCE(SUM(gpus * part), 0) AS BIGINT), CAST(COALESCE(SUM(cpus * part), 0) AS BIGINT)
+         FROM (SELECT owner, gpus, cpus, ended_at - CASE WHEN started_at < ${from} THEN ${from} ELSE started_at END AS part
+               FROM intervals WHERE ended_at > ${from} AND owner IN ({people})) AS parts
+         GROUP BY owner"
+    )
+}
+
+fn groups_of(people: &str) -> String {
+    format!(
+        "SELECT DISTINCT user_id, name FROM group_members JOIN groups ON groups.id = group_id
+         WHERE user_id IN ({people}) ORDER BY name"
+    )
+}
+
+impl Db {
+    /// One page of the table.
+    pub async fn quota_table(&self, filter: &TableFilter, window: Window, at: Timestamp) -> Result<Vec<Line>> {
+        let (sql, find) = (people(filter), pattern(&filter.find));
+        let (number, text) = filter.after.as_ref().map_or((0, ""), |after| (after.number, after.text.as_str()));
+        let rows: Vec<PersonRow> = reading!(self, pool => query_as(AssertSqlSafe(sql))
+            .bind(&find).bind(number).bind(text).bind(filter.limit).fetch_all(pool).await)?;
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (ids, people) = (rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), places(rows.len()));
+        let (limits, held) = (limits_of(&people), held_by(&people, ids.len() + 1));
+        let (closed, groups) = (closed_of(&people, ids.len() + 1), groups_of(&people));
+        let end = window.to.map_or(i64::MAX, |to| to.0);
+        let (limits, held, closed, groups) = reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            let limits: Vec<LimitOf> = ids.iter().fold(query_as(AssertSqlSafe(limits)), QueryAs::bind)
+                .fetch_all(&mut *tx).await?;
+            let held: Vec<HeldBy> = ids.iter().fold(query_as(AssertSqlSafe(held)), QueryAs::bind)
+                .bind(at.0).bind(window.from.0).bind(end).fetch_all(&mut *tx).await?;
+            let closed: Vec<(String, i64, i64)> = ids.iter().fold(query_as(AssertSqlSafe(closed)), QueryAs::bind)
+                .bind(window.from.0).fetch_all(&mut *tx).await?;
+            let groups: Vec<(String, String)> = ids.iter().fold(query_as(AssertSqlSafe(groups)), QueryAs::bind)
+                .fetch_all(&mut *tx).await?;
+            (limits, held, closed, groups)
+        });
+        let mut limits = by_person(limits.into_iter().map(|row| Ok((row.user_id, row.limit.limit()?))))?;
+        let mut groups = by_person(groups.into_iter().map(Ok))?;
+        let (mut usages, defaults) = (usages(held, closed), limits.remove("").unwrap_or_default());
+        let line = |row: PersonRow| {
+            let own = limits.remove(&row.id).unwrap_or_default();
+            Ok(Line {
+                id: parse(&row.id, "user id")?,
+                name: Username::parse(&row.name).map_err(|_err| Error::Stored("user name"))?,
+                display_name: row.display_name,
+                last_seen_at: row.last_seen_at.map(Timestamp),
+                groups: groups.remove(&row.id).unwrap_or_default(),
+                limits: defaults.iter().cloned().chain(own).collect(),
+                usage: usages.remove(&row.id).unwrap_or_default(),
+            })
+        };
+        rows.into_iter().map(line).collect()
+    }
+
+    /// What is allocated and who waits, over all.
+    pub async fn quota_strip(&self) -> Result<Strip> {
+        let (gpus_allocated, waiting, oldest): (i64, i64, Option<i64>) = reading!(self, pool => query_as(STRIP)
+            .fetch_one(pool).await)?;
+        Ok(Strip { gpus_allocated, waiting, oldest_wait_since: oldest.map(Timestamp) })
+    }
+}
+
+pub(super) const STRIP: &str =
+    "SELECT CAST(COALESCE(SUM(CASE WHEN admitted_at IS NOT NULL THEN gpus ELSE 0 END), 0) AS BIGINT),
+         CAST(COALESCE(SUM(CASE WHEN admitted_at IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT),
+         MIN(CASE WHEN admitted_at IS NULL THEN created_at END)
+     FROM sessions WHERE state <> 'ended'";
+
+fn by_person<T>(rows: impl Iterator<Item = Result<(String, T)>>) -> Result<HashMap<String, Vec<T>>> {
+    let mut found = HashMap::<String, Vec<T>>::new();
+    for row in rows {
+        let (person, thing) = row?;
+        found.entry(person).or_default().push(thing);
+    }
+    Ok(found)
+}
+
+/// What is held, and the hours of what has ended and of what runs, rounded up to seconds.
+fn usages(held: Vec<HeldBy>, closed: Vec<(String, i64, i64)>) -> HashMap<String, Usage> {
+    let mut spent: HashMap<String, (i64, i64)> = HashMap::new();
+    let mut usages: HashMap<String, Usage> = HashMap::new();
+    for (owner, gpus, cpus) in closed {
+        spent.insert(owner, (gpus, cpus));
+    }
+    for row in held {
+        let usage = usages.entry(row.owner.clone()).or_default();
+        if row.waits {
+            usage.pending = row.count;
+            continue;
+        }
+        usage.gpus = row.gpus;
+        usage.cpus = row.cpus;
+        usage.light_cpus = row.light_cpus;
+        usage.memory_bytes = row.memory_bytes;
+        usage.light = row.light;
+        usage.sessions = row.count - row.light;
+        let so_far = spent.entry(row.owner).or_default();
+        *so_far = (so_far.0.saturating_add(row.gpu_time), so_far.1.saturating_add(row.cpu_time));
+    }
+    for (owner, (gpus, cpus)) in spent {
+        let usage = usages.entry(owner).or_default();
+        usage.gpu_seconds = gpus.saturating_add(999) / 1000;
+        usage.cpu_seconds = cpus.saturating_add(999) / 1000;
+    }
+    usages
+}

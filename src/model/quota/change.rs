@@ -1,0 +1,142 @@
+//! A change of one limit: what a field is set to, until when and why. And how far a group's
+//! manager may go, who gives the members what the group itself has. Who may change what
+//! else, and the writing, are other modules' business.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Field, Limit};
+use crate::model::{FieldError, Timestamp};
+
+/// For each person, or for all together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Each,
+    Total,
+}
+
+/// What a field is set to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Terms {
+    /// -1 is unlimited.
+    pub value: i64,
+    pub expires_at: Option<Timestamp>,
+    pub note: Option<String>,
+}
+
+/// One field's change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    pub kind: Kind,
+    pub field: Field,
+    /// `None` removes what is set, so that the field is inherited again.
+    pub to: Option<Terms>,
+}
+
+impl Kind {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Each => "each",
+            Self::Total => "total",
+        }
+    }
+}
+
+impl From<i64> for Terms {
+    /// For good, and without a word.
+    fn from(value: i64) -> Self {
+        Self { value, expires_at: None, note: None }
+    }
+}
+
+impl Change {
+    /// To a value for good, or back to what is inherited.
+    pub fn new(kind: Kind, field: Field, value: Option<i64>) -> Self {
+        Self { kind, field, to: value.map(Terms::from) }
+    }
+
+    /// What the field is called in a change of a group: `each.gpus`, `total.gpus`.
+    #[must_use]
+    pub fn place(&self) -> String {
+        format!("{}.{}", self.kind.as_str(), self.field.name())
+    }
+}
+
+/// As the audit log tells it: `gpus=2`, `total.cpus=inherit`, `gpus=unlimited until … (why)`.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = if self.kind == Kind::Total { "total." } else { "" };
+        write!(f, "{prefix}{}=", self.field.name())?;
+        let Some(terms) = &self.to else { return f.write_str("inherit") };
+        match Limit::of(terms.value) {
+            Limit::Unlimited => f.write_str("unlimited")?,
+            Limit::AtMost(value) => write!(f, "{value}")?,
+        }
+        if let Some(end) = terms.expires_at {
+            write!(f, " until {end}")?;
+        }
+        terms.note.iter().try_for_each(|note| write!(f, " ({note})"))
+    }
+}
+
+/// What of these changes is not a manager's: a member's limit stays within the group's own
+/// total, and the totals, and what restricts, are the administrators'. `totals` are those that hold.
+#[must_use]
+pub fn beyond_manager(changes: &[Change], totals: &[(Field, Limit)], is_restrictive: bool) -> Vec<FieldError> {
+    let fault = |change: &Change| {
+        let total = totals.iter().find(|(field, _)| *field == change.field).map(|(_, total)| *total);
+        let message = match (change.kind, &change.to, total) {
+            (Kind::Total, ..) => "What the group may use together is set by administrators.".to_owned(),
+            (Kind::Each, None, _) if is_restrictive => {
+                "This group restricts its members: only an administrator takes a limit away.".to_owned()
+            }
+            (Kind::Each, Some(_), None) => {
+                "The group has no total of this, within which you could share it out: ask an administrator.".to_owned()
+            }
+            (Kind::Each, Some(terms), Some(total)) if total < Limit::of(terms.value) => {
+                format!("The group may use {} together: a member gets no more.", change.field.amount(total.value()))
+            }
+            (Kind::Each, ..) => return None,
+        };
+        Some(FieldError::new(change.place(), "beyond_the_group", message))
+    };
+    changes.iter().filter_map(fault).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_told_in_a_word() {
+        let terms =
+            Terms { value: -1, expires_at: Some(Timestamp(1_700_000_000_000)), note: Some("a paper".to_owned()) };
+        let change = Change { kind: Kind::Total, field: Field::Gpus, to: Some(terms) };
+        assert_eq!(change.to_string(), "total.gpus=unlimited until 2023-11-14T22:13:20Z (a paper)");
+        assert_eq!(Change::new(Kind::Each, Field::Cpus, None).to_string(), "cpus=inherit");
+        assert_eq!(Change::new(Kind::Each, Field::Cpus, Some(0)).to_string(), "cpus=0");
+    }
+
+    #[test]
+    fn a_manager_shares_out_what_the_group_has() {
+        let totals = [(Field::Gpus, Limit::AtMost(4)), (Field::Cpus, Limit::Unlimited)];
+        let may = |kind, field, value, restrictive| {
+            beyond_manager(&[Change::new(kind, field, value)], &totals, restrictive).is_empty()
+        };
+        for value in [Some(0), Some(4), None] {
+            assert!(may(Kind::Each, Field::Gpus, value, false), "{value:?}");
+        }
+        assert!(!may(Kind::Each, Field::Gpus, Some(5), false) && !may(Kind::Each, Field::Gpus, Some(-1), false));
+        assert!(may(Kind::Each, Field::Cpus, Some(-1), true) && may(Kind::Each, Field::Gpus, Some(1), true));
+        assert!(!may(Kind::Each, Field::Gpus, None, true), "what restricts is not taken away");
+        assert!(!may(Kind::Each, Field::Pending, Some(1), false), "there is no total of it");
+        assert!(!may(Kind::Total, Field::Gpus, Some(1), false) && !may(Kind::Total, Field::Gpus, None, false));
+        let both = [Change::new(Kind::Each, Field::Gpus, Some(9)), Change::new(Kind::Each, Field::Jobs, Some(9))];
+        let faults = beyond_manager(&both, &totals, false);
+        assert_eq!(faults.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(), ["each.gpus", "each.jobs"]);
+        assert_eq!(faults[0].message, "The group may use 4 GPUs together: a member gets no more.");
+    }
+}

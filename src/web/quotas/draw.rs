@@ -1,0 +1,382 @@
+//! The pages of limits as they are drawn: what is set at a level, what holds with it and without
+//! it, what is used, and what a change would mean. `pages` says when which of them is shown.
+
+use std::sync::Arc;
+
+use axum::http::HeaderMap;
+
+use super::{
+    form::{Row, Sheet, fields},
+    table::meter,
+};
+use crate::{
+    admission::Over,
+    auth::Principal,
+    db::{
+        limits::LevelChange,
+        quotas::{Level, QuotaGroup, SetLimit},
+        sessions::Filter,
+    },
+    model::{
+        EndReason, FieldError, Session, SessionState, Timestamp, User,
+        quota::{Change, Effective, Field, Kind, Limit, Limits, Scope, Usage},
+    },
+    web::{
+        Portal, cards,
+        error::Result,
+        page::Nav,
+        views::{
+            ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, Moment, OverLine,
+            PersonPanel, Refusal, Source, Typed, field_words, limit_words,
+        },
+    },
+};
+
+/// How many of those who would be over are named.
+const MOST_NAMED: usize = 50;
+
+/// How many of somebody's ended sessions are looked through for refusals, and how many are shown.
+const LOOKED_THROUGH: i64 = 100;
+const REFUSALS: usize = 5;
+
+/// More live sessions than this nobody has.
+const LIVE: i64 = 200;
+
+/// Whose limits a page is about.
+#[derive(Clone, Debug)]
+pub(super) enum Whose {
+    Default,
+    Cluster,
+    User(Box<User>),
+    Group(QuotaGroup),
+}
+
+/// What is set there, and what holds.
+pub(super) struct Standing {
+    pub set: Vec<SetLimit>,
+    pub sheet: Sheet,
+    /// With what is set here, and as it would be without.
+    pub holds: Option<(Limits, Limits)>,
+    pub usage: Usage,
+}
+
+/// Who looks at a page, and whether they may change what it shows.
+pub(super) struct Reader<'a> {
+    pub principal: &'a Arc<Principal>,
+    pub headers: &'a HeaderMap,
+    pub may_change: bool,
+}
+
+impl Whose {
+    pub fn level(&self) -> Level {
+        match self {
+            Self::Default => Level::Default,
+            Self::Cluster => Level::Cluster,
+            Self::User(user) => Level::User(user.id),
+            Self::Group(group) => Level::Group(group.id),
+        }
+    }
+
+    pub fn group(&self) -> Option<&QuotaGroup> {
+        if let Self::Group(group) = self { Some(group) } else { None }
+    }
+
+    pub fn address(&self) -> String {
+        match self {
+            Self::Default => "/admin/quotas/default".to_owned(),
+            Self::Cluster => "/admin/quotas/cluster".to_owned(),
+            Self::User(user) => format!("/admin/quotas/users/{}", user.name),
+            Self::Group(group) => format!("/admin/quotas/groups/{}", group.id),
+        }
+    }
+
+    fn tab(&self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Cluster => "cluster",
+            Self::User(_) => "people",
+            Self::Group(_) => "groups",
+        }
+    }
+
+    fn title(&self) -> String {
+        match self {
+            Self::Default => "Defaults".to_owned(),
+            Self::Cluster => "Cluster totals".to_owned(),
+            Self::User(user) if user.display_name.trim().is_empty() => user.name.to_string(),
+            Self::User(user) => user.display_name.clone(),
+            Self::Group(group) => group.name.clone(),
+        }
+    }
+
+    fn head(&self) -> LimitsHead {
+        let link = |href: &str, words: &str| Some((href.to_owned(), words.to_owned()));
+        let head = LimitsHead { title: self.title(), ..LimitsHead::default() };
+        match self {
+            Self::Default => LimitsHead {
+                lead: "What each person may use whom neither a group nor an override gives something else.".to_owned(),
+                ..head
+            },
+            Self::Cluster => LimitsHead {
+                lead: "What all together may use. It always binds, whatever one person or group is given.".to_owned(),
+                ..head
+            },
+            Self::User(user) => LimitsHead {
+                crumb: link("/admin/quotas", "People"),
+                chips: std::iter::once(user.name.to_string()).chain(user.groups.iter().cloned()).collect(),
+                lead: "An override wins over what groups and the default give, until it ends.".to_owned(),
+                more: link(&format!("/admin/users/{}", user.name), "Account"),
+                ..head
+            },
+            Self::Group(group) => LimitsHead {
+                crumb: link("/admin/quotas/groups", "Groups"),
+                more: link(&format!("/admin/groups/{}", group.id), "People of the group"),
+                ..head
+            },
+        }
+    }
+}
+
+/// What is set, and what holds with it and without it.
+pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
+    let admission = &portal.sessions.admission;
+    let set = portal.db.limits_at(whose.level()).await?;
+    let models: Vec<String> = admission.inventory.models().into_iter().map(|(model, _)| model).collect();
+    let sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
+    let single = portal.db.count_users().await? <= 1;
+    let resolve = |rows: &[_]| Limits::resolve(rows, &admission.capacity, single, portal.clock.now());
+    let (holds, usage) = match whose {
+        Whose::User(user) => {
+            let standing = admission.standing(user.id).await?;
+            let mut rows = portal.db.limits_of(user.id).await?;
+            rows.retain(|row| row.scope != Scope::User);
+            (Some((standing.limits, resolve(&rows))), standing.usage)
+        }
+        Whose::Default => (Some((resolve(&[]), resolve(&[]))), Usage::default()),
+        Whose::Cluster => (None, admission.holdings().await?.all),
+        Whose::Group(group) => (None, admission.holdings().await?.by_group.remove(&group.id).unwrap_or_default()),
+    };
+    Ok(Standing { set, sheet, holds, usage })
+}
+
+/// The form as it stands, or as somebody filled it in, with what is wrong.
+pub(super) async fn page(
+    portal: &Portal,
+    reader: &Reader<'_>,
+    whose: &Whose,
+    standing: &Standing,
+    sheet: &Sheet,
+    faults: &[FieldError],
+) -> Result<LimitsPage> {
+    let now = portal.clock.now();
+    let section = |kind: Kind| {
+        let (title, hint) = match (whose, kind) {
+            (Whose::Group(_), Kind::Each) => ("Each member", "What everybody in the group may use for themselves."),
+            (Whose::Group(_), Kind::Total) => {
+                ("Together", "What is charged to the group, all together. It always binds.")
+            }
+            _ => ("", ""),
+        };
+        let rows = sheet.rows.iter().enumerate().filter(|(_, row)| row.kind == kind);
+        LimitSection {
+            title,
+            hint,
+            holds: if matches!(whose, Whose::User(_)) { "Holds" } else { "If inherited" },
+            shows_use: matches!(whose, Whose::User(_)) || kind == Kind::Total,
+            rows: rows.map(|(_, row)| limit_box(row, whose, standing, reader, faults, now)).collect(),
+        }
+    };
+    let kinds = [Kind::Total, Kind::Each].into_iter();
+    let kinds = kinds.filter(|kind| sheet.rows.iter().any(|row| row.kind == *kind));
+    let is_admin = reader.principal.is_admin();
+    let elsewhere = faults.iter().filter(|fault| !sheet.rows.iter().any(|row| fault.field.starts_with(&row.name())));
+    let alert = match faults {
+        [] => None,
+        faults => {
+            let more: Vec<&str> = elsewhere.map(|fault| fault.message.as_str()).collect();
+            let count =
+                if faults.len() == 1 { "One thing is".to_owned() } else { format!("{} things are", faults.len()) };
+            Some(format!("{count} wrong, and nothing was saved. {}", more.join(" ")))
+        }
+    };
+    Ok(LimitsPage {
+        layout: portal.layout_of(reader.principal, Nav::Administration),
+        tab: whose.tab(),
+        head: whose.head(),
+        notice: None,
+        alert,
+        stale: None,
+        action: whose.address(),
+        version: sheet.version.clone(),
+        sections: kinds.map(section).collect(),
+        marks: sheet.marks.map(|boxes| MarkBoxes { may_change: is_admin, ..boxes }),
+        may_change: reader.may_change,
+        people: Vec::new(),
+        person: match whose {
+            Whose::User(user) => Some(person(portal, reader, user, standing, now).await?),
+            _ => None,
+        },
+    })
+}
+
+fn limit_box(
+    row: &Row,
+    whose: &Whose,
+    standing: &Standing,
+    reader: &Reader<'_>,
+    faults: &[FieldError],
+    now: Timestamp,
+) -> LimitBox {
+    let name = row.name();
+    let (label, hint) = field_words(&row.field, row.kind);
+    let limit = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (row.kind, &row.field));
+    let effective = match (&standing.holds, whose, row.kind) {
+        (Some((holds, _)), Whose::User(_), _) => Some(holds.of(&row.field)),
+        (Some((_, without)), ..) => Some(without.of(&row.field)),
+        (None, ..) => None,
+    };
+    let total = limit.map(|limit| Effective { limit: Limit::of(limit.terms.value), source: "total".into() });
+    let used = match (whose, row.kind) {
+        (Whose::User(_), _) => effective.and_then(|effective| meter(&row.field, &standing.usage, effective)),
+        (_, Kind::Total) => meter(&row.field, &standing.usage, total.as_ref().unwrap_or(&Effective::NONE)),
+        (_, Kind::Each) => None,
+    };
+    // Hours of all together are on the page of use; what is held now has none.
+    let counts = matches!(whose, Whose::User(_)) || !matches!(row.field, Field::GpuHours | Field::CpuHours);
+    let is_admin = reader.principal.is_admin();
+    let has_total = |field: &Field| standing.set.iter().any(|limit| limit.kind == Kind::Total && limit.field == *field);
+    let part = |fault: &FieldError| match fault.field.strip_prefix(name.as_str()) {
+        Some(".value") => Some("value"),
+        Some(".until") => Some("until"),
+        Some(".note") => Some("note"),
+        Some("" | ".choice") => Some("choice"),
+        _ => None,
+    };
+    LimitBox {
+        label,
+        hint,
+        meter: used.filter(|_| counts),
+        effective: match row.kind {
+            Kind::Total => Some(("unlimited".to_owned(), None)),
+            Kind::Each => effective
+                .map(|effective| (limit_words(&row.field, effective.limit), Some(Source::of(&effective.source, now)))),
+        },
+        otherwise: match (&standing.holds, limit, whose) {
+            (Some((_, without)), Some(_), Whose::User(_)) => {
+                let without = without.of(&row.field);
+                Some(format!("else {} from {}", limit_words(&row.field, without.limit), without.source))
+            }
+            _ => None,
+        },
+        typed: row.typed.clone(),
+        was: row.was.clone(),
+        set_by: limit.map(|limit| (limit.by.clone(), Moment::ago(limit.at, now))),
+        theirs: row.theirs.as_ref().map(Typed::says),
+        may_change: reader.may_change && (is_admin || (row.kind == Kind::Each && has_total(&row.field))),
+        errors: faults.iter().filter_map(|fault| Some((part(fault)?, fault.message.clone()))).collect(),
+        can_stay: false,
+        name,
+    }
+}
+
+async fn person(
+    portal: &Portal,
+    reader: &Reader<'_>,
+    user: &User,
+    standing: &Standing,
+    now: Timestamp,
+) -> Result<PersonPanel> {
+    let theirs = Filter { owner: Some(user.id), ..Filter::default() };
+    let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..theirs }).await?;
+    let ended = Filter { state: Some(SessionState::Ended), limit: LOOKED_THROUGH, ..theirs };
+    let refused = portal.sessions.list(ended).await?;
+    let refused = refused.iter().filter(|session| session.end_reason == Some(EndReason::Refused)).take(REFUSALS);
+    let limits = standing.holds.as_ref().map(|(holds, _)| holds);
+    let card =
+        |session: &Session| limits.map(|limits| cards::card(portal, reader.principal, reader.headers, session, limits));
+    let refusal = |session: &Session| Refusal {
+        id: session.id.to_string(),
+        name: session.name.clone(),
+        at: Moment::ago(session.ended_at.unwrap_or(session.created_at), now),
+        why: session
+            .reasons
+            .first()
+            .map(|reason| reason.hint.clone())
+            .or_else(|| session.detail.clone())
+            .unwrap_or_default(),
+    };
+    Ok(PersonPanel { cards: live.iter().filter_map(card).collect(), refusals: refused.map(refusal).collect() })
+}
+
+/// The page that says what a change would mean.
+pub(super) fn preview(
+    portal: &Portal,
+    reader: &Arc<Principal>,
+    whose: &Whose,
+    standing: &Standing,
+    sheet: &Sheet,
+    change: &LevelChange,
+    over: Vec<Over>,
+) -> LimitsPreview {
+    let now = portal.clock.now();
+    let without = standing.holds.as_ref().map(|(_, without)| without);
+    let line = |change: &Change| {
+        let before = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
+        let inherited = match (change.kind, without) {
+            (Kind::Each, Some(without)) => {
+                let effective = without.of(&change.field);
+                format!("inherit ({} from {})", limit_words(&change.field, effective.limit), effective.source)
+            }
+            _ => "inherit".to_owned(),
+        };
+        let says = |terms: Option<&_>| match terms {
+            Some(_) => Typed::of(terms, &change.field).says(),
+            None => inherited.clone(),
+        };
+        let prefix = match (whose, change.kind) {
+            (Whose::Group(_), Kind::Each) => "Each member: ",
+            (Whose::Group(_), Kind::Total) => "Together: ",
+            _ => "",
+        };
+        let (label, _) = field_words(&change.field, change.kind);
+        let (before, after) = (says(before.map(|limit| &limit.terms)), says(change.to.as_ref()));
+        ChangeLine { label: format!("{prefix}{label}"), before, after }
+    };
+    let mark = |(label, mark): (&str, Option<bool>)| {
+        let word = |yes| if yes { "yes" } else { "no" }.to_owned();
+        mark.map(|is| ChangeLine { label: label.to_owned(), before: word(!is), after: word(is) })
+    };
+    let marks = [
+        ("Sessions can be charged to it", change.marks.chargeable),
+        ("Restricts its members", change.marks.restrictive),
+    ];
+    let lines = change.changes.iter().map(line).chain(marks.into_iter().filter_map(mark)).collect();
+    let view = LimitsPreview {
+        layout: portal.layout_of(reader, Nav::Administration),
+        tab: whose.tab(),
+        title: whose.title(),
+        action: whose.address(),
+        hidden: sheet.pairs(),
+        lines,
+        people: Vec::new(),
+        over: Vec::new(),
+        people_over: 0,
+        more_over: 0,
+    };
+    with_over(view, over, now)
+}
+
+/// Names those who would be over, as many as a person reads.
+pub(super) fn with_over(view: LimitsPreview, over: Vec<Over>, now: Timestamp) -> LimitsPreview {
+    let mut people: Vec<&str> = over.iter().filter_map(|over| over.user.as_deref()).collect();
+    people.sort_unstable();
+    people.dedup();
+    let (people_over, more_over) = (people.len(), over.len().saturating_sub(MOST_NAMED));
+    let line = |over: Over| OverLine {
+        used: over.field.amount(over.used),
+        limit: over.field.amount(over.limit),
+        source: Source::of(&over.scope, now),
+        user: over.user,
+    };
+    LimitsPreview { over: over.into_iter().take(MOST_NAMED).map(line).collect(), people_over, more_over, ..view }
+}

@@ -1,0 +1,99 @@
+//! `/admin/quotas/groups`: the groups that somebody may see, with what each gives its members
+//! and what is charged to it. One group's limits are `pages`'s.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Response},
+};
+use serde::Deserialize;
+use url::form_urlencoded::Serializer;
+
+use super::table::meter;
+use crate::{
+    db::{
+        groups::{GroupFilter, ListedGroup},
+        quotas::{Level, QuotaGroup, SetLimit},
+    },
+    model::quota::{Effective, Field, Kind, Limit, Usage},
+    web::{
+        Portal,
+        error::Result,
+        extract::{GroupReader, Query},
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        people::GroupPlace,
+        views::{Meter, QuotaGroupRow, QuotaGroupsPage, field_words, limit_words},
+    },
+};
+
+/// The address of the list of groups.
+#[derive(Default, Deserialize)]
+pub struct Visit {
+    find: Option<String>,
+    cursor: Option<String>,
+}
+
+/// How many groups a page shows.
+const GROUPS: i64 = 50;
+
+/// `/admin/quotas/groups`: those that somebody may see, with what they give and hold.
+pub async fn list(
+    GroupReader(reader): GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let find: String = visit.find.unwrap_or_default().trim().chars().take(200).collect();
+    let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
+    let paged = cursor.is_some();
+    let after = Paging::new(None, cursor).after::<GroupPlace>()?.map(|GroupPlace(name, id)| (name, id));
+    let manager = (!reader.is_operator()).then(|| reader.id());
+    let filter = GroupFilter { find: find.clone(), manager, after, limit: GROUPS + 1 };
+    let found = portal.db.list_groups(&filter).await?;
+    let listed = Listed::new(found, GROUPS, |one: &ListedGroup| GroupPlace(one.group.name.clone(), one.group.id));
+    let mut holdings = portal.sessions.admission.holdings().await?;
+    let mut rows = Vec::new();
+    for one in listed.items {
+        let Some(group) = portal.db.find_quota_group(&one.group.id.to_string()).await? else { continue };
+        let set = portal.db.limits_at(Level::Group(group.id)).await?;
+        let usage = holdings.by_group.remove(&group.id).unwrap_or_default();
+        rows.push(group_row(group, one.members, &set, &usage));
+    }
+    let address = |cursor: &str| {
+        let mut query = Serializer::new(String::new());
+        let pairs = [("find", find.as_str()), ("cursor", cursor)];
+        query.extend_pairs(pairs.into_iter().filter(|(_, value)| !value.is_empty()));
+        format!("/admin/quotas/groups?{}", query.finish())
+    };
+    Ok(Page(QuotaGroupsPage {
+        layout: portal.layout_of(&reader, Nav::Administration),
+        first_href: paged.then(|| address("")),
+        next_href: listed.next_cursor.as_deref().map(address),
+        rows,
+        find,
+    })
+    .into_response())
+}
+
+fn group_row(group: QuotaGroup, members: i64, set: &[SetLimit], usage: &Usage) -> QuotaGroupRow {
+    let each = set.iter().filter(|limit| limit.kind == Kind::Each).map(|limit| {
+        let (label, _) = field_words(&limit.field, Kind::Each);
+        format!("{label}: {}", limit_words(&limit.field, Limit::of(limit.terms.value)))
+    });
+    let held = |limit: &SetLimit| {
+        let total = Effective { limit: Limit::of(limit.terms.value), source: "total".into() };
+        let meter = meter(&limit.field, usage, &total)?;
+        (!matches!(limit.field, Field::GpuHours | Field::CpuHours)).then_some(meter)
+    };
+    let meters: Vec<Meter> = set.iter().filter(|limit| limit.kind == Kind::Total).filter_map(held).collect();
+    QuotaGroupRow {
+        id: group.id.to_string(),
+        name: group.name,
+        members,
+        chargeable: group.chargeable,
+        restrictive: group.restrictive,
+        each: each.collect(),
+        meters,
+    }
+}

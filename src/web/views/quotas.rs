@@ -1,0 +1,455 @@
+//! The administrators' pages of quotas: the table of people with what they use, the form of
+//! limits at one level or for some people, and what a change would mean. Where a limit comes
+//! from is said in words of people here.
+
+use askama::Template;
+
+use super::{Card, Column, Meter, Moment};
+use crate::{
+    model::{
+        Timestamp,
+        quota::{Field, Kind, Limit, Terms, Unit},
+    },
+    web::page::{Layout, filters},
+};
+
+/// The table of people.
+#[derive(Debug, Template)]
+#[template(path = "admin/quotas.html")]
+pub struct QuotasPage {
+    pub layout: Layout,
+    pub notice: Option<String>,
+    pub strip: QuotaStrip,
+    pub search: QuotaSearch,
+    /// Those that the table can be sorted by.
+    pub columns: QuotaColumns,
+    /// What hours are counted in: `30 days`, `November`.
+    pub period: String,
+    pub rows: Vec<QuotaRow>,
+    pub total: i64,
+    pub csv_href: String,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+    pub may_change: bool,
+}
+
+/// The cluster in a line.
+#[derive(Clone, Debug)]
+pub struct QuotaStrip {
+    /// GPUs allocated, of those that there are.
+    pub gpus: Meter,
+    pub waiting: i64,
+    pub oldest_wait: Option<Moment>,
+}
+
+#[derive(Clone, Debug)]
+pub struct QuotaColumns {
+    pub person: Column,
+    pub gpus: Column,
+    pub seen: Column,
+}
+
+/// What the table is narrowed to, as it was typed; empty is everything.
+#[derive(Clone, Debug, Default)]
+pub struct QuotaSearch {
+    pub find: String,
+    pub only: String,
+    pub sort: String,
+}
+
+/// One person's line.
+#[derive(Clone, Debug)]
+pub struct QuotaRow {
+    pub name: String,
+    pub display_name: String,
+    /// Some of the groups, and how many more there are.
+    pub groups: Vec<String>,
+    pub more_groups: usize,
+    pub meters: Vec<Meter>,
+    /// Where the limits come from, each once.
+    pub sources: Vec<Source>,
+    /// `None`: never.
+    pub seen: Option<Moment>,
+}
+
+/// Where a limit comes from: `group vision`, `override until` with a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub words: String,
+    pub until: Option<Moment>,
+}
+
+impl Source {
+    /// Of an effective limit's source, as `model::quota` says it.
+    #[must_use]
+    pub fn of(source: &str, now: Timestamp) -> Self {
+        let until = source.strip_prefix("override until ").and_then(moment);
+        match until {
+            Some(end) => Self { words: "override until".to_owned(), until: Some(Moment::clock(end, now)) },
+            None => Self { words: source.to_owned(), until: None },
+        }
+    }
+}
+
+fn moment(text: &str) -> Option<Timestamp> {
+    text.parse::<jiff::Timestamp>().ok().map(|at| Timestamp(at.as_millisecond()))
+}
+
+/// Limits at one level, or of some people, as a form.
+#[derive(Debug, Template)]
+#[template(path = "admin/limits.html")]
+pub struct LimitsPage {
+    pub layout: Layout,
+    pub tab: &'static str,
+    pub head: LimitsHead,
+    pub notice: Option<String>,
+    /// Why a form was refused.
+    pub alert: Option<String>,
+    /// Somebody else changed something meanwhile; what they did, beyond what the rows say.
+    pub stale: Option<Vec<String>>,
+    /// Where the form goes.
+    pub action: String,
+    /// What the form was drawn of.
+    pub version: String,
+    pub sections: Vec<LimitSection>,
+    pub marks: Option<MarkBoxes>,
+    pub may_change: bool,
+    /// Whose limits change together.
+    pub people: Vec<String>,
+    pub person: Option<PersonPanel>,
+}
+
+/// What stands above the form.
+#[derive(Clone, Debug, Default)]
+pub struct LimitsHead {
+    pub title: String,
+    /// The way back, where it is no tab.
+    pub crumb: Option<(String, String)>,
+    pub chips: Vec<String>,
+    pub lead: String,
+    /// Another page about the same.
+    pub more: Option<(String, String)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct LimitSection {
+    pub title: &'static str,
+    pub hint: &'static str,
+    /// How the column of what holds is called.
+    pub holds: &'static str,
+    pub shows_use: bool,
+    pub rows: Vec<LimitBox>,
+}
+
+/// One field of the form.
+#[derive(Clone, Debug)]
+pub struct LimitBox {
+    /// `each.gpus`
+    pub name: String,
+    pub label: String,
+    pub hint: &'static str,
+    pub meter: Option<Meter>,
+    /// What holds now, and where it comes from.
+    pub effective: Option<(String, Option<Source>)>,
+    /// What would hold without what is set here: `else 4 from group vision`.
+    pub otherwise: Option<String>,
+    pub typed: Typed,
+    /// What the form was drawn with.
+    pub was: String,
+    /// Who set it last.
+    pub set_by: Option<(String, Moment)>,
+    /// What somebody else made of it meanwhile.
+    pub theirs: Option<String>,
+    pub may_change: bool,
+    /// By part: `value`, `until`, `note`, or `choice` for all of it.
+    pub errors: Vec<(&'static str, String)>,
+    /// In a form for several people a field can be left alone.
+    pub can_stay: bool,
+}
+
+impl LimitBox {
+    /// Its name as an id in the page: models of GPUs are called as they like.
+    fn id(&self) -> String {
+        self.name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+    }
+
+    fn error(&self, part: &str) -> Option<&str> {
+        self.errors.iter().find(|(of, _)| *of == part).map(|(_, message)| message.as_str())
+    }
+
+    fn choices(&self) -> Vec<(&'static str, &'static str, bool)> {
+        let all = [
+            (Choice::Stay, "leave"),
+            (Choice::Inherit, "inherit"),
+            (Choice::Unlimited, "unlimited"),
+            (Choice::Value, "value"),
+        ];
+        let offered = all.into_iter().filter(|(choice, _)| self.can_stay || *choice != Choice::Stay);
+        offered.map(|(choice, word)| (choice.as_str(), word, choice == self.typed.choice)).collect()
+    }
+
+    /// What is set, in words, for those who only read.
+    fn says(&self) -> String {
+        self.typed.says()
+    }
+}
+
+/// What somebody chose for a field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// Of several people: whatever each has.
+    Stay,
+    #[default]
+    Inherit,
+    Unlimited,
+    Value,
+}
+
+impl Choice {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stay => "stay",
+            Self::Inherit => "inherit",
+            Self::Unlimited => "unlimited",
+            Self::Value => "value",
+        }
+    }
+
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Stay, Self::Inherit, Self::Unlimited, Self::Value].into_iter().find(|choice| choice.as_str() == text)
+    }
+}
+
+/// A field as it stands in its boxes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Typed {
+    pub choice: Choice,
+    pub value: String,
+    /// A moment in UTC, as `datetime-local` has it: `2030-01-31T12:00`.
+    pub until: String,
+    pub note: String,
+}
+
+impl Typed {
+    /// What is set, as it can be typed again.
+    #[must_use]
+    pub fn of(terms: Option<&Terms>, field: &Field) -> Self {
+        let Some(terms) = terms else { return Self::default() };
+        let (choice, value) = match Limit::of(terms.value) {
+            Limit::Unlimited => (Choice::Unlimited, String::new()),
+            Limit::AtMost(value) => (Choice::Value, field.write(value)),
+        };
+        let until = terms.expires_at.map(write_moment).unwrap_or_default();
+        Self { choice, value, until, note: terms.note.clone().unwrap_or_default() }
+    }
+
+    /// In words, with its end and its note.
+    #[must_use]
+    pub fn says(&self) -> String {
+        let what = match self.choice {
+            Choice::Value => self.value.as_str(),
+            other => other.as_str(),
+        };
+        let is_set = matches!(self.choice, Choice::Value | Choice::Unlimited);
+        let end = (is_set && !self.until.is_empty()).then(|| format!("until {} UTC", self.until.replace('T', " ")));
+        let why = (is_set && !self.note.is_empty()).then(|| format!("(“{}”)", self.note));
+        std::iter::once(what.to_owned()).chain(end).chain(why).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// A moment as `datetime-local` has it, in UTC, to the millisecond.
+fn write_moment(at: Timestamp) -> String {
+    let text = at.to_string();
+    let text = text.trim_end_matches('Z');
+    text.strip_suffix(":00").unwrap_or(text).to_owned()
+}
+
+/// How a group counts, as boxes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MarkBoxes {
+    pub chargeable: bool,
+    pub restrictive: bool,
+    /// What the form was drawn with.
+    pub was: (bool, bool),
+    pub may_change: bool,
+}
+
+impl MarkBoxes {
+    /// `yes no`, for the form.
+    #[must_use]
+    pub fn was_text(&self) -> String {
+        let word = |yes| if yes { "yes" } else { "no" };
+        format!("{} {}", word(self.was.0), word(self.was.1))
+    }
+}
+
+/// What somebody runs, and what was refused them.
+#[derive(Clone, Debug, Default)]
+pub struct PersonPanel {
+    pub cards: Vec<Card>,
+    pub refusals: Vec<Refusal>,
+}
+
+/// A session that could not start any more.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub id: String,
+    pub name: String,
+    pub at: Moment,
+    pub why: String,
+}
+
+/// What a change would mean, before it is saved.
+#[derive(Debug, Template)]
+#[template(path = "admin/limits-preview.html")]
+pub struct LimitsPreview {
+    pub layout: Layout,
+    pub tab: &'static str,
+    pub title: String,
+    pub action: String,
+    /// The form, to be sent again.
+    pub hidden: Vec<(String, String)>,
+    pub lines: Vec<ChangeLine>,
+    pub people: Vec<String>,
+    pub over: Vec<OverLine>,
+    /// How many people would be over, and how many of `over` are not shown.
+    pub people_over: usize,
+    pub more_over: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct ChangeLine {
+    pub label: String,
+    pub before: String,
+    pub after: String,
+}
+
+/// Somebody who would hold more than they may.
+#[derive(Clone, Debug)]
+pub struct OverLine {
+    /// `None` for all together.
+    pub user: Option<String>,
+    pub used: String,
+    pub limit: String,
+    pub source: Source,
+}
+
+/// The groups, with what they give and hold.
+#[derive(Debug, Template)]
+#[template(path = "admin/quota-groups.html")]
+pub struct QuotaGroupsPage {
+    pub layout: Layout,
+    pub find: String,
+    pub rows: Vec<QuotaGroupRow>,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct QuotaGroupRow {
+    pub id: String,
+    pub name: String,
+    pub members: i64,
+    pub chargeable: bool,
+    pub restrictive: bool,
+    /// What each member gets, in words.
+    pub each: Vec<String>,
+    /// What is charged to it, of its totals.
+    pub meters: Vec<Meter>,
+}
+
+/// What a limit is called, and what it means.
+#[must_use]
+pub fn field_words(field: &Field, kind: Kind) -> (String, &'static str) {
+    let (label, hint) = match field {
+        Field::GpusOf(model) => return (model.clone(), "GPUs of this model at once"),
+        Field::Gpus => ("GPUs at once", ""),
+        Field::Cpus => ("Cores at once", ""),
+        Field::MemoryBytes => ("Memory at once", ""),
+        Field::Sessions => ("Sessions at once", "light ones not counted"),
+        Field::Jobs => ("Jobs at once", "no use yet"),
+        Field::Pending => ("Waiting at once", "more are refused"),
+        Field::Light => ("Light sessions at once", "no GPU, 1 core, 2 GB"),
+        Field::MaxSessionSeconds => ("Longest session", ""),
+        Field::MaxJobSeconds => ("Longest job", "no use yet"),
+        Field::MaxExtensions => ("Extensions of a session", ""),
+        Field::ExtensionSeconds => ("Longest extension", ""),
+        Field::IdleTimeoutSeconds => ("Stopped when idle for", "0 is never"),
+        Field::GpuHours => ("GPU-hours in a period", ""),
+        Field::CpuHours => ("Core-hours in a period", ""),
+        Field::StorageBytes => ("Storage", "warned about, never enforced"),
+    };
+    let hint = if kind == Kind::Total && *field == Field::Sessions { "" } else { hint };
+    (label.to_owned(), hint)
+}
+
+/// A limit in words: `4`, `48 GB`, `unlimited`.
+#[must_use]
+pub fn limit_words(field: &Field, limit: Limit) -> String {
+    match limit {
+        Limit::Unlimited => "unlimited".to_owned(),
+        Limit::AtMost(value) if matches!(field.unit(), Unit::Bytes | Unit::Seconds) => field.amount(value),
+        Limit::AtMost(value) => value.to_string(),
+    }
+}
+
+impl QuotasPage {
+    fn narrows(&self) -> bool {
+        !self.search.find.is_empty() || !self.search.only.is_empty()
+    }
+
+    fn choices(&self) -> [(&'static str, &'static str, bool); 3] {
+        [("", "Everybody"), ("override", "With an override"), ("active", "Using or waiting")]
+            .map(|(value, word)| (value, word, self.search.only == value))
+    }
+}
+
+impl LimitsPreview {
+    /// How many would be over, in a sentence.
+    fn verdict(&self) -> String {
+        let totals = self.over.iter().filter(|line| line.user.is_none()).count();
+        let people = match self.people_over {
+            0 if totals == 0 => return "Nobody would be over.".to_owned(),
+            0 => "All together would be over".to_owned(),
+            1 => "1 person would be over".to_owned(),
+            many => format!("{many} people would be over"),
+        };
+        format!("{people}. Nothing will be stopped; new starts wait until there is room again.")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::size::GIB;
+
+    #[test]
+    fn what_is_set_stands_in_its_boxes() {
+        let until = |at: i64| Terms { value: 48 * GIB, expires_at: Some(Timestamp(at)), note: Some("x".to_owned()) };
+        let typed = Typed::of(Some(&until(1_700_000_040_000)), &Field::MemoryBytes);
+        assert_eq!(
+            (typed.choice, typed.value.as_str(), typed.until.as_str()),
+            (Choice::Value, "48 GB", "2023-11-14T22:14")
+        );
+        assert_eq!(Typed::of(Some(&until(1_700_000_000_123)), &Field::Gpus).until, "2023-11-14T22:13:20.123");
+        assert_eq!(typed.says(), "48 GB until 2023-11-14 22:14 UTC (“x”)");
+        assert_eq!(Typed::of(None, &Field::Gpus).says(), "inherit");
+        assert_eq!(Typed::of(Some(&Terms::from(-1)), &Field::Gpus).says(), "unlimited");
+        for choice in [Choice::Stay, Choice::Inherit, Choice::Unlimited, Choice::Value] {
+            assert_eq!(Choice::parse(choice.as_str()), Some(choice));
+        }
+    }
+
+    #[test]
+    fn the_end_of_an_override_is_a_moment() {
+        let now = Timestamp(1_700_000_000_000);
+        let source = Source::of("override until 2023-11-14T23:00:00Z", now);
+        assert_eq!(
+            (source.words.as_str(), source.until.map(|end| end.at.seconds_since(now))),
+            ("override until", Some(2800))
+        );
+        assert_eq!(Source::of("group vision", now), Source { words: "group vision".to_owned(), until: None });
+    }
+}
