@@ -67,6 +67,7 @@ test("their session and a stranger's program appear by themselves", async () => 
   tell(`process 3 ${process.pid} 900\nlost 1\n`);
   await browser.appears(page, page.locator(".gpu", { hasText: "It has fallen off the bus" }).locator(".state.failed"), 60, "the lost GPU");
   await browser.appears(page, page.locator(".gpu", { hasText: "GPU 3" }).locator(".state.outside"), 120, "the stranger");
+  await page.getByText("1 of 4 free").waitFor();
   await browser.photograph(page, "cluster");
   await browser.assertAccessible(page, "cluster");
   browser.assertNoFaults(ann);

@@ -259,9 +259,10 @@ mod tests {
         #[test]
         fn whole_islands_stay_whole(size in 2..5_usize, count in 2..5_usize, busy in any::<u16>(), want in 1..5_usize) {
             let machine = islands(&vec![size; count], Link::NvLink(2), Link::System);
-            let busy: Vec<i64> = (0..machine.gpus.len() as i64).filter(|index| busy & (1 << index) != 0).collect();
+            let all = i64::try_from(machine.gpus.len()).unwrap();
+            let busy: Vec<i64> = (0..all).filter(|index| busy & (1 << index) != 0).collect();
             let island = |index: i64| usize::try_from(index).unwrap() / size;
-            let free_of = |place: usize| (0..machine.gpus.len() as i64).filter(|index| island(*index) == place && !busy.contains(index)).count();
+            let free_of = |place: usize| (0..all).filter(|index| island(*index) == place && !busy.contains(index)).count();
             let broken_with_room = (0..count).any(|place| (want..size).contains(&free_of(place)));
             if let Some(picked) = indices(machine.pick(&taken(&busy), want, None))
                 && (0..count).any(|place| want <= free_of(place))

@@ -65,7 +65,13 @@ impl Drawing<'_> {
             health: reading.map(|reading| complaints(&reading.health)).unwrap_or_default(),
             worries: reading.is_some_and(|reading| reading.health.worries()),
             holder: holder.map(|session| self.told(session)),
-            outside: gpu.outside.iter().map(|one| outsider(one, self.sight.everybody)).collect::<BTreeSet<_>>(),
+            // Why it is not given out says as much to whoever may know no more.
+            outside: gpu
+                .outside
+                .iter()
+                .filter(|_| self.sight.everybody || gpu.obstacle.is_none())
+                .map(|one| outsider(one, self.sight.everybody))
+                .collect(),
         }
     }
 

@@ -39,7 +39,7 @@ pub fn cluster(word: &Word) -> ClusterPage {
         facts: Vec::new(),
         ..gpu(word, "4", ("failed", "Down"), 20)
     };
-    let worn = GpuRow {
+    let aging = GpuRow {
         holder: Some(holder(Some("bob"), None)),
         health: vec![
             "1 uncorrected memory error".to_owned(),
@@ -57,7 +57,7 @@ pub fn cluster(word: &Word) -> ClusterPage {
         empty: None,
         gpus: vec![
             GpuRow { holder: mine, ..gpu(word, "0", ("running", "In use"), 87) },
-            worn,
+            aging,
             free,
             outside,
             down,
