@@ -49,14 +49,8 @@ pub struct Settings {
     pub sign_out_url: String,
 
     /// As in `[auth.ldap]`, where there is no directory.
-    #[serde(deserialize_with = "list")]
-    pub allow_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub deny_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub admin_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub operator_groups: Vec<String>,
+    #[serde(flatten)]
+    pub rules: Rules,
 }
 
 fn secret_header() -> String {
@@ -114,15 +108,6 @@ impl Settings {
         ))
     }
 
-    fn rules(&self) -> Rules<'_> {
-        Rules {
-            allow_groups: &self.allow_groups,
-            deny_groups: &self.deny_groups,
-            admin_groups: &self.admin_groups,
-            operator_groups: &self.operator_groups,
-        }
-    }
-
     /// Every fault, each with its key and the way out. `directory`: one says who people are.
     pub fn validate(&self, directory: Option<&super::ldap::Settings>) -> Vec<String> {
         let mut faults = Vec::new();
@@ -170,29 +155,26 @@ impl Settings {
         {
             fault("sign_out_url", "is an http or https address, or a path of the proxy's, as in /oauth2/sign_out");
         }
-        let has_groups = [&self.allow_groups, &self.deny_groups, &self.admin_groups, &self.operator_groups];
         match directory {
             Some(directory) if !directory.can_search() => {
                 fault("user", "needs auth.ldap.bind_dn: without a password only that account can ask about a person");
             }
             Some(_) => {
                 let more = [&self.groups, &self.display_name, &self.mail];
-                if more.iter().any(|name| !name.is_empty()) || has_groups.iter().any(|groups| !groups.is_empty()) {
+                if more.iter().any(|name| !name.is_empty()) || self.rules.named().next().is_some() {
                     fault(
                         "groups",
                         "is for portals without a directory: here auth.ldap says groups, names and who may enter",
                     );
                 }
             }
-            None if self.allow_groups.is_empty() => {
+            None if self.rules.allow_groups.is_empty() => {
                 fault(
                     "allow_groups",
                     "says who may sign in: names of groups, or [\"*\"] for everybody whom the proxy lets in",
                 );
             }
-            None if self.groups.is_empty()
-                && has_groups.iter().flat_map(|groups| groups.iter()).any(|group| group != "*") =>
-            {
+            None if self.groups.is_empty() && self.rules.named().any(|group| group != "*") => {
                 fault("groups", "names the header that lists somebody's groups: otherwise nobody has one");
             }
             None => {}
@@ -236,10 +218,9 @@ impl Header {
         let named: BTreeMap<String, &String> = claim.groups.iter().map(|name| (name.to_lowercase(), name)).collect();
         let groups: Vec<Group> =
             named.into_iter().map(|(subject, name)| Group { subject, name: name.clone() }).collect();
-        let rules = self.settings.rules();
+        let rules = &self.settings.rules;
         rules.may_enter(&groups).map_err(|because| Error::refused(format!("{} {because}", claim.name)))?;
         // Without a word about groups an administrator's own decision stands.
-        let decides = !(self.settings.admin_groups.is_empty() && self.settings.operator_groups.is_empty());
         let person = Person {
             source: SOURCE,
             subject: &format!("name={}", claim.name),
@@ -247,7 +228,7 @@ impl Header {
             display_name: &claim.display_name,
             mail: claim.mail.as_deref(),
             uid_number: None,
-            role: decides.then(|| rules.role(&groups)),
+            role: rules.give_roles().then(|| rules.role(&groups)),
             groups: &groups,
         };
         super::ldap::known(self.db.arrive(&person, self.clock.now()).await?, &claim.name)
@@ -264,7 +245,7 @@ mod tests {
             proxies: vec!["127.0.0.1".to_owned()],
             secret_header: "X-Lyceum-Proxy".to_owned(),
             secret: "0123456789abcdef".to_owned(),
-            allow_groups: vec!["*".to_owned()],
+            rules: Rules { allow_groups: vec!["*".to_owned()], ..Rules::default() },
             ..Settings::default()
         }
     }
@@ -293,8 +274,8 @@ mod tests {
             (|s| s.sign_out_url = "//evil.example".to_owned(), "sign_out_url"),
             (|s| s.sign_out_url = "javascript:alert(1)".to_owned(), "sign_out_url"),
             (|s| s.sign_out_url = "https://a.example/; script-src *".to_owned(), "sign_out_url"),
-            (|s| s.allow_groups.clear(), "allow_groups"),
-            (|s| s.admin_groups = vec!["admins".to_owned()], "groups"),
+            (|s| s.rules.allow_groups.clear(), "allow_groups"),
+            (|s| s.rules.admin_groups = vec!["admins".to_owned()], "groups"),
         ] {
             let told = fault(change);
             assert!(told.starts_with(&format!("auth.header.{key}: ")), "{key}: {told}");

@@ -161,7 +161,7 @@ impl Ldap {
 
     /// What the groups make of somebody.
     fn judge(&self, entry: Entry, groups: Vec<Group>) -> std::result::Result<Found, String> {
-        let rules = self.settings.rules();
+        let rules = &self.settings.rules;
         match rules.may_enter(&groups) {
             Ok(()) => Ok(Found { role: rules.role(&groups), entry, groups }),
             Err(because) => Err(format!("{} {because}", entry.dn)),

@@ -142,11 +142,12 @@ async fn groups(connection: &mut Connection, settings: &Settings) -> Vec<Step> {
     if settings.group_base.is_empty() {
         return steps;
     }
+    let rules = &settings.rules;
     let named = [
-        ("auth.ldap.admin_groups", &settings.admin_groups),
-        ("auth.ldap.operator_groups", &settings.operator_groups),
-        ("auth.ldap.allow_groups", &settings.allow_groups),
-        ("auth.ldap.deny_groups", &settings.deny_groups),
+        ("auth.ldap.admin_groups", &rules.admin_groups),
+        ("auth.ldap.operator_groups", &rules.operator_groups),
+        ("auth.ldap.allow_groups", &rules.allow_groups),
+        ("auth.ldap.deny_groups", &rules.deny_groups),
     ];
     for (setting, name) in named.iter().flat_map(|(setting, names)| names.iter().map(move |name| (*setting, name))) {
         if name == "*" {

@@ -53,15 +53,9 @@ pub struct Settings {
     pub group_name_attribute: String,
     pub nested: Nested,
 
-    /// Names or DNs of groups; `*` is everybody.
-    #[serde(deserialize_with = "list")]
-    pub allow_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub deny_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub admin_groups: Vec<String>,
-    #[serde(deserialize_with = "list")]
-    pub operator_groups: Vec<String>,
+    /// `allow_groups` and the like.
+    #[serde(flatten)]
+    pub rules: Rules,
 
     /// Seconds until a server counts as away.
     #[serde(deserialize_with = "seconds")]
@@ -114,10 +108,7 @@ impl Default for Settings {
             group_filter: String::new(),
             group_name_attribute: "cn".to_owned(),
             nested: Nested::Walk,
-            allow_groups: Vec::new(),
-            deny_groups: Vec::new(),
-            admin_groups: Vec::new(),
-            operator_groups: Vec::new(),
+            rules: Rules::default(),
             connect_timeout: 5,
             timeout: 10,
             refresh: 300,
@@ -139,15 +130,6 @@ impl Settings {
     /// looked at when they sign in, and only then.
     pub fn can_search(&self) -> bool {
         !self.bind_dn.is_empty()
-    }
-
-    pub fn rules(&self) -> Rules<'_> {
-        Rules {
-            allow_groups: &self.allow_groups,
-            deny_groups: &self.deny_groups,
-            admin_groups: &self.admin_groups,
-            operator_groups: &self.operator_groups,
-        }
     }
 
     /// Every fault, each with its key and the way out.
@@ -173,7 +155,7 @@ impl Settings {
                 _ => fault("urls", &format!("`{}` is not an ldap:// or ldaps:// address", address.escape_debug())),
             }
         }
-        if self.allow_groups.is_empty() {
+        if self.rules.allow_groups.is_empty() {
             fault("allow_groups", "says who may sign in: names of groups, or [\"*\"] for everybody in the directory");
         }
         // Whoever searches needs a place to search, also for people who bind by a template.
@@ -242,7 +224,9 @@ mod tests {
     #[test]
     fn faults_name_their_key() {
         assert_eq!(good().validate(), Vec::<String>::new());
-        assert_eq!(good().urls.len(), 2);
+        assert_eq!((good().urls.len(), good().rules.allow_groups), (2, vec!["*".to_owned()]));
+        let unknown = toml::from_str::<Settings>("urls = []\nalow_groups = []").unwrap_err().to_string();
+        assert!(unknown.contains("alow_groups"), "{unknown}");
         let fault = |change: fn(&mut Settings)| {
             let mut settings = good();
             change(&mut settings);
@@ -251,7 +235,7 @@ mod tests {
         assert!(fault(|s| s.starttls = false).contains("auth.ldap.starttls: ldap://a.example.org"));
         assert_eq!(fault(|s| (s.starttls, s.insecure) = (false, true)), "");
         assert!(fault(|s| s.urls = vec!["http://x".to_owned()]).contains("auth.ldap.urls"));
-        assert!(fault(|s| s.allow_groups.clear()).contains("auth.ldap.allow_groups"));
+        assert!(fault(|s| s.rules.allow_groups.clear()).contains("auth.ldap.allow_groups"));
         assert!(fault(|s| s.bind_password.clear()).contains("auth.ldap.bind_password_file"));
         assert!(fault(|s| s.user_filter = "(a".to_owned()).contains("auth.ldap.user_filter"));
         assert!(fault(|s| s.username_attribute = "uid)(x".to_owned()).contains("auth.ldap.username_attribute"));

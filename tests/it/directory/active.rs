@@ -13,7 +13,10 @@ use std::{
 };
 
 use ldap3::{Ldap, LdapConnAsync, LdapConnSettings, Mod};
-use lyceum::{auth::ldap::Settings, model::Role};
+use lyceum::{
+    auth::{ldap::Settings, rules::Rules},
+    model::Role,
+};
 use tempfile::TempDir;
 
 use super::{Certificate, House, role, sign_in_as, slapd::write_certificates};
@@ -112,8 +115,11 @@ impl Controller {
             ca_file: self.directory.path().join("ca.pem"),
             bind_dn: format!("CN=portal,CN=Users,{BASE}"),
             bind_password: SERVICE_PASSWORD.to_owned(),
-            allow_groups: vec!["GPU Users".to_owned()],
-            admin_groups: vec!["Portal Admins".to_owned()],
+            rules: Rules {
+                allow_groups: vec!["GPU Users".to_owned()],
+                admin_groups: vec!["Portal Admins".to_owned()],
+                ..Rules::default()
+            },
             // As docs/directory.md has them.
             ..toml::from_str(
                 "user_base = 'DC=ad,DC=example,DC=org'\ngroup_base = 'DC=ad,DC=example,DC=org'\nnested = 'in-chain'

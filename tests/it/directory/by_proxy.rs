@@ -4,7 +4,11 @@
 
 use std::{fs, os::unix::fs::PermissionsExt, path::Path};
 
-use lyceum::{auth::header::Settings, model::Role, web::AppsOrigin};
+use lyceum::{
+    auth::{header::Settings, rules::Rules},
+    model::Role,
+    web::AppsOrigin,
+};
 use serde_json::{Value, json};
 
 use super::{Slapd, person_dn, slapd::BASE};
@@ -28,8 +32,11 @@ fn settings() -> Settings {
         secret_header: "X-Lyceum-Proxy".to_owned(),
         secret: SECRET.to_owned(),
         sign_out_url: "https://sso.example.org/logout".to_owned(),
-        allow_groups: vec!["lab".to_owned(), "admins".to_owned()],
-        admin_groups: vec!["admins".to_owned()],
+        rules: Rules {
+            allow_groups: vec!["lab".to_owned(), "admins".to_owned()],
+            admin_groups: vec!["admins".to_owned()],
+            ..Rules::default()
+        },
         ..Settings::default()
     };
     assert_eq!(settings.validate(None), Vec::<String>::new());

@@ -14,6 +14,7 @@ use lyceum::{
     auth::{
         Authenticator, Error, Ldap,
         ldap::{Settings, probe},
+        rules::Rules,
     },
     db::{Config, Db},
     model::{Clock, Role, User},
@@ -87,7 +88,7 @@ async fn people_sign_in_over_every_kind_of_tls() {
 #[tokio::test]
 async fn groups_of_every_kind_and_roles() {
     let slapd = Slapd::start();
-    let house = House::new(Settings { deny_groups: vec!["banned".to_owned()], ..slapd.settings() }).await;
+    let house = House::new(banning(&slapd)).await;
     let alice = house.enter("alice").await.unwrap();
     assert_eq!(alice.groups, ["faculty", "lab", "research", "unique", "university"]);
     assert_eq!(house.enter("bob").await.unwrap().groups, ["loop", "pool", "primary"], "a loop of groups ends");
@@ -95,7 +96,8 @@ async fn groups_of_every_kind_and_roles() {
     assert_eq!((carol.role, carol.groups), (Role::Admin, vec!["admins".to_owned()]));
     assert!(house.refused("dan", &password("dan")).await.contains("deny_groups"));
 
-    let few = Settings { allow_groups: vec![format!("CN=University, OU=Groups,{BASE}")], ..slapd.settings() };
+    let university = vec![format!("CN=University, OU=Groups,{BASE}")];
+    let few = ruled(&slapd, |rules| rules.allow_groups = university);
     let house = House::new(few).await;
     assert!(house.enter("alice").await.is_ok(), "by a group's group's group");
     assert!(house.refused("bob", &password("bob")).await.contains("allow_groups"));
@@ -288,7 +290,7 @@ async fn wrong_passwords_do_not_lock_the_account_there() {
 #[tokio::test]
 async fn every_refusal_is_one_sentence() {
     let slapd = Slapd::start();
-    let settings = Settings { deny_groups: vec!["banned".to_owned()], ..slapd.settings() };
+    let settings = banning(&slapd);
     let (portal, _ldap) = portal(settings).await;
     sign_in(&portal, "alice").await;
     slapd.replace(&person_dn("carol"), "pwdAccountLockedTime", "000001010000Z").await;
@@ -368,11 +370,23 @@ async fn check_names_the_step_that_fails() {
         (Settings { bind_password: "wrong".to_owned(), ..slapd.settings() }, "auth.ldap.bind_password_file"),
         (Settings { user_base: format!("ou=nowhere,{BASE}"), ..slapd.settings() }, "auth.ldap.user_base"),
         (Settings { username_attribute: "sAMAccountName".to_owned(), ..slapd.settings() }, "username_attribute"),
-        (Settings { admin_groups: vec!["no-such".to_owned()], ..slapd.settings() }, "auth.ldap.admin_groups"),
+        (ruled(&slapd, |rules| rules.admin_groups = vec!["no-such".to_owned()]), "auth.ldap.admin_groups"),
     ] {
         let text = told(settings).await;
         assert!(text.contains("fault") && text.contains(words), "{words}: {text}");
     }
+}
+
+/// A directory's settings with other rules.
+fn ruled(slapd: &Slapd, change: impl FnOnce(&mut Rules)) -> Settings {
+    let mut settings = slapd.settings();
+    change(&mut settings.rules);
+    settings
+}
+
+/// Where those of one group may not sign in.
+fn banning(slapd: &Slapd) -> Settings {
+    ruled(slapd, |rules| rules.deny_groups = vec!["banned".to_owned()])
 }
 
 /// A portal whose people are the directory's.

@@ -11,7 +11,7 @@ use std::{
 };
 
 use ldap3::{Ldap, LdapConnAsync, Mod};
-use lyceum::auth::ldap::Settings;
+use lyceum::auth::{ldap::Settings, rules::Rules};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
 
@@ -99,8 +99,11 @@ impl Slapd {
             bind_password: SERVICE_PASSWORD.to_owned(),
             user_base: format!("ou=people,{BASE}"),
             group_base: BASE.to_owned(),
-            allow_groups: vec!["*".to_owned()],
-            admin_groups: vec!["admins".to_owned()],
+            rules: Rules {
+                allow_groups: vec!["*".to_owned()],
+                admin_groups: vec!["admins".to_owned()],
+                ..Rules::default()
+            },
             ..Settings::default()
         }
     }
