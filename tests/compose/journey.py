@@ -46,6 +46,21 @@ def ask(method, path, body=None, expected=(200, 201, 202)):
     return json.loads(text)
 
 
+def arrive(session, state):
+    """Follows a session's history until it is in this state, and answers with it then."""
+    path, deadline = f"/api/v1/sessions/{session['id']}", time.monotonic() + PATIENCE
+    with browser.open(f"{portal}{path}/events", timeout=PATIENCE) as history:
+        # A silent portal sends a comment every few seconds, so that the deadline is looked at.
+        for line in history:
+            happened = json.loads(line[6:]) if line.startswith(b"data: ") else {}
+            if happened.get("state") in (state, "ended") or time.monotonic() > deadline:
+                break
+    session = ask("GET", path)
+    if session["state"] != state:
+        sys.exit(f"it is not {state}: {session}")
+    return session
+
+
 class Terminal:
     """The WebSocket of a terminal, as far as this journey needs it."""
 
@@ -95,12 +110,7 @@ token = ask("POST", "/api/v1/login", {"username": name, "password": Path(passwor
 me = ask("GET", "/api/v1/me")
 assert me["name"] == name, me
 session = ask("POST", "/api/v1/sessions", {"app": "terminal"})
-deadline = time.monotonic() + PATIENCE
-while session["state"] != "running":
-    if session["state"] == "ended" or time.monotonic() > deadline:
-        sys.exit(f"no terminal: {session}")
-    time.sleep(0.2)
-    session = ask("GET", f"/api/v1/sessions/{session['id']}")
+arrive(session, "running")
 browser.addheaders = [("Accept", "text/html"), ("Sec-Fetch-Mode", "navigate"), ("Sec-Fetch-Dest", "document"),
                       ("Sec-Fetch-Site", "none")]
 page = browser.open(f"{portal}/s/{session['id']}/", timeout=PATIENCE)
@@ -108,10 +118,6 @@ browser.addheaders = []
 assert page.url.startswith(f"{apps}/s/"), page.url
 Terminal(f"/s/{session['id']}/pty").types("echo $((6*7))-$(id -u)", f"42-{uid}")
 ask("DELETE", f"/api/v1/sessions/{session['id']}")
-while session["state"] != "ended":
-    if time.monotonic() > deadline:
-        sys.exit(f"it does not end: {session}")
-    time.sleep(0.2)
-    session = ask("GET", f"/api/v1/sessions/{session['id']}")
+session = arrive(session, "ended")
 assert session["end_reason"] == "stopped_by_owner", session
 print(f"{name} has signed in and typed into a terminal as {uid}")
