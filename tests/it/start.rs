@@ -180,3 +180,30 @@ fn serves(data: &Path, service_user: &str) {
     assert_eq!(facts(&started.binary), (0, 0o755));
     assert!(fs::write(paths.shared.join("bin/x"), "").is_err() && fs::write(paths.placements.join("x"), "").is_err());
 }
+
+/// The guest of tests/guest mounts a real export; a machine that somebody uses is left alone.
+#[test]
+fn a_network_file_system_is_refused() {
+    let Some(mount) = needs::variable("LYCEUM_TEST_NFS") else {
+        eprintln!("left to the guest: it mounts an export of its own");
+        return;
+    };
+    let data = Path::new(&mount).join("data");
+    let run = |verb: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.arg(verb).arg("--data").arg(&data).env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let (code, said) = run("serve");
+    let sentence = format!(
+        "the database {} would be on NFS, where SQLite's locks do not hold: name a directory on a local disk (`--data`), \
+         or a PostgreSQL server (`database.url`)",
+        data.join("private/lyceum.db").display()
+    );
+    eprintln!("{code:?} {said}");
+    assert!(code == Some(1) && said.contains(&sentence), "{code:?} {said}");
+    assert!(!data.join("private/lyceum.db").exists(), "nothing was written");
+    let (code, said) = run("check");
+    assert!(code == Some(1) && said.contains("is on NFS: SQLite's locks do not hold there"), "{said}");
+}
