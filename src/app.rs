@@ -3,6 +3,7 @@
 //! everything has ended. What each part does is the part's own business.
 
 use std::{
+    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Child,
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 
 use crate::{
@@ -34,7 +35,7 @@ use crate::{
         local::{self, Local},
     },
     sessions::{self, Sessions},
-    start::{Paths, Started},
+    start::{Paths, Started, lock::Lock},
     web::{
         self, AppsOrigin, Portal, WebConfig,
         gateway::{self, Gateway},
@@ -55,7 +56,7 @@ pub struct App {
     /// Root's, where root started us.
     helper: Option<Child>,
     /// Held as long as the process lives, so that a second one refuses to start.
-    _lock: std::fs::File,
+    _lock: Lock,
 }
 
 /// How often traffic is told to those who judge idleness: who comes back at the last moment
@@ -141,6 +142,8 @@ impl App {
 
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
+        let apps_address = apps_listener.as_ref().map(TcpListener::local_addr).transpose()?;
+        lock.note(listener.local_addr()?, apps_address).context("noting where the portal listens")?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
         let portal = Arc::new(Portal::new(web::Parts {
             access: Arc::new(access),
@@ -242,7 +245,7 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     let environments = portal.sessions.environments.clone();
     life.spawn("environments", async move { environments.maintain().await });
     life.spawn("environment progress", wake_on_progress(portal.clone()));
-    let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let terminal = io::IsTerminal::is_terminal(&io::stderr());
     let watched = portal.sessions.environments.subscribe();
     life.tracker.spawn({
         let stopping = life.stopping.clone();
@@ -250,7 +253,7 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
             let columns = terminal.then_some(80);
             tokio::select! {
                 // Nobody reads a progress line that cannot be written.
-                _ = environments::show(watched, std::io::stderr(), columns) => {}
+                _ = environments::show(watched, io::stderr(), columns) => {}
                 () = stopping.cancelled() => {}
             }
         }
@@ -510,29 +513,19 @@ async fn own_account(scheduler: &Local) -> Option<String> {
 }
 
 /// Refuses a second portal on the same data directory.
-fn lock(private: &Path) -> Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let path = private.join("serve.lock");
-    let file = std::fs::OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .with_context(|| format!("opening {}", path.display()))?;
-    if rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("another `lyceum serve` uses this data directory; stop it, or choose another one with --data");
-    }
-    Ok(file)
+fn lock(private: &Path) -> Result<Lock> {
+    let lock = Lock::take(private).with_context(|| format!("taking the lock of {}", private.display()))?;
+    lock.context("another `lyceum serve` uses this data directory; stop it, or choose another one with --data")
 }
 
 /// On a terminal the first password is shown; a log must not hold it.
-#[expect(clippy::print_stdout, reason = "it is for the person at the terminal alone")]
 fn tell_first_password(file: &Path) {
-    if std::io::IsTerminal::is_terminal(&std::io::stdout())
+    if io::IsTerminal::is_terminal(&io::stdout())
         && let Ok(password) = std::fs::read_to_string(file)
     {
-        println!("\n  Sign in as  admin  with  {}\n  (it is also in {} until then)\n", password.trim(), file.display());
+        let (password, file) = (password.trim(), file.display());
+        let _ =
+            writeln!(io::stdout(), "\n  Sign in as  admin  with  {password}\n  (it is also in {file} until then)\n");
     } else {
         tracing::info!(file = %file.display(), "an account `admin` was made; its password is in this file until its first sign-in");
     }

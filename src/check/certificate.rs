@@ -1,65 +1,116 @@
 //! The check of the certificate, where the portal speaks HTTPS itself: whether it can be read
-//! with its key, for which of our names it is good, and how long.
+//! with its key, by whom the portal runs as too, for which of our names it is good, and how long.
 
-use std::path::Path;
+use std::{fs::File, path::Path, time::Duration};
 
 use rustls::pki_types::ServerName;
+use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::{Facts, Finding, Level};
+use super::{
+    Facts, Finding, Level,
+    errand::{self, Errand},
+};
 use crate::{
+    helper::identity::Identity,
     listen::{Certificate, TlsError},
     model::Timestamp,
 };
 
+const NAME: &str = "certificate";
+
+/// How long files may take to open, on a file server too.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The errand of trying whether somebody can read files.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Reading {
+    reader: Identity,
+    /// Each with the setting that names it.
+    files: Vec<(String, String)>,
+}
+
+impl Reading {
+    /// A fault for each file that cannot be read.
+    pub fn perform(&self) -> Vec<Finding> {
+        let Identity { name, .. } = &self.reader;
+        if let Err(err) = self.reader.become_for_good() {
+            return vec![Finding::new(NAME, Level::Fault, err.sentence())];
+        }
+        let unreadable = |(setting, file): &(String, String)| {
+            let err = File::open(file).err()?;
+            let what = format!("`{name}`, whom the portal runs as, cannot read {setting} ({file}): {err}");
+            Some(Finding::new(NAME, Level::Fault, what).mend(format!(
+                "chgrp {name} {file} && chmod g+r {file}; `namei -l {file}` shows a directory that is closed"
+            )))
+        };
+        self.files.iter().filter_map(unreadable).collect()
+    }
+}
+
+/// Root reads everything; the portal will not be root.
+async fn faults_of_reading(facts: &Facts) -> Vec<Finding> {
+    // Before the first start there is nobody whom it could be closed to.
+    let Some(reader) = facts.is_root.then(|| Identity::facts(&facts.service_user).ok()).flatten() else {
+        return Vec::new();
+    };
+    let server = &facts.server;
+    let files = [("server.tls_cert", &server.tls_cert), ("server.tls_key", &server.tls_key)];
+    let files = files.map(|(setting, file)| (setting.to_owned(), file.clone())).to_vec();
+    errand::send(&Errand::Read(Reading { reader, files }), NAME, PATIENCE).await
+}
+
 /// So many days before its end somebody should look why it was not renewed.
 const SOON: i64 = 14;
 
-pub fn certificate(facts: &Facts) -> Option<Finding> {
-    let name = "certificate";
-    let server = &facts.server;
-    if server.tls_cert.is_empty() {
-        return None;
+pub async fn certificate(facts: &Facts) -> Vec<Finding> {
+    if facts.server.tls_cert.is_empty() {
+        return Vec::new();
     }
+    let mut findings = vec![judged(facts)];
+    findings.extend(faults_of_reading(facts).await);
+    findings
+}
+
+fn judged(facts: &Facts) -> Finding {
+    let server = &facts.server;
     let opened = Certificate::open(Path::new(&server.tls_cert), Path::new(&server.tls_key), server.name_of_some_app());
     let certificate = match opened {
         Ok(certificate) => certificate,
         Err(TlsError::Name(_)) => {
             let domain = server.apps_domain();
             let what = format!("{} is not good for *.{domain}, where sessions have their names", server.tls_cert);
-            return Some(Finding::new(name, Level::Fault, what).mend(format!("a certificate for *.{domain} too")));
+            return Finding::new(NAME, Level::Fault, what).mend(format!("a certificate for *.{domain} too"));
         }
         Err(error) => {
             let cause = std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default();
-            return Some(
-                Finding::new(name, Level::Fault, format!("{error}: {cause}; a running portal keeps the one before"))
-                    .mend(format!(
-                        "put the chain and its key, PEM files that {} can read, at server.tls_cert and server.tls_key",
-                        facts.service_user
-                    )),
-            );
+            let what = format!("{error}: {cause}; a running portal keeps the one before");
+            return Finding::new(NAME, Level::Fault, what).mend(format!(
+                "put the chain and its key, PEM files that {} can read, at server.tls_cert and server.tls_key",
+                facts.service_user
+            ));
         }
     };
     let Some(ends) = certificate.ends() else {
-        return Some(Finding::new(name, Level::Warning, "it cannot be read when the certificate ends"));
+        return Finding::new(NAME, Level::Warning, "it cannot be read when the certificate ends");
     };
     let until = Timestamp(ends.saturating_mul(1000));
     let days = until.seconds_since(facts.clock.now()) / 86_400;
     let public = Url::parse(&server.public_url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let public = public.and_then(|host| ServerName::try_from(host).ok());
-    Some(match public.filter(|host| !certificate.covers(host)) {
+    match public.filter(|host| !certificate.covers(host)) {
         _ if until <= facts.clock.now() => {
-            Finding::new(name, Level::Fault, format!("it ended at {until}: browsers refuse it")).mend("renew it")
+            Finding::new(NAME, Level::Fault, format!("it ended at {until}: browsers refuse it")).mend("renew it")
         }
         Some(host) => Finding::new(
-            name,
+            NAME,
             Level::Warning,
             format!("it is not good for {}, the host of server.public_url", host.to_str()),
         )
         .mend("a certificate for that name, or another server.public_url"),
         None if days < SOON => {
-            Finding::new(name, Level::Warning, format!("it ends in {days} days, at {until}")).mend("renew it")
+            Finding::new(NAME, Level::Warning, format!("it ends in {days} days, at {until}")).mend("renew it")
         }
-        None => Finding::new(name, Level::Ok, format!("good until {until}; a renewed one is taken up by itself")),
-    })
+        None => Finding::new(NAME, Level::Ok, format!("good until {until}; a renewed one is taken up by itself")),
+    }
 }

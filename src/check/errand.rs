@@ -1,7 +1,7 @@
 //! Errands: what `lyceum check` has done by a child of its own, because it has to be done as
 //! somebody else. `lyceum rehearse` reads an [`Errand`] from standard input, becomes whom it
-//! must, and answers with findings. Here is the way there and back; `look` and `rehearsal`
-//! are the errands.
+//! must, and answers with findings. Here is the way there and back; `look`, `rehearsal` and
+//! `certificate` have the errands.
 
 use std::{
     io::{self, Write},
@@ -12,12 +12,14 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 
-use super::{Finding, Level, look::Look, rehearsal::Rehearsal, strain};
+use super::{Finding, Level, certificate::Reading, look::Look, rehearsal::Rehearsal, strain};
 
 #[derive(Debug, Serialize, Deserialize)]
 pub enum Errand {
     /// Look at the person's things, as the person.
     Look(Look),
+    /// Read the certificate's files as the portal will.
+    Read(Reading),
     /// Start something as the portal would.
     Rehearse(Rehearsal),
 }
@@ -65,6 +67,7 @@ pub fn run(word: Option<&str>) -> ExitCode {
     };
     let findings = match errand {
         Errand::Look(look) => look.perform(),
+        Errand::Read(reading) => reading.perform(),
         Errand::Rehearse(rehearsal) => rehearsal.perform(),
     };
     let answer = serde_json::to_vec(&findings).expect("findings are plain data");

@@ -26,7 +26,13 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use crate::{auth::ldap, config::Server, environments, gpu, model::Clock, start::Surroundings};
+use crate::{
+    auth::ldap,
+    config::Server,
+    environments, gpu,
+    model::Clock,
+    start::{Surroundings, lock::Running},
+};
 
 pub use errand::run as rehearse;
 
@@ -66,6 +72,8 @@ pub struct Facts {
     /// The file of an embedded database; `None` for a database on a server.
     pub database: Option<PathBuf>,
     pub listen: SocketAddr,
+    /// The portal that runs on this data directory, if one does.
+    pub running: Option<Running>,
     pub is_root: bool,
     /// Whom the portal runs as when root starts it.
     pub service_user: String,
@@ -81,6 +89,21 @@ pub struct Facts {
     pub place: environments::Place,
     pub gpus: gpu::Config,
     pub clock: Clock,
+}
+
+impl Facts {
+    /// What a running portal was told to do otherwise (`--listen`) goes before the settings.
+    #[must_use]
+    pub fn as_it_runs(mut self) -> Self {
+        if let Some(Running { listen, apps }) = self.running {
+            self.listen = listen.unwrap_or(self.listen);
+            self.server.listen = self.listen;
+            if let Some(apps) = apps {
+                self.server.apps_listen = apps.to_string();
+            }
+        }
+        self
+    }
 }
 
 /// Makes every check, in the order in which a portal needs things.
@@ -107,7 +130,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         network::port(facts).await,
         network::browser(facts),
     ]);
-    findings.extend(certificate::certificate(facts));
+    findings.extend(certificate::certificate(facts).await);
     findings.extend(directory::directory(facts).await);
     findings.extend(reach::reach(facts).await);
     if let Some(person) = person {

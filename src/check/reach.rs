@@ -6,9 +6,7 @@
 use std::{
     borrow::Cow,
     error::Error,
-    fs,
     net::SocketAddr,
-    os::unix::fs::MetadataExt,
     time::{Duration, Instant},
 };
 
@@ -41,7 +39,7 @@ const APPS: &str = "apps' address";
 
 /// Everything that needs a running portal.
 pub async fn reach(facts: &Facts) -> Vec<Finding> {
-    if !is_running(facts) {
+    if facts.running.is_none() {
         let what =
             "left out: no portal runs on this data directory, so its address, WebSockets and events were not tried";
         return vec![Finding::new(PORTAL, Level::Note, what).mend("lyceum serve, then lyceum check again")];
@@ -70,17 +68,6 @@ pub async fn reach(facts: &Facts) -> Vec<Finding> {
         findings.extend(way.try_all().await);
     }
     findings
-}
-
-/// A portal holds its lock as long as it lives; looking at the list of locks disturbs nobody.
-fn is_running(facts: &Facts) -> bool {
-    let Ok(lock) = fs::metadata(facts.private.join("serve.lock")) else { return false };
-    let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let inode = lock.ino().to_string();
-    locks.lines().any(|line| {
-        let mut words = line.split_whitespace();
-        line.contains(" FLOCK ") && words.nth(5).is_some_and(|file| file.rsplit(':').next() == Some(&inode))
-    })
 }
 
 /// Where browsers find the portal and the apps, as configured.

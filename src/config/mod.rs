@@ -29,7 +29,7 @@ use crate::{
     },
     retention,
     sessions::Profile,
-    start::Paths,
+    start::{Paths, lock::running},
     web::ClientHeader,
 };
 
@@ -329,6 +329,7 @@ impl Config {
             run: paths.run.clone(),
             database: self.database.file(&paths.private).ok().flatten(),
             listen: self.server.listen,
+            running: running(&paths.private),
             is_root,
             service_user: self.server.user.clone(),
             directory: self.auth.directory().cloned(),
@@ -346,6 +347,7 @@ impl Config {
             gpus: gpu::Config { gpus: self.scheduler.local.gpus.clone(), nvml: self.scheduler.local.nvml.clone() },
             clock: Clock::System,
         }
+        .as_it_runs()
     }
 
     /// The configured profiles, or the shipped rule scaled to the machine.

@@ -7,6 +7,7 @@
 
 mod directories;
 mod layout;
+pub mod lock;
 
 use std::{
     ffi::OsString,

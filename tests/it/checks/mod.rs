@@ -6,6 +6,7 @@ mod front;
 mod homes;
 mod person;
 pub mod proxies;
+mod running;
 mod servers;
 
 use std::{
