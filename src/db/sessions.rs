@@ -18,7 +18,7 @@ use super::{
 use crate::model::{
     EndReason, Session, SessionId, SessionState, Timestamp, UserId,
     quota::Reason,
-    session::{Asked, Placement},
+    session::{Asked, Placement, SessionSpec},
 };
 
 /// Which sessions to list. Newest first; `before` is the last id of the page before.
@@ -102,6 +102,8 @@ struct Row {
 
 pub(super) fn session(row: &str) -> Result<Session> {
     let row: Row = Json::read(row, "session")?;
+    // One that cannot be read must not hide the others, nor the session itself.
+    let spec = Json::read(&row.spec, "session's specification");
     Ok(Session {
         id: row.id,
         owner: row.owner,
@@ -109,7 +111,8 @@ pub(super) fn session(row: &str) -> Result<Session> {
         app: row.app,
         name: row.name,
         state: row.state,
-        spec: Json::read(&row.spec, "session's specification")?,
+        spec_is_whole: spec.is_ok(),
+        spec: spec.unwrap_or_else(|_err| SessionSpec::salvaged(&row.spec)),
         reasons: Json::read(&row.reasons, "session's reasons")?,
         gpus: Json::read(&row.gpu_list, "session's GPUs")?,
         cluster: row.cluster,

@@ -4,7 +4,8 @@
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
 
 use super::{Gpu, Resources, SessionId, Timestamp, UserId, quota::Reason};
 
@@ -122,6 +123,27 @@ pub struct SessionSpec {
     pub group: Option<String>,
 }
 
+impl SessionSpec {
+    /// What can be told of a stored specification that is no whole one: each field that can be
+    /// read, and nothing where none can.
+    #[must_use]
+    pub fn salvaged(stored: &str) -> Self {
+        fn field<T: DeserializeOwned>(stored: &Value, name: &str) -> Option<T> {
+            T::deserialize(stored.get(name)?).ok()
+        }
+        let stored = serde_json::from_str(stored).unwrap_or(Value::Null);
+        Self {
+            resources: field(&stored, "resources").unwrap_or_default(),
+            profile: field(&stored, "profile"),
+            environment: field(&stored, "environment"),
+            working_directory: field(&stored, "working_directory"),
+            duration_seconds: field(&stored, "duration_seconds").unwrap_or_default(),
+            log_directory: field(&stored, "log_directory"),
+            group: field(&stored, "group"),
+        }
+    }
+}
+
 /// Where a launched workload runs: what is needed to find it again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
@@ -160,6 +182,9 @@ pub struct Session {
     pub name: String,
     pub state: SessionState,
     pub spec: SessionSpec,
+    /// False where the stored specification could not be read: then `spec` holds what could be,
+    /// which is to be shown and never to be launched.
+    pub spec_is_whole: bool,
     /// Why it waits, or why it was refused.
     pub reasons: Vec<Reason>,
     pub gpus: Vec<Gpu>,
@@ -244,6 +269,16 @@ pub(crate) fn example(state: SessionState) -> Session {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_can_be_read_of_a_specification_is() {
+        let torn = r#"{"resources": {"gpus": "two"}, "profile": "small", "duration_seconds": 60, "environment": 7}"#;
+        let spec = SessionSpec::salvaged(torn);
+        assert_eq!((spec.profile.as_deref(), spec.environment, spec.duration_seconds), (Some("small"), None, 60));
+        for nothing in ["", "{", "[]", "null", "7"] {
+            assert_eq!(SessionSpec::salvaged(nothing), SessionSpec::salvaged("{}"), "{nothing}");
+        }
+    }
 
     #[test]
     fn ended_is_final_and_words_round_trip() {

@@ -27,6 +27,9 @@ impl Sessions {
             .apps
             .find(&session.app)
             .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
+        if !session.spec_is_whole {
+            return Err(Error::Conflict("what was asked for can no longer be read: start it again".to_owned()));
+        }
         let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
         let (python, software) = self.python(session, app, &person);

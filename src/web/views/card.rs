@@ -227,7 +227,9 @@ fn chips(session: &Session, context: &CardContext) -> Vec<String> {
 
 fn facts(session: &Session, counted: bool) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
-    [resources_line(&session.spec.resources, &session.gpus)]
+    session
+        .spec_is_whole
+        .then(|| resources_line(&session.spec.resources, &session.gpus))
         .into_iter()
         .chain((counted && session.state.is_live()).then(|| "GPUs only counted".to_owned()))
         .chain(session.spec.environment.clone().filter(|name| name != crate::environments::DEFAULT))

@@ -111,14 +111,20 @@ impl ShowSession {
         let placement = session.placement.as_ref();
         [
             ("Program", Some(app_title.to_owned())),
-            ("Size", Some(resources_line(&session.spec.resources, &session.gpus))),
+            ("Size", session.spec_is_whole.then(|| resources_line(&session.spec.resources, &session.gpus))),
             ("Profile", session.spec.profile.clone()),
             ("GPUs", (!gpus.is_empty()).then(|| gpus.join(", "))),
             ("Environment", session.spec.environment.clone()),
             ("Working directory", session.spec.working_directory.clone()),
             ("Log folder", session.spec.log_directory.clone()),
             ("Charged to", session.spec.group.clone()),
-            ("Asked for", Some(human_duration(session.spec.duration_seconds))),
+            (
+                "Asked for",
+                Some(match session.spec_is_whole {
+                    true => human_duration(session.spec.duration_seconds),
+                    false => "what was asked for can no longer be read as a whole".to_owned(),
+                }),
+            ),
             ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),
             ("Node", placement.map(|placement| placement.node.clone())),
             ("Runs as", placement.map(|placement| placement.unix_name.clone())),

@@ -28,6 +28,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             log_directory: None,
             group: None,
         },
+        spec_is_whole: true,
         reasons: Vec::new(),
         gpus: Vec::new(),
         cluster: "local".to_owned(),

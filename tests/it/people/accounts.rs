@@ -4,7 +4,10 @@ use lyceum::model::Role;
 use serde_json::{Value, json};
 
 use super::{audit, of_directory, outcome};
-use crate::portal::TestPortal;
+use crate::{
+    db::{execute, running},
+    portal::TestPortal,
+};
 
 #[tokio::test]
 async fn accounts_are_made_changed_and_removed() {
@@ -153,4 +156,28 @@ async fn forms_say_what_was_wrong_and_what_they_did() {
     let kept = chief.post_form("/admin/users/used/remove", &[]).await;
     assert_eq!(kept.status(), 409);
     assert!(kept.text().await.unwrap().contains("disable it instead"));
+}
+
+/// Somebody's page and their session are shown with what can be told.
+#[tokio::test]
+async fn a_specification_that_cannot_be_read_hides_nothing() {
+    let portal = TestPortal::start().await;
+    portal.add_user("chief", Role::Admin).await;
+    let alice = portal.add_user("alice", Role::User).await;
+    let torn = running(portal.db(), alice).await;
+    execute(portal.db(), "UPDATE sessions SET spec = '{\"profile\": \"tiny\"'").await;
+    let chief = portal.sign_in("chief").await.with("accept", "text/html");
+    let owner = portal.sign_in("alice").await.with("accept", "text/html");
+    for (who, page) in [
+        (&chief, "/admin/users/alice".to_owned()),
+        (&chief, format!("/sessions/{torn}")),
+        (&owner, "/".to_owned()),
+        (&owner, format!("/sessions/{torn}")),
+    ] {
+        let answer = who.visit(&page).await;
+        assert_eq!(answer.status(), 200, "{page}");
+        let text = answer.text().await.unwrap();
+        assert!(text.contains(&torn.to_string()), "{page}");
+        assert_eq!(text.contains("can no longer be read"), page.starts_with("/sessions"), "{page}");
+    }
 }

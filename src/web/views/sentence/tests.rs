@@ -26,6 +26,7 @@ fn session(state: SessionState) -> Session {
             log_directory: None,
             group: None,
         },
+        spec_is_whole: true,
         reasons: Vec::new(),
         gpus: Vec::new(),
         cluster: "local".to_owned(),
