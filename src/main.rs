@@ -1,6 +1,11 @@
 //! The `lyceum` command: which subcommand was asked for, and one call each.
 
-use std::{net::SocketAddr, path::PathBuf, process::ExitCode};
+use std::{
+    io::{self, Write},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+};
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -109,11 +114,19 @@ fn main() -> ExitCode {
     }
     match run(Command::parse()) {
         Ok(code) => code,
+        // Whoever read our output has seen enough.
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lyceum: {error:#}");
+            // Nor need anybody read this; `eprintln!` would panic then.
+            let _ = writeln!(io::stderr(), "lyceum: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Of our own output alone: what fails inside the portal's parts comes with a word of theirs.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn run(command: Command) -> Result<ExitCode> {
@@ -126,7 +139,7 @@ fn run(command: Command) -> Result<ExitCode> {
             let config = Config::load(place.config.as_deref(), &environment)?;
             let facts = config.facts(&paths, &environment);
             let findings = runtime()?.block_on(check::run(&facts, as_user.as_deref()));
-            let out = std::io::stdout();
+            let out = io::stdout();
             if json { check::render_json(&findings, out) } else { check::render(&findings, out) }?;
             let fault = check::worst(&findings) == check::Level::Fault;
             Ok(if fault { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -134,11 +147,11 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Admin { verb } => {
             let config = Config::load(place.config.as_deref(), &environment)?;
             let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
-            admin::run(verb, &config, &paths)
+            admin::run(verb, &config, &paths, &mut io::stdout())
         }
         Verb::Session(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::session(arguments, url, token, &mut std::io::stdout())))
+            Ok(runtime()?.block_on(client::session(arguments, url, token, &mut io::stdout())))
         }
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));

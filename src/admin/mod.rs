@@ -1,8 +1,10 @@
-//! `lyceum admin …`: users, tokens, quotas and backups from the command line, on the
+//! `lyceum admin …`: users, groups, tokens, quotas and backups from the command line, on the
 //! database itself, also while the portal runs. Whoever may write the database may do this;
 //! root becomes the database's owner first, so that no file of root's is left in there.
 
+mod group;
 mod quota;
+mod user;
 
 use std::{
     fs::{File, OpenOptions},
@@ -15,14 +17,14 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
-use self::quota::QuotaVerb;
+use self::{group::GroupVerb, quota::QuotaVerb, user::UserVerb};
 use crate::{
     auth::{passwords, tokens},
     config::Config,
-    db::{Db, audit::Entry, chain::Walk, people::UserChange, users::NewUser},
+    db::{Db, audit::By, chain::Walk},
     helper::identity::Identity,
-    model::{Clock, Role, User, Username, time::parse_duration},
-    start::Paths,
+    model::{Clock, User, time::parse_duration},
+    start::{Paths, lock::Lock},
 };
 
 #[derive(Subcommand)]
@@ -30,6 +32,9 @@ pub enum Verb {
     /// Local accounts.
     #[command(subcommand)]
     User(UserVerb),
+    /// Groups that are made here, and who manages any group.
+    #[command(subcommand)]
+    Group(GroupVerb),
     /// API tokens.
     #[command(subcommand)]
     Token(TokenVerb),
@@ -45,51 +50,6 @@ pub enum Verb {
     Restore { file: PathBuf },
     /// Bring the database to this version's schema, as `serve` does when it starts.
     Migrate,
-}
-
-#[derive(Subcommand)]
-pub enum UserVerb {
-    /// Make an account.
-    Add {
-        name: String,
-        /// An administrator.
-        #[arg(long)]
-        admin: bool,
-        /// The Unix account that their workloads run as; else one is made on first need.
-        #[arg(long, value_name = "U")]
-        unix_name: Option<String>,
-        #[arg(long, value_name = "NAME")]
-        display_name: Option<String>,
-        /// Read the password from standard input; else the account cannot sign in yet.
-        #[arg(long)]
-        password_stdin: bool,
-    },
-    List {
-        #[arg(long)]
-        json: bool,
-    },
-    /// Cut all access at once.
-    Disable {
-        name: String,
-    },
-    Enable {
-        name: String,
-    },
-    /// Give a role: user, operator or admin.
-    Role {
-        name: String,
-        role: Role,
-    },
-    /// Give an account to whoever the directory (or the reverse proxy) calls so, with all that it has.
-    Link {
-        name: String,
-    },
-    /// Set a password.
-    Password {
-        name: String,
-        #[arg(long, required = true)]
-        password_stdin: bool,
-    },
 }
 
 #[derive(Subcommand)]
@@ -114,11 +74,14 @@ pub enum AuditVerb {
     Verify,
 }
 
-/// Runs one command.
-pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
+/// Where a command writes what it has to say.
+type Out<'a> = &'a mut dyn Write;
+
+/// Runs one command, which writes to `out`. A reader that has gone is an [`std::io::Error`].
+pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<ExitCode> {
     let owner = owner(&paths.private)?;
     // Whoever typed it, before root becomes somebody else.
-    let by = actor();
+    let actor = actor();
     // What the caller names is opened with the caller's rights, before they are given up.
     let file = match &verb {
         Verb::Backup { file } => Some(new_file(file, owner)?),
@@ -136,11 +99,13 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let db = Db::open(&config.database, &paths.private).await?;
+        let by = By { actor: &actor, at: Clock::System.now() };
         let done = match verb {
-            Verb::User(verb) => user(&db, verb, config.auth.source(), &by).await,
-            Verb::Token(verb) => token(&db, verb, &by).await,
-            Verb::Quota(verb) => quota::quota(&db, verb, &by).await,
-            Verb::Audit(AuditVerb::Verify) => verify_audit(&db).await,
+            Verb::User(verb) => user::user(&db, verb, config.auth.source(), by, out).await,
+            Verb::Group(verb) => group::group(&db, verb, by, out).await,
+            Verb::Token(verb) => token(&db, verb, by, out).await,
+            Verb::Quota(verb) => quota::quota(&db, verb, by, out).await,
+            Verb::Audit(AuditVerb::Verify) => verify_audit(&db, out).await,
             Verb::Backup { .. } => match file {
                 Some(file) => backup(&db, file, &paths.private).await,
                 None => Ok(()),
@@ -153,102 +118,19 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-async fn user(db: &Db, verb: UserVerb, source: &str, by: &str) -> Result<()> {
-    let clock = Clock::System;
-    let (name, action) = match verb {
-        UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
-            let parsed = Username::parse(&name)?;
-            if let Some(unix_name) = &unix_name {
-                Identity::look_up(unix_name).map_err(|err| anyhow::anyhow!("--unix-name: {}", err.sentence()))?;
-            }
-            let hash = if password_stdin { Some(passwords::hash(&read_password()?).await?) } else { None };
-            let new = NewUser {
-                name: &parsed,
-                display_name: display_name.as_deref().unwrap_or(&name),
-                unix_name: unix_name.as_deref(),
-                role: if admin { Role::Admin } else { Role::User },
-                password_hash: hash.as_deref(),
-            };
-            match db.add_user(new, clock.now()).await {
-                Err(crate::db::Error::Unique) => bail!("there is a user `{name}` already"),
-                added => added?,
-            };
-            (name, "user.add")
-        }
-        UserVerb::List { json } => {
-            let users = db.list_users().await?;
-            if json {
-                println!("{}", serde_json::to_string_pretty(&users)?);
-            } else {
-                println!("{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "FROM", "ROLE", "STATE", "UNIX");
-                for user in users {
-                    let state = user.state().as_str();
-                    let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
-                    let unix = user.unix_name.as_deref().unwrap_or("-");
-                    let (name, role) = (user.name.as_str(), user.role.as_str());
-                    println!("{name:<20} {:<7} {role:<10} {state:<9} {unix:<16} {seen}", user.source);
-                }
-            }
-            return Ok(());
-        }
-        UserVerb::Disable { name } => {
-            db.set_disabled(find(db, &name).await?.id, true).await?;
-            (name, "user.disable")
-        }
-        UserVerb::Enable { name } => {
-            db.set_disabled(find(db, &name).await?.id, false).await?;
-            (name, "user.enable")
-        }
-        UserVerb::Role { name, role } => {
-            let user = find(db, &name).await?;
-            let by_directory = user.has_directorys_role() && role < user.role;
-            ensure!(
-                !by_directory,
-                "a group of the directory makes `{name}` {}: only there can it be taken back",
-                user.role.as_str()
-            );
-            db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }).await?;
-            let detail = format!("{} → {}", user.given_role.as_str(), role.as_str());
-            db.add_audit(clock.now(), by, "user.role", &name, &detail).await?;
-            return Ok(());
-        }
-        UserVerb::Link { name } => {
-            let user = find(db, &name).await?;
-            db.link_user(&user.name, source).await?;
-            (name, "user.link")
-        }
-        UserVerb::Password { name, .. } => {
-            let user = find(db, &name).await?;
-            ensure!(user.is_local(), "the password of `{name}` is kept by the directory: change it there");
-            let hash = passwords::hash(&read_password()?).await?;
-            let subject = user.name.as_str();
-            let entry = Entry { at: clock.now(), actor: by, action: "password.change", subject, detail: "" };
-            db.set_password(user.id, &hash, None, &entry).await?;
-            return Ok(());
-        }
-    };
-    db.add_audit(clock.now(), by, action, &name, "").await?;
-    Ok(())
-}
-
-#[expect(clippy::print_stdout, reason = "the secret alone goes to standard output")]
-async fn token(db: &Db, verb: TokenVerb, by: &str) -> Result<()> {
+async fn token(db: &Db, verb: TokenVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
     let TokenVerb::Create { user, scopes, expires, name } = verb;
     let user = find(db, &user).await?;
     let seconds = parse_duration(&expires).context("--expires is a duration like 30d, 12h")?;
     let new = tokens::NewToken { name, scopes, expires_in_seconds: Some(seconds) };
-    let (_, secret) = tokens::make(db, &user, new, Clock::System.now(), by).await?;
-    println!("{secret}");
-    Ok(())
+    let (_, secret) = tokens::make(db, &user, new, by).await?;
+    Ok(writeln!(out, "{secret}")?)
 }
 
-#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-async fn verify_audit(db: &Db) -> Result<()> {
+async fn verify_audit(db: &Db, out: Out<'_>) -> Result<()> {
     match db.verify_audit().await? {
         Walk::Whole { rows, last, hash } => {
-            println!("{rows} rows, whole up to number {last}, whose hash is {hash}");
-            Ok(())
+            Ok(writeln!(out, "{rows} rows, whole up to number {last}, whose hash is {hash}")?)
         }
         Walk::Broken { number, why } => bail!("the audit log is broken at number {number}: {why}"),
     }
@@ -272,10 +154,7 @@ async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
 
 fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {
     let target = config.database.file(&paths.private)?.context("the database is PostgreSQL: restore it with psql")?;
-    let lock = OpenOptions::new().create(true).truncate(false).write(true).open(paths.private.join("serve.lock"))?;
-    if rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err() {
-        bail!("the portal is running; stop it first");
-    }
+    let _lock = Lock::take(&paths.private)?.context("the portal is running; stop it first")?;
     let draft = target.with_extension("restored");
     let mut head = [0; 16];
     copy.read_exact(&mut head).context("reading the copy")?;

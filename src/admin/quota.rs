@@ -4,15 +4,15 @@
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
-use super::find;
+use super::{Out, find};
 use crate::{
     db::{
         Db,
+        audit::By,
         limits::{Author, LevelChange, Marks, Outcome},
         quotas::{Level, QuotaGroup, SetLimit},
     },
     model::{
-        Clock,
         quota::{Change, Field, Kind, Terms, Unit},
         size::parse_size,
         time::parse_duration,
@@ -34,8 +34,7 @@ struct Whose {
     group: Option<QuotaGroup>,
 }
 
-#[expect(clippy::print_stdout, reason = "its output is what a command is for")]
-pub(super) async fn quota(db: &Db, verb: QuotaVerb, by: &str) -> Result<()> {
+pub(super) async fn quota(db: &Db, verb: QuotaVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
     let (words, sets) = match verb {
         QuotaVerb::Get { who } => (who, false),
         QuotaVerb::Set { words } => (words, true),
@@ -70,11 +69,10 @@ pub(super) async fn quota(db: &Db, verb: QuotaVerb, by: &str) -> Result<()> {
         Some(group) => db.find_quota_group(&group.id.to_string()).await?,
         None => None,
     };
-    print!("{}", shown(&db.limits_at(whose.level).await?, group.as_ref()));
-    Ok(())
+    Ok(write!(out, "{}", shown(&db.limits_at(whose.level).await?, group.as_ref()))?)
 }
 
-async fn set(db: &Db, whose: &Whose, fields: &[&str], by: &str) -> Result<()> {
+async fn set(db: &Db, whose: &Whose, fields: &[&str], by: By<'_>) -> Result<()> {
     let (mut changes, mut marks) = (Vec::new(), Marks::default());
     for text in fields {
         let (name, value) = text.split_once('=').with_context(|| format!("`{text}`: say FIELD=VALUE"))?;
@@ -89,7 +87,7 @@ async fn set(db: &Db, whose: &Whose, fields: &[&str], by: &str) -> Result<()> {
         ensure!(!twice, "{} is named twice", change.field.name());
     }
     let change = LevelChange { marks, ..LevelChange::new(whose.level, changes) };
-    let outcome = db.change_limits(&[change], &Author::administrator(by, Clock::System.now())).await?;
+    let outcome = db.change_limits(&[change], &Author::administrator(by.actor, by.at)).await?;
     ensure!(outcome == Outcome::Done, "it was removed in this moment; nothing is changed");
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 
 use super::{Error, Result, passwords};
 use crate::{
-    db::{self, Db, users::NewUser},
+    db::{self, Db, audit::By, users::NewUser},
     model::{Clock, Role, Username},
 };
 
@@ -44,7 +44,7 @@ pub async fn ensure_first_admin(db: &Db, clock: &Clock, private: &Path) -> Resul
         role: Role::Admin,
         password_hash: Some(&hash),
     };
-    match db.add_user(new, clock.now()).await {
+    match db.add_user(new, By { actor: "portal", at: clock.now() }).await {
         Ok(_) => Ok(Some(path)),
         Err(db::Error::Unique) => {
             // Another process was faster; the password in the file is nobody's.

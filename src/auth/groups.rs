@@ -2,7 +2,10 @@
 //! manager puts people into a group that was made here and takes them out, and sees what its
 //! people run. What a directory says of its groups is changed in the directory alone.
 
-use super::{Access, Error, Principal, Result, people::Key};
+use super::{
+    Access, Error, Principal, Result,
+    people::{Key, administrator},
+};
 use crate::{
     db::{self, groups::ListedGroup, idempotency::Once},
     model::{Group, GroupId, GroupName, User},
@@ -17,13 +20,7 @@ impl Access {
                 seen.push(found);
             }
         }
-        match seen.len() {
-            0 | 1 => Ok(seen.pop()),
-            many => {
-                let ids: Vec<String> = seen.iter().map(|found| found.group.id.to_string()).collect();
-                Err(Error::Conflict(format!("{many} groups have this name; say the id: {}", ids.join(", "))))
-            }
-        }
+        single(seen)
     }
 
     /// Makes a group; asked twice with one key it is the same group.
@@ -34,11 +31,8 @@ impl Access {
         }
         let name = parsed(name)?;
         let once = key.map(|(key, request_hash)| Once { user: actor.id(), key, request_hash });
-        match self.db.add_group(&name, once, self.clock.now()).await {
-            Ok(id) => {
-                self.tell(actor, "group.add", name.as_str(), "").await;
-                Ok(id)
-            }
+        match self.db.add_group(&name, once, self.by(actor)).await {
+            Ok(id) => Ok(id),
             Err(db::Error::Unique) => match self.made_earlier(actor, key).await? {
                 Some(id) => id.parse().map_err(|_err| db::Error::Stored("group id").into()),
                 None => Err(taken(&name)),
@@ -54,22 +48,20 @@ impl Access {
         if name.as_str() == group.name {
             return Ok(());
         }
-        match self.db.rename_group(group.id, &name).await {
+        match self.db.rename_group(group.id, &name, self.by(actor)).await {
             Ok(_) => {}
             Err(db::Error::Unique) => return Err(taken(&name)),
             Err(err) => return Err(err.into()),
         }
         self.poll().await?;
-        self.tell(actor, "group.rename", name.as_str(), &format!("was {}", group.name)).await;
         Ok(())
     }
 
     pub async fn remove_group(&self, actor: &Principal, group: &Group) -> Result<()> {
         administrator(actor)?;
         made_here(group)?;
-        self.db.remove_group(group.id).await?;
+        self.db.remove_group(group.id, self.by(actor)).await?;
         self.poll().await?;
-        self.tell(actor, "group.remove", &group.name, "").await;
         Ok(())
     }
 
@@ -79,10 +71,8 @@ impl Access {
             return Err(Error::NotAllowed("this is for administrators and the managers of the group"));
         }
         made_here(group)?;
-        if self.db.set_member(group.id, user.id, is).await? {
+        if self.db.set_member(group.id, user.id, is, self.by(actor)).await? {
             self.poll().await?;
-            let action = if is { "group.member_add" } else { "group.member_remove" };
-            self.tell(actor, action, &group.name, user.name.as_str()).await;
         }
         Ok(())
     }
@@ -90,27 +80,34 @@ impl Access {
     /// Makes somebody a manager of a group, or ends it. It is a right, so administrators alone do this.
     pub async fn set_manager(&self, actor: &Principal, group: &Group, user: &User, is: bool) -> Result<()> {
         administrator(actor)?;
-        if self.db.set_manager(group.id, user.id, is).await? {
+        if self.db.set_manager(group.id, user.id, is, self.by(actor)).await? {
             self.poll().await?;
-            let action = if is { "group.manager_add" } else { "group.manager_remove" };
-            self.tell(actor, action, &group.name, user.name.as_str()).await;
         }
         Ok(())
     }
 }
 
-fn administrator(actor: &Principal) -> Result<()> {
-    if actor.is_admin() { Ok(()) } else { Err(Error::NotAllowed("this is for administrators")) }
+/// Of those that were found by a name the only one, if any.
+pub fn single(mut found: Vec<ListedGroup>) -> Result<Option<ListedGroup>> {
+    match found.len() {
+        0 | 1 => Ok(found.pop()),
+        many => {
+            let ids: Vec<String> = found.iter().map(|found| found.group.id.to_string()).collect();
+            Err(Error::Conflict(format!("{many} groups have this name; say the id: {}", ids.join(", "))))
+        }
+    }
 }
 
-fn made_here(group: &Group) -> Result<()> {
+/// A directory's group is not for us to change.
+pub fn made_here(group: &Group) -> Result<()> {
     if group.is_local() {
         return Ok(());
     }
     Err(Error::Conflict(format!("the group `{}` is the directory's: change it there", group.name)))
 }
 
-fn parsed(name: &str) -> Result<GroupName> {
+/// A new group's name.
+pub fn parsed(name: &str) -> Result<GroupName> {
     GroupName::parse(name.trim()).map_err(|bad| Error::Field {
         field: "name",
         code: "invalid_value",
@@ -118,6 +115,7 @@ fn parsed(name: &str) -> Result<GroupName> {
     })
 }
 
-fn taken(name: &GroupName) -> Error {
+/// Another group has the name.
+pub fn taken(name: &GroupName) -> Error {
     Error::Field { field: "name", code: "taken", message: format!("there is a group `{name}` already") }
 }

@@ -5,7 +5,13 @@
 
 use super::{Access, Error, Principal, Result, passwords};
 use crate::{
-    db::{self, audit::Entry, idempotency::Once, people::UserChange, users::NewUser},
+    db::{
+        self,
+        audit::{By, Entry},
+        idempotency::Once,
+        people::UserChange,
+        users::NewUser,
+    },
     model::{Role, TokenId, User, UserId, Username},
 };
 
@@ -55,11 +61,8 @@ impl Access {
         let account =
             NewUser { name: &name, display_name, unix_name: None, role: new.role, password_hash: hash.as_deref() };
         let once = key.map(|(key, request_hash)| Once { user: actor.id(), key, request_hash });
-        match self.db.add_person(account, once, self.clock.now()).await {
-            Ok(id) => {
-                self.tell(actor, "user.add", name.as_str(), new.role.as_str()).await;
-                Ok(id)
-            }
+        match self.db.add_person(account, once, self.by(actor)).await {
+            Ok(id) => Ok(id),
             Err(db::Error::Unique) => match self.made_earlier(actor, key).await? {
                 Some(id) => id.parse().map_err(|_err| db::Error::Stored("user id").into()),
                 None => Err(Error::Field {
@@ -82,25 +85,13 @@ impl Access {
         };
         let new_name = change.display_name.as_deref().map(display_name).transpose()?;
         let change = UserChange {
-            display_name: new_name.filter(|name| *name != target.display_name),
-            role: change.role.filter(|role| *role != target.given_role),
-            disabled: change.disabled.filter(|disabled| *disabled != target.disabled),
+            display_name: new_name,
+            role: change.role,
+            disabled: change.disabled,
             password_hash: hash.as_deref(),
         };
-        let deeds = [
-            change.display_name.map(|name| ("user.display_name", name.to_owned())),
-            change.role.map(|role| ("user.role", format!("{} → {}", target.given_role.as_str(), role.as_str()))),
-            change.disabled.map(|disabled| (if disabled { "user.disable" } else { "user.enable" }, String::new())),
-            change.password_hash.map(|_| ("user.password", String::new())),
-        ];
-        let deeds: Vec<_> = deeds.into_iter().flatten().collect();
-        if deeds.is_empty() {
-            return Ok(());
-        }
-        self.db.change_user(target.id, &change).await?;
-        self.poll().await?;
-        for (action, detail) in deeds {
-            self.tell(actor, action, target.name.as_str(), &detail).await;
+        if self.db.change_user(target.id, &change, self.by(actor)).await? {
+            self.poll().await?;
         }
         Ok(())
     }
@@ -134,14 +125,13 @@ impl Access {
         if actor.id() == target.id {
             return Err(Error::NotAllowed(ONESELF));
         }
-        if !self.db.remove_user(target.id).await? {
+        if !self.db.remove_user(target.id, self.by(actor)).await? {
             return Err(Error::Conflict(format!(
                 "the account `{}` was used, or is a directory's, so that its history stays: disable it instead",
                 target.name
             )));
         }
         self.poll().await?;
-        self.tell(actor, "user.remove", target.name.as_str(), "").await;
         Ok(())
     }
 
@@ -159,8 +149,9 @@ impl Access {
         }
     }
 
-    pub(super) async fn tell(&self, actor: &Principal, action: &str, subject: &str, detail: &str) {
-        self.audit(actor.user.name.as_str(), action, subject, detail).await;
+    /// Whoever does something now, for the audit log.
+    pub(super) fn by<'a>(&self, actor: &'a Principal) -> By<'a> {
+        By { actor: actor.user.name.as_str(), at: self.clock.now() }
     }
 }
 
@@ -191,7 +182,7 @@ fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Erro
     None
 }
 
-fn administrator(actor: &Principal) -> Result<()> {
+pub(super) fn administrator(actor: &Principal) -> Result<()> {
     if actor.is_admin() { Ok(()) } else { Err(Error::NotAllowed("this is for administrators")) }
 }
 

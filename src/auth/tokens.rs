@@ -4,7 +4,12 @@
 
 use super::{Access, Error, Principal, Result, scopes, secrets};
 use crate::{
-    db::{self, audit::Entry, idempotency::Earlier, tokens::Token},
+    db::{
+        self,
+        audit::{By, Entry},
+        idempotency::Earlier,
+        tokens::Token,
+    },
     model::{Timestamp, TokenId, User},
 };
 
@@ -22,23 +27,12 @@ pub struct NewToken {
     pub expires_in_seconds: Option<i64>,
 }
 
-/// Makes a token for somebody, on whatever authority the caller has: the command line's, for
-/// whom `by` stands in the audit log.
-pub async fn make(db: &db::Db, user: &User, new: NewToken, now: Timestamp, by: &str) -> Result<(Token, String)> {
-    let expires_at = now.plus_seconds(check(&new)?);
-    let name = new.name.trim().to_owned();
-    let token = Token {
-        id: TokenId::new(),
-        user: user.id,
-        name,
-        scopes: new.scopes,
-        created_at: now,
-        expires_at,
-        last_used_at: None,
-    };
+/// Makes a token for somebody, on whatever authority the caller has: the command line's.
+pub async fn make(db: &db::Db, user: &User, new: NewToken, by: By<'_>) -> Result<(Token, String)> {
+    let token = fresh(user, new, by.at)?;
     let secret = format!("lyc_{}", secrets::random());
     let (id, detail) = (token.id.to_string(), told(user.name.as_str(), &token));
-    let entry = Entry { at: now, actor: by, action: "token.make", subject: &id, detail: &detail };
+    let entry = Entry { at: by.at, actor: by.actor, action: "token.make", subject: &id, detail: &detail };
     db.add_token(&token, &secrets::hash(&secret), None, &entry).await?;
     Ok((token, secret))
 }
@@ -53,16 +47,7 @@ impl Access {
         once: Option<(&str, &str)>,
     ) -> Result<(Token, String)> {
         let now = self.clock.now();
-        let lifetime = check(&new)?;
-        let token = Token {
-            id: TokenId::new(),
-            user: principal.id(),
-            name: new.name.trim().to_owned(),
-            scopes: new.scopes,
-            created_at: now,
-            expires_at: now.plus_seconds(lifetime),
-            last_used_at: None,
-        };
+        let token = fresh(&principal.user, new, now)?;
         let secret = match once {
             None => format!("lyc_{}", secrets::random()),
             Some((key, body)) => {
@@ -114,6 +99,20 @@ impl Access {
             _ => Err(Error::MadeAndRevoked),
         }
     }
+}
+
+/// A token that may be made.
+fn fresh(user: &User, new: NewToken, now: Timestamp) -> Result<Token> {
+    let expires_at = now.plus_seconds(check(&new)?);
+    Ok(Token {
+        id: TokenId::new(),
+        user: user.id,
+        name: new.name.trim().to_owned(),
+        scopes: new.scopes,
+        created_at: now,
+        expires_at,
+        last_used_at: None,
+    })
 }
 
 /// What the audit log keeps of a new token: whose, called what, for what.

@@ -138,7 +138,7 @@ fn ending(result: Result<()>) -> ExitCode {
         // Whoever read our output has seen enough.
         Err(Error::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("lyceum: {error}");
+            tell(format_args!("lyceum: {error}"));
             ExitCode::from(if matches!(error, Error::Usage(_)) { 2 } else { 1 })
         }
     }
@@ -228,7 +228,7 @@ async fn follow(api: &Api, mut latest: Value) -> Result<Value> {
         let session = Session::read(&latest)?;
         let sentence = table::sentence(&session, Clock::System.now());
         if sentence != told {
-            eprintln!("{sentence}");
+            tell(format_args!("{sentence}"));
             told = sentence;
         }
         match session.state {
@@ -245,11 +245,16 @@ async fn follow(api: &Api, mut latest: Value) -> Result<Value> {
                 if silent >= PATIENCE.as_secs().cast_signed() {
                     return Err(error);
                 }
-                eprintln!("no answer for {}: {error}", human_duration(silent));
+                tell(format_args!("no answer for {}: {error}", human_duration(silent)));
             }
             Err(error) => return Err(error),
         }
     }
+}
+
+/// A line for the person; `eprintln!` would panic where nobody reads any more.
+fn tell(line: std::fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 fn show(out: &mut (dyn Write + Send), json: bool, value: &Value, say: impl Fn(&Session) -> String) -> Result<()> {

@@ -21,6 +21,20 @@ pub struct Entry<'a> {
     pub detail: &'a str,
 }
 
+/// Who does something, and when. What they did is told by the function that does it.
+#[derive(Clone, Copy, Debug)]
+pub struct By<'a> {
+    /// As in [`Entry`].
+    pub actor: &'a str,
+    pub at: Timestamp,
+}
+
+impl<'a> By<'a> {
+    pub(super) fn did(self, action: &'a str, subject: &'a str, detail: &'a str) -> Entry<'a> {
+        Entry { at: self.at, actor: self.actor, action, subject, detail }
+    }
+}
+
 /// A row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Audit {
@@ -36,6 +50,42 @@ pub struct Audit {
     /// See [`Audit::digest`].
     pub hash: String,
 }
+
+/// Every action that there is.
+pub const ACTIONS: &[&str] = &[
+    "sign_in",
+    "sign_in.failed",
+    "sign_out",
+    "sign_out.everywhere",
+    "password.change",
+    "token.make",
+    "token.revoke",
+    "session.start",
+    "session.extend",
+    "session.stop",
+    "session.admin_stop",
+    "quota.change",
+    "access.lost",
+    "user.add",
+    "user.display_name",
+    "user.role",
+    "user.disable",
+    "user.enable",
+    "user.password",
+    "user.sign_out",
+    "user.link",
+    "user.remove",
+    "group.add",
+    "group.rename",
+    "group.remove",
+    "group.member_add",
+    "group.member_remove",
+    "group.manager_add",
+    "group.manager_remove",
+    "packages.reset",
+    "server.insecure_http",
+    "audit.prune",
+];
 
 /// Which rows to list, the latest first. An empty text asks for nothing.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,14 @@ use std::collections::HashMap;
 
 use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 
-use super::{Db, Result, reading, settings::RAISE_GENERATION, transaction, types::parse};
+use super::{
+    Db, Result,
+    audit::{By, append_audit},
+    reading,
+    settings::RAISE_GENERATION,
+    transaction,
+    types::parse,
+};
 use crate::model::{Role, Timestamp, UserId, Username};
 
 /// What a directory says of somebody.
@@ -87,7 +94,8 @@ impl Db {
                          directory_role = COALESCE($6, directory_role),
                          subject = $7, absent_since = NULL WHERE id = $1")
                         .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
-                        .bind(person.role.map(Role::as_str)).bind(person.subject).execute(&mut *tx).await?;
+                        .bind(person.role.map(Role::as_str)).bind(person.subject)
+                        .execute(&mut *tx).await?;
                 }
                 None => {
                     query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
@@ -112,7 +120,8 @@ impl Db {
                     .bind(id).bind(person.source).execute(&mut *tx).await?;
                 for group in person.groups {
                     query("INSERT INTO groups (id, source, subject, name) VALUES ($1, $2, $3, $4)
-                         ON CONFLICT (source, subject) DO UPDATE SET name = excluded.name")
+                         ON CONFLICT (source, subject)
+                         DO UPDATE SET name = excluded.name")
                         .bind(UserId::new().to_string()).bind(person.source).bind(&group.subject).bind(&group.name)
                         .execute(&mut *tx).await?;
                     query("INSERT INTO group_members (group_id, user_id)
@@ -134,8 +143,8 @@ impl Db {
     }
 
     /// Notes that the directory no longer lists somebody: their logins end at once and their
-    /// tokens rest. Answers whether that is news.
-    pub async fn leave(&self, id: UserId, at: Timestamp) -> Result<bool> {
+    /// tokens rest. `because` is for the audit log. Answers whether that is news.
+    pub async fn leave(&self, id: UserId, because: &str, at: Timestamp) -> Result<bool> {
         let id = id.to_string();
         let news = transaction!(self, tx => {
             let done = query("UPDATE users SET absent_since = $2 WHERE id = $1 AND absent_since IS NULL")
@@ -145,6 +154,8 @@ impl Db {
             }
             query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            let name: String = query_scalar("SELECT name FROM users WHERE id = $1").bind(&id).fetch_one(&mut *tx).await?;
+            append_audit!(tx, &By { actor: "directory", at }.did("access.lost", &name, because));
             true
         });
         Ok(news)
@@ -189,15 +200,19 @@ impl Db {
     /// Gives the account of a name to whoever the directory calls so: they take it over, with
     /// all that it has, at their next sign-in. Its password and logins end. Answers whether
     /// there is such an account.
-    pub async fn link_user(&self, name: &Username, source: &str) -> Result<bool> {
+    pub async fn link_user(&self, name: &Username, source: &str, by: By<'_>) -> Result<bool> {
         let subject = linked_to(name.as_str());
         let found = transaction!(self, tx => {
             let done = query("UPDATE users SET source = $2, subject = $3, password_hash = NULL WHERE name = $1")
                 .bind(name.as_str()).bind(source).bind(&subject).execute(&mut *tx).await?;
+            if done.rows_affected() == 0 {
+                return Ok(false);
+            }
             query("DELETE FROM logins WHERE user_id IN (SELECT id FROM users WHERE name = $1)")
                 .bind(name.as_str()).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
-            0 < done.rows_affected()
+            append_audit!(tx, &by.did("user.link", name.as_str(), source));
+            true
         });
         Ok(found)
     }

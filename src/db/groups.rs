@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, FromRow, query, query::QueryAs, query_as, query_scalar
 
 use super::{
     Db, Error, Result,
+    audit::{By, append_audit},
     idempotency::{self, Once},
     people::{pattern, places},
     reading, sessions,
@@ -98,6 +99,9 @@ impl MemberRow {
 }
 
 const COLUMNS: &str = "groups.id, groups.source, groups.subject, groups.name, groups.created_at";
+
+/// `$1` the id of a group that was made here.
+const OUR_NAME: &str = "SELECT name FROM groups WHERE id = $1 AND source = 'local'";
 
 /// The text that lists: `$1` pattern, `$2` manager, `$3` name and `$4` id before, `$5` how many.
 pub(super) fn list(filter: &GroupFilter) -> String {
@@ -237,7 +241,7 @@ impl Db {
     }
 
     /// Makes a group here; [`Error::Unique`] where any group has the name, or the key was used.
-    pub async fn add_group(&self, name: &GroupName, once: Option<Once<'_>>, at: Timestamp) -> Result<GroupId> {
+    pub async fn add_group(&self, name: &GroupName, once: Option<Once<'_>>, by: By<'_>) -> Result<GroupId> {
         let id = GroupId::new();
         let text = id.to_string();
         transaction!(self, tx => {
@@ -246,42 +250,44 @@ impl Db {
             if 0 < taken {
                 return Err(Error::Unique);
             }
-            query("INSERT INTO groups (id, source, subject, name, created_at) VALUES ($1, 'local', $1, $2, $3)")
-                .bind(&text).bind(name.as_str()).bind(at.0).execute(&mut *tx).await?;
+            query("INSERT INTO groups (id, source, subject, name, created_at)
+                 VALUES ($1, 'local', $1, $2, $3)")
+                .bind(&text).bind(name.as_str()).bind(by.at.0).execute(&mut *tx).await?;
             if let Some(once) = once {
                 query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
-                    .bind(at.0).execute(&mut *tx).await?;
+                    .bind(by.at.0).execute(&mut *tx).await?;
             }
+            append_audit!(tx, &by.did("group.add", name.as_str(), ""));
         });
         Ok(id)
     }
 
     /// Gives a group that was made here another name; false where there is no such group.
-    pub async fn rename_group(&self, group: GroupId, name: &GroupName) -> Result<bool> {
+    pub async fn rename_group(&self, group: GroupId, name: &GroupName, by: By<'_>) -> Result<bool> {
         let group = group.to_string();
-        let changed = transaction!(self, tx => {
+        let renamed = transaction!(self, tx => {
+            let before: Option<String> = query_scalar(OUR_NAME).bind(&group).fetch_optional(&mut *tx).await?;
+            let Some(before) = before else { return Ok(false) };
             let taken: i64 = query_scalar("SELECT COUNT(*) FROM groups WHERE name = $1 AND id <> $2")
                 .bind(name.as_str()).bind(&group).fetch_one(&mut *tx).await?;
             if 0 < taken {
                 return Err(Error::Unique);
             }
-            let done = query("UPDATE groups SET name = $2 WHERE id = $1 AND source = 'local'")
+            query("UPDATE groups SET name = $2 WHERE id = $1")
                 .bind(&group).bind(name.as_str()).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
-            0 < done.rows_affected()
+            append_audit!(tx, &by.did("group.rename", name.as_str(), &format!("was {before}")));
+            true
         });
-        Ok(changed)
+        Ok(renamed)
     }
 
     /// Removes a group that was made here, with its limits; its people stay.
-    pub async fn remove_group(&self, group: GroupId) -> Result<bool> {
+    pub async fn remove_group(&self, group: GroupId, by: By<'_>) -> Result<bool> {
         let group = group.to_string();
         let removed = transaction!(self, tx => {
-            let local: i64 = query_scalar("SELECT COUNT(*) FROM groups WHERE id = $1 AND source = 'local'")
-                .bind(&group).fetch_one(&mut *tx).await?;
-            if local == 0 {
-                return Ok(false);
-            }
+            let name: Option<String> = query_scalar(OUR_NAME).bind(&group).fetch_optional(&mut *tx).await?;
+            let Some(name) = name else { return Ok(false) };
             for table in ["group_members", "group_managers"] {
                 let sql = format!("DELETE FROM {table} WHERE group_id = $1");
                 query(AssertSqlSafe(sql)).bind(&group).execute(&mut *tx).await?;
@@ -289,39 +295,60 @@ impl Db {
             query("DELETE FROM quota_limits WHERE scope = 'group' AND scope_id = $1").bind(&group).execute(&mut *tx).await?;
             query("DELETE FROM groups WHERE id = $1").bind(&group).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit!(tx, &by.did("group.remove", &name, ""));
             true
         });
         Ok(removed)
     }
 
     /// Puts somebody into a group that was made here, or takes them out; whether that changed anything.
-    pub async fn set_member(&self, group: GroupId, user: UserId, is: bool) -> Result<bool> {
-        let sql = if is {
-            "INSERT INTO group_members (group_id, user_id)
-             SELECT id, $2 FROM groups WHERE id = $1 AND source = 'local' ON CONFLICT (group_id, user_id) DO NOTHING"
+    pub async fn set_member(&self, group: GroupId, user: UserId, is: bool, by: By<'_>) -> Result<bool> {
+        let (action, sql) = if is {
+            (
+                "group.member_add",
+                "INSERT INTO group_members (group_id, user_id)
+             SELECT id, $2 FROM groups WHERE id = $1 AND source = 'local' ON CONFLICT (group_id, user_id) DO NOTHING",
+            )
         } else {
-            "DELETE FROM group_members WHERE user_id = $2
-             AND group_id = (SELECT id FROM groups WHERE id = $1 AND source = 'local')"
+            (
+                "group.member_remove",
+                "DELETE FROM group_members WHERE user_id = $2
+             AND group_id = (SELECT id FROM groups WHERE id = $1 AND source = 'local')",
+            )
         };
-        self.change_people(sql, group, user).await
+        self.change_people(action, sql, group, user, by).await
     }
 
     /// Makes somebody a manager of a group of any source, or ends it; whether that changed anything.
-    pub async fn set_manager(&self, group: GroupId, user: UserId, is: bool) -> Result<bool> {
-        let sql = if is {
-            "INSERT INTO group_managers (group_id, user_id) VALUES ($1, $2) ON CONFLICT (group_id, user_id) DO NOTHING"
+    pub async fn set_manager(&self, group: GroupId, user: UserId, is: bool, by: By<'_>) -> Result<bool> {
+        let (action, sql) = if is {
+            (
+                "group.manager_add",
+                "INSERT INTO group_managers (group_id, user_id) VALUES ($1, $2) ON CONFLICT (group_id, user_id) DO NOTHING",
+            )
         } else {
-            "DELETE FROM group_managers WHERE group_id = $1 AND user_id = $2"
+            ("group.manager_remove", "DELETE FROM group_managers WHERE group_id = $1 AND user_id = $2")
         };
-        self.change_people(sql, group, user).await
+        self.change_people(action, sql, group, user, by).await
     }
 
-    async fn change_people(&self, sql: &'static str, group: GroupId, user: UserId) -> Result<bool> {
+    async fn change_people(
+        &self,
+        action: &str,
+        sql: &'static str,
+        group: GroupId,
+        user: UserId,
+        by: By<'_>,
+    ) -> Result<bool> {
         let (group, user) = (group.to_string(), user.to_string());
         let changed = transaction!(self, tx => {
             let changed = query(sql).bind(&group).bind(&user).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
                 query(RAISE_GENERATION).execute(&mut *tx).await?;
+                let (group, user): (String, String) =
+                    query_as("SELECT groups.name, users.name FROM groups, users WHERE groups.id = $1 AND users.id = $2")
+                        .bind(&group).bind(&user).fetch_one(&mut *tx).await?;
+                append_audit!(tx, &by.did(action, &group, &user));
             }
             changed
         });

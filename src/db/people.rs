@@ -4,10 +4,11 @@
 
 use std::collections::HashMap;
 
-use sqlx::{AssertSqlSafe, query, query::QueryAs, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, FromRow, query, query::QueryAs, query_as, query_scalar};
 
 use super::{
     Db, Error, Result,
+    audit::{By, append_audit},
     idempotency::{self, Once},
     reading,
     settings::RAISE_GENERATION,
@@ -15,7 +16,7 @@ use super::{
     types::parse,
     users::{COLUMNS, NewUser, Row},
 };
-use crate::model::{Role, Timestamp, User, UserId, user::State};
+use crate::model::{Role, User, UserId, user::State};
 
 /// Which people to list.
 #[derive(Clone, Debug)]
@@ -67,6 +68,34 @@ pub struct UserChange<'a> {
     pub role: Option<Role>,
     pub disabled: Option<bool>,
     pub password_hash: Option<&'a str>,
+}
+
+/// What a change is compared with.
+#[derive(FromRow)]
+struct Before {
+    name: String,
+    display_name: String,
+    role: String,
+    directory_role: Option<String>,
+    disabled: bool,
+}
+
+impl Before {
+    /// What a change does, as action and detail for the audit log; what is so already is no deed.
+    fn deeds(&self, change: &UserChange<'_>) -> Vec<(&'static str, String)> {
+        let display_name = change.display_name.filter(|name| *name != self.display_name);
+        let role = change.role.map(Role::as_str).filter(|role| *role != self.role);
+        let disabled = change.disabled.filter(|disabled| *disabled != self.disabled);
+        [
+            display_name.map(|name| ("user.display_name", name.to_owned())),
+            role.map(|role| ("user.role", format!("{} → {role}", self.role))),
+            disabled.map(|disabled| (if disabled { "user.disable" } else { "user.enable" }, String::new())),
+            change.password_hash.map(|_| ("user.password", String::new())),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
 }
 
 /// An administrator who can sign in: whoever has no password of ours has one elsewhere.
@@ -205,7 +234,7 @@ impl Db {
 
     /// As [`Db::add_user`], and remembers the Idempotency-Key of its request, both or neither;
     /// [`Error::Unique`] when the name is taken or the key was used.
-    pub async fn add_person(&self, new: NewUser<'_>, once: Option<Once<'_>>, at: Timestamp) -> Result<UserId> {
+    pub async fn add_person(&self, new: NewUser<'_>, once: Option<Once<'_>>, by: By<'_>) -> Result<UserId> {
         let id = UserId::new();
         let text = id.to_string();
         transaction!(self, tx => {
@@ -213,25 +242,33 @@ impl Db {
                  (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at)
                  VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8)")
                 .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
-                .bind(false).bind(new.password_hash).bind(at.0)
+                .bind(false).bind(new.password_hash).bind(by.at.0)
                 .execute(&mut *tx).await?;
             if let Some(once) = once {
                 query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
-                    .bind(at.0).execute(&mut *tx).await?;
+                    .bind(by.at.0).execute(&mut *tx).await?;
             }
+            append_audit!(tx, &by.did("user.add", new.name.as_str(), new.role.as_str()));
         });
         Ok(id)
     }
 
     /// Changes an account, all or nothing; disabling it and a new password end its logins at
-    /// once. [`Error::LastAdmin`] when nobody would be left who can sign in as administrator.
-    pub async fn change_user(&self, id: UserId, change: &UserChange<'_>) -> Result<()> {
+    /// once. Answers whether anything was not as it should be before.
+    /// [`Error::LastAdmin`] when nobody would be left who can sign in as administrator.
+    pub async fn change_user(&self, id: UserId, change: &UserChange<'_>, by: By<'_>) -> Result<bool> {
         let id = id.to_string();
         let ends_logins = change.disabled == Some(true) || change.password_hash.is_some();
-        transaction!(self, tx => {
-            let by_directory: Option<Option<String>> = query_scalar("SELECT directory_role FROM users WHERE id = $1")
-                .bind(&id).fetch_optional(&mut *tx).await?;
-            let stays = by_directory.flatten().as_deref() == Some(Role::Admin.as_str());
+        let changed = transaction!(self, tx => {
+            let before: Option<Before> =
+                query_as("SELECT name, display_name, role, directory_role, disabled FROM users WHERE id = $1")
+                    .bind(&id).fetch_optional(&mut *tx).await?;
+            let Some(before) = before else { return Ok(false) };
+            let deeds = before.deeds(change);
+            if deeds.is_empty() {
+                return Ok(false);
+            }
+            let stays = before.directory_role.as_deref() == Some(Role::Admin.as_str());
             let lowered = change.role.is_some_and(|role| role < Role::Admin) && !stays;
             if change.disabled == Some(true) || lowered {
                 let (they, others) = (
@@ -252,23 +289,25 @@ impl Db {
                 query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
             }
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            for (action, detail) in &deeds {
+                append_audit!(tx, &by.did(action, &before.name, detail));
+            }
+            true
         });
-        Ok(())
+        Ok(changed)
     }
 
     /// Removes a local account that was never used, with its tokens, groups and limits. False
     /// where it was used, so that its history has to stay; [`Error::LastAdmin`] as above.
-    pub async fn remove_user(&self, id: UserId) -> Result<bool> {
+    pub async fn remove_user(&self, id: UserId, by: By<'_>) -> Result<bool> {
         let id = id.to_string();
         let removed = transaction!(self, tx => {
-            let unused: i64 = query_scalar("SELECT COUNT(*) FROM users WHERE id = $1 AND source = 'local'
+            let unused: Option<String> = query_scalar("SELECT name FROM users WHERE id = $1 AND source = 'local'
                      AND last_seen_at IS NULL
                      AND NOT EXISTS (SELECT 1 FROM sessions WHERE owner = $1)
                      AND NOT EXISTS (SELECT 1 FROM tokens WHERE user_id = $1 AND last_used_at IS NOT NULL)")
-                .bind(&id).fetch_one(&mut *tx).await?;
-            if unused == 0 {
-                return Ok(false);
-            }
+                .bind(&id).fetch_optional(&mut *tx).await?;
+            let Some(name) = unused else { return Ok(false) };
             let others = format!("SELECT COUNT(*) FROM users WHERE {STANDING_ADMIN} AND id <> $1");
             let others: i64 = query_scalar(AssertSqlSafe(others)).bind(&id).fetch_one(&mut *tx).await?;
             if others == 0 {
@@ -280,6 +319,7 @@ impl Db {
             query("DELETE FROM quota_limits WHERE scope = 'user' AND scope_id = $1").bind(&id).execute(&mut *tx).await?;
             query("DELETE FROM users WHERE id = $1").bind(&id).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
+            append_audit!(tx, &by.did("user.remove", &name, ""));
             true
         });
         Ok(removed)

@@ -5,7 +5,7 @@ use sqlx::{FromRow, query, query_as, query_scalar};
 
 use super::{
     Db, Result,
-    audit::{Entry, append_audit},
+    audit::{By, Entry, append_audit},
     people::UserChange,
     reading,
     settings::RAISE_GENERATION,
@@ -85,8 +85,8 @@ impl Row {
 
 impl Db {
     /// Adds a local account; [`super::Error::Unique`] when the name is taken.
-    pub async fn add_user(&self, new: NewUser<'_>, at: Timestamp) -> Result<UserId> {
-        self.add_person(new, None, at).await
+    pub async fn add_user(&self, new: NewUser<'_>, by: By<'_>) -> Result<UserId> {
+        self.add_person(new, None, by).await
     }
 
     pub async fn find_user(&self, id: UserId) -> Result<Option<Account>> {
@@ -156,8 +156,8 @@ impl Db {
 
     /// Disables or enables an account. Disabling ends its logins at once;
     /// [`super::Error::LastAdmin`] as in [`Db::change_user`].
-    pub async fn set_disabled(&self, id: UserId, disabled: bool) -> Result<()> {
-        self.change_user(id, &UserChange { disabled: Some(disabled), ..UserChange::default() }).await
+    pub async fn set_disabled(&self, id: UserId, disabled: bool, by: By<'_>) -> Result<bool> {
+        self.change_user(id, &UserChange { disabled: Some(disabled), ..UserChange::default() }, by).await
     }
 
     pub async fn set_theme(&self, id: UserId, theme: &str) -> Result<()> {

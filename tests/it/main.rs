@@ -7,6 +7,7 @@ mod agent;
 mod architecture;
 mod checks;
 mod cluster;
+mod command_line;
 mod contrib;
 mod corpora;
 mod curves;

@@ -10,7 +10,12 @@ use lyceum::{
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
     cluster::{self, Cluster},
-    db::{Config, Db, audit::Entry, logins::Login, users::NewUser},
+    db::{
+        Config, Db,
+        audit::{By, Entry},
+        logins::Login,
+        users::NewUser,
+    },
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
     gpu,
@@ -160,6 +165,11 @@ impl TestPortal {
         &self.portal.db
     }
 
+    /// Who makes what a test needs.
+    pub fn by(&self) -> By<'static> {
+        By { actor: "test", at: self.clock.now() }
+    }
+
     /// A local account; its password is [`password`] of the name.
     pub async fn add_user(&self, name: &str, role: Role) -> UserId {
         let hash = passwords::hash(&password(name)).await.unwrap();
@@ -170,7 +180,7 @@ impl TestPortal {
             role,
             password_hash: Some(&hash),
         };
-        self.db().add_user(new, self.clock.now()).await.unwrap()
+        self.db().add_user(new, self.by()).await.unwrap()
     }
 
     /// Nobody, sending no headers of its own.

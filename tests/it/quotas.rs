@@ -29,9 +29,9 @@ async fn lab() -> Lab {
 }
 
 async fn add_group(portal: &TestPortal, name: &str, members: &[UserId]) {
-    let group = portal.db().add_group(&GroupName::parse(name).unwrap(), None, portal.clock.now()).await.unwrap();
+    let group = portal.db().add_group(&GroupName::parse(name).unwrap(), None, portal.by()).await.unwrap();
     for member in members {
-        portal.db().set_member(group, *member, true).await.unwrap();
+        portal.db().set_member(group, *member, true, portal.by()).await.unwrap();
     }
 }
 

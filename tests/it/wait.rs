@@ -1,8 +1,11 @@
 //! Waiting for what another process does, where nothing tells of it: a file that appears, an
-//! answer that changes, a pid that goes. Every such wait of the tests is one of these two, so
+//! answer that changes, a pid that goes. Every such wait of the tests is one of these, so
 //! that none has a time limit of its own that a busy machine could break.
 
-use std::time::{Duration, Instant};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
 use lyceum::helper::process::pause;
 
@@ -20,6 +23,21 @@ pub async fn eventually<T>(what: &str, mut condition: impl AsyncFnMut() -> Optio
             return value;
         }
         assert!(Instant::now() < end, "waited in vain: {what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Waits until `attempt` succeeds; the test fails with `what` and the last error when it never does.
+pub async fn succeeds<T, E: Display, A>(what: &str, mut attempt: impl FnMut() -> A) -> T
+where
+    A: Future<Output = Result<T, E>>,
+{
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match attempt().await {
+            Ok(value) => return value,
+            Err(error) => assert!(Instant::now() < end, "waited in vain: {what}: {error}"),
+        }
         tokio::time::sleep(LOOK).await;
     }
 }

@@ -32,10 +32,9 @@ impl Ldap {
             self.admit(found).await?;
         }
         for (id, because) in gone {
-            if self.db.leave(id, self.clock.now()).await? {
+            if self.db.leave(id, &because, self.clock.now()).await? {
                 let name = people.iter().find(|person| person.id == id).map_or("", |person| person.name.as_str());
                 tracing::warn!(user = name, because, "somebody lost access");
-                self.db.add_audit(self.clock.now(), "directory", "access.lost", name, &because).await?;
             }
         }
         Ok(())

@@ -3,7 +3,10 @@
 use askama::Template;
 
 use super::{FieldError, Moment};
-use crate::web::page::{Layout, filters};
+use crate::{
+    db::audit::ACTIONS,
+    web::page::{Layout, filters},
+};
 
 /// The audit log, one page of it.
 #[derive(Debug, Template)]
@@ -48,45 +51,13 @@ pub struct AuditLine {
     pub request_id: String,
 }
 
-/// What the form proposes; others can be typed.
-const ACTIONS: [&str; 29] = [
-    "sign_in",
-    "sign_in.failed",
-    "sign_out",
-    "sign_out.everywhere",
-    "password.change",
-    "token.make",
-    "token.revoke",
-    "session.start",
-    "session.extend",
-    "session.stop",
-    "session.admin_stop",
-    "quota.change",
-    "access.lost",
-    "user.add",
-    "user.display_name",
-    "user.role",
-    "user.disable",
-    "user.enable",
-    "user.password",
-    "user.sign_out",
-    "user.remove",
-    "group.add",
-    "group.rename",
-    "group.remove",
-    "group.member_add",
-    "group.member_remove",
-    "packages.reset",
-    "server.insecure_http",
-    "audit.prune",
-];
-
 impl AuditPage {
     fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
     }
 
-    fn actions() -> [&'static str; 29] {
+    /// What the form proposes; others can be typed.
+    fn actions() -> &'static [&'static str] {
         ACTIONS
     }
 }

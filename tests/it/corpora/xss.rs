@@ -88,7 +88,7 @@ async fn group(world: &World, owner: UserId, number: usize, words: &str) -> Stri
     };
     db.arrive(&person, world.portal.clock.now()).await.unwrap();
     let group = db.find_groups(&words).await.unwrap().remove(0).group;
-    db.set_manager(group.id, owner, true).await.unwrap();
+    db.set_manager(group.id, owner, true, world.portal.by()).await.unwrap();
     group.id.to_string()
 }
 
@@ -208,7 +208,7 @@ async fn xss_corpus_of_the_running_portal() {
             role: Role::Admin,
             password_hash: Some(&hash),
         };
-        let owner = world.portal.db().add_user(new, world.portal.clock.now()).await.unwrap();
+        let owner = world.portal.db().add_user(new, world.portal.by()).await.unwrap();
         let sessions = scene(&world, owner, &app, words).await;
         let caller = world.portal.sign_in(&name).await;
         // As a token's name it is taken or refused.

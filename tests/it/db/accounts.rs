@@ -13,7 +13,7 @@ use lyceum::{
     model::{LoginId, Role, Timestamp, TokenId, UserId, Username},
 };
 
-use super::{NOTED, START, add_user, on_both};
+use super::{BY, NOTED, START, add_user, on_both};
 
 #[tokio::test]
 async fn users() {
@@ -32,8 +32,8 @@ async fn users() {
             role: Role::Operator,
             password_hash: Some("$hash"),
         };
-        let id = db.add_user(new.clone(), START).await.unwrap();
-        assert!(matches!(db.add_user(new.clone(), START).await, Err(Error::Unique)));
+        let id = db.add_user(new.clone(), BY).await.unwrap();
+        assert!(matches!(db.add_user(new.clone(), BY).await, Err(Error::Unique)));
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!(account.user, db.find_user_by_name("zoe").await.unwrap().unwrap().user);
         let user = account.user;
@@ -86,10 +86,10 @@ async fn what_ends_access_raises_the_generation() {
         db.set_password(other, "$new", None, &NOTED).await.unwrap();
         assert_eq!((raised().await, db.list_logins(other).await.unwrap().len()), (1, 0));
 
-        db.set_disabled(user, true).await.unwrap();
+        db.set_disabled(user, true, BY).await.unwrap();
         assert_eq!((raised().await, db.list_logins(user).await.unwrap().len()), (1, 0));
         assert!(db.find_user(user).await.unwrap().unwrap().user.disabled);
-        db.set_disabled(user, false).await.unwrap();
+        db.set_disabled(user, false, BY).await.unwrap();
         assert_eq!(raised().await, 1);
         assert!(!db.find_user(user).await.unwrap().unwrap().user.disabled);
 
@@ -275,8 +275,8 @@ async fn people_of_a_directory() {
 
         let heir = Person { subject: "entryUUID=2", name: &alison, ..person.clone() };
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::NameTaken, "a name inherits nothing");
-        assert!(db.link_user(&alison, "ldap").await.unwrap());
-        assert!(!db.link_user(&Username::parse("nobody_such").unwrap(), "ldap").await.unwrap());
+        assert!(db.link_user(&alison, "ldap", BY).await.unwrap());
+        assert!(!db.link_user(&Username::parse("nobody_such").unwrap(), "ldap", BY).await.unwrap());
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id), "unless somebody gave it to them");
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
 
@@ -292,7 +292,10 @@ async fn people_of_a_directory() {
         db.add_login(&login, "hash", None, &NOTED).await.unwrap();
         let people = db.people_in("ldap").await.unwrap();
         assert_eq!((people[0].id, people[0].subject.as_str(), people[0].name.as_str()), (id, "entryUUID=2", "alison"));
-        assert!(db.leave(id, START).await.unwrap() && !db.leave(id, START).await.unwrap(), "it is news once");
+        assert!(
+            db.leave(id, "gone", START).await.unwrap() && !db.leave(id, "gone", START).await.unwrap(),
+            "it is news once"
+        );
         assert!(db.find_login("hash").await.unwrap().is_none());
         assert_eq!(db.find_user(id).await.unwrap().unwrap().user.absent_since, Some(START));
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Known(id));
@@ -300,8 +303,8 @@ async fn people_of_a_directory() {
         let chief = Username::parse("chief").unwrap();
         let another =
             NewUser { name: &chief, display_name: "", unix_name: None, role: Role::Admin, password_hash: Some("$h") };
-        db.add_user(another, START).await.unwrap();
-        db.set_disabled(id, true).await.unwrap();
+        db.add_user(another, BY).await.unwrap();
+        db.set_disabled(id, true, BY).await.unwrap();
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Disabled);
     })
     .await;

@@ -16,7 +16,7 @@ use lyceum::{
     model::{GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field},
 };
 
-use super::{NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole};
+use super::{BY, NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole};
 
 /// Writes at least one row into every table.
 async fn fill(db: &Db) -> UserId {
@@ -55,9 +55,9 @@ async fn fill(db: &Db) -> UserId {
         groups: &groups,
     };
     db.arrive(&person, START).await.unwrap();
-    let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
-    db.set_member(group, user, true).await.unwrap();
-    db.set_manager(group, user, true).await.unwrap();
+    let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
+    db.set_member(group, user, true, BY).await.unwrap();
+    db.set_manager(group, user, true, BY).await.unwrap();
     db.set_setting("name", "value").await.unwrap();
     let points = [Point {
         uuid: "GPU-0".to_owned(),

@@ -5,6 +5,7 @@
 
 mod accounts;
 mod audit;
+mod audited;
 mod crashes;
 mod disk;
 mod extending;
@@ -32,7 +33,7 @@ use lyceum::{
     db::{
         Config, Db,
         admit::{Admitted, Deed, NewSession, Verdict},
-        audit::Entry,
+        audit::{By, Entry},
         extend::Extended,
         facts::Facts,
         limits::{Author, LevelChange, Marks, Outcome},
@@ -57,6 +58,9 @@ pub const START: Timestamp = Timestamp(1_800_000_000_000);
 
 /// For the audit log, where a test is about something else.
 pub const NOTED: Entry<'static> = Entry { at: START, actor: "a", action: "test", subject: "b", detail: "c" };
+
+/// Who makes what a test needs.
+pub const BY: By<'static> = By { actor: "a", at: START };
 
 /// A fresh database, and how to open it once more.
 pub struct House {
@@ -168,7 +172,7 @@ pub async fn add_user(db: &Db, name: &str) -> UserId {
         role: Role::User,
         password_hash: None,
     };
-    db.add_user(new, START).await.unwrap()
+    db.add_user(new, BY).await.unwrap()
 }
 
 /// A request of one core and so many GPUs, with the session's id as its Idempotency-Key.

@@ -17,7 +17,7 @@ use lyceum::{
     model::{GroupId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field, user::State},
 };
 
-use super::{House, NOTED, START, add_user, each, number, on_both, running, set_limits};
+use super::{BY, House, NOTED, START, add_user, each, number, on_both, running, set_limits};
 
 /// Somebody was here at this moment.
 async fn see(db: &Db, user: UserId, at: Timestamp) {
@@ -46,7 +46,7 @@ async fn admin(house: &House, name: &str) -> UserId {
         role: Role::Admin,
         password_hash: Some("$hash"),
     };
-    house.db.add_person(new, None, START).await.unwrap()
+    house.db.add_person(new, None, BY).await.unwrap()
 }
 
 async fn names(house: &House, filter: PeopleFilter) -> Vec<String> {
@@ -135,7 +135,7 @@ async fn people_are_found() {
             groups: &[Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }],
         };
         let Arrival::Known(carol) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
-        db.set_disabled(bob, true).await.unwrap();
+        db.set_disabled(bob, true, BY).await.unwrap();
         running(db, ada).await;
         running(db, ada).await;
 
@@ -154,7 +154,7 @@ async fn people_are_found() {
         let state = |state| PeopleFilter { state: Some(state), ..everybody() };
         assert_eq!(names(house, state(State::Disabled)).await, ["bob_50"]);
         assert_eq!(names(house, state(State::Active)).await, ["ada", "bobx50", "carol"]);
-        db.leave(carol, START).await.unwrap();
+        db.leave(carol, "gone", START).await.unwrap();
         assert_eq!(names(house, state(State::Absent)).await, ["carol"]);
         let local = PeopleFilter { source: Some("local".to_owned()), role: Some(Role::User), ..everybody() };
         assert_eq!(names(house, local).await, ["bob_50", "bobx50"]);
@@ -176,7 +176,7 @@ async fn the_last_administrator_stays() {
         let lower = UserChange { role: Some(Role::Operator), ..UserChange::default() };
         let disable = UserChange { disabled: Some(true), ..UserChange::default() };
         let last = async |change: &UserChange<'_>| {
-            assert!(matches!(db.change_user(ada, change).await, Err(Error::LastAdmin)), "{change:?}");
+            assert!(matches!(db.change_user(ada, change, BY).await, Err(Error::LastAdmin)), "{change:?}");
             let user = db.find_user(ada).await.unwrap().unwrap().user;
             assert_eq!((user.role, user.disabled, user.display_name.as_str()), (Role::Admin, false, "Chief"));
         };
@@ -185,27 +185,27 @@ async fn the_last_administrator_stays() {
         for change in [&lower, &disable, &with_name] {
             last(change).await;
         }
-        assert!(matches!(db.set_disabled(ada, true).await, Err(Error::LastAdmin)));
+        assert!(matches!(db.set_disabled(ada, true, BY).await, Err(Error::LastAdmin)));
         assert_eq!(db.access_generation().await.unwrap(), generation, "nothing has happened");
 
         // Who is an administrator and cannot sign in is nobody's rescue.
-        db.change_user(user, &UserChange { role: Some(Role::Admin), ..UserChange::default() }).await.unwrap();
+        db.change_user(user, &UserChange { role: Some(Role::Admin), ..UserChange::default() }, BY).await.unwrap();
         last(&disable).await;
         db.set_password(user, "$hash", None, &NOTED).await.unwrap();
-        db.set_disabled(user, true).await.unwrap();
+        db.set_disabled(user, true, BY).await.unwrap();
         last(&lower).await;
-        db.set_disabled(user, false).await.unwrap();
-        db.change_user(ada, &with_name).await.unwrap();
+        db.set_disabled(user, false, BY).await.unwrap();
+        db.change_user(ada, &with_name, BY).await.unwrap();
         let account = db.find_user(ada).await.unwrap().unwrap().user;
         assert_eq!((account.role, account.display_name.as_str()), (Role::Operator, "Nobody"));
-        assert!(matches!(db.set_disabled(user, true).await, Err(Error::LastAdmin)), "now it is the other one");
+        assert!(matches!(db.set_disabled(user, true, BY).await, Err(Error::LastAdmin)), "now it is the other one");
 
         // Two at once, each about the other: one of them stays.
-        db.change_user(ada, &UserChange { role: Some(Role::Admin), ..UserChange::default() }).await.unwrap();
+        db.change_user(ada, &UserChange { role: Some(Role::Admin), ..UserChange::default() }, BY).await.unwrap();
         let [first, second, _] = house.three().await;
-        let both = tokio::join!(first.change_user(ada, &disable), second.change_user(user, &lower));
+        let both = tokio::join!(first.change_user(ada, &disable, BY), second.change_user(user, &lower, BY));
         assert!(
-            matches!(both, (Ok(()), Err(Error::LastAdmin)) | (Err(Error::LastAdmin), Ok(()))),
+            matches!(both, (Ok(true), Err(Error::LastAdmin)) | (Err(Error::LastAdmin), Ok(true))),
             "one and not both: {both:?}"
         );
     })
@@ -234,7 +234,7 @@ async fn what_the_directory_gives_and_what_is_given_here() {
         assert_eq!((user().await.role, user().await.given_role), (Role::Admin, Role::User));
         let give = async |role| {
             let change = UserChange { role: Some(role), ..UserChange::default() };
-            db.change_user(carol, &change).await.unwrap();
+            db.change_user(carol, &change, BY).await.unwrap();
         };
         give(Role::Operator).await;
         assert_eq!((user().await.role, user().await.given_role), (Role::Admin, Role::Operator));
@@ -258,22 +258,22 @@ async fn accounts_come_once_and_go_unused() {
         let new =
             NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: Some("$h") };
         let once = Once { user: chief, key: "k", request_hash: "h" };
-        let id = db.add_person(new.clone(), Some(once), START).await.unwrap();
+        let id = db.add_person(new.clone(), Some(once), BY).await.unwrap();
         assert_eq!(db.find_idempotent(chief, "k").await.unwrap().unwrap().created_id, id.to_string());
-        assert!(matches!(db.add_person(new.clone(), Some(once), START).await, Err(Error::Unique)));
+        assert!(matches!(db.add_person(new.clone(), Some(once), BY).await, Err(Error::Unique)));
         let other = Username::parse("yan").unwrap();
         let second = NewUser { name: &other, ..new.clone() };
-        assert!(matches!(db.add_person(second, Some(once), START).await, Err(Error::Unique)), "the key was used");
+        assert!(matches!(db.add_person(second, Some(once), BY).await, Err(Error::Unique)), "the key was used");
         assert!(db.find_user_by_name("yan").await.unwrap().is_none(), "and nothing was made");
 
         let change = UserChange { password_hash: Some("$other"), display_name: Some("Zoë"), ..UserChange::default() };
-        db.change_user(id, &change).await.unwrap();
+        db.change_user(id, &change, BY).await.unwrap();
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!((account.password_hash.as_deref(), account.user.display_name.as_str()), (Some("$other"), "Zoë"));
 
-        let group = db.add_group(&GroupName::parse("lab").unwrap(), None, START).await.unwrap();
-        db.set_member(group, id, true).await.unwrap();
-        db.set_manager(group, id, true).await.unwrap();
+        let group = db.add_group(&GroupName::parse("lab").unwrap(), None, BY).await.unwrap();
+        db.set_member(group, id, true, BY).await.unwrap();
+        db.set_manager(group, id, true, BY).await.unwrap();
         set_limits(db, Level::User(id), &each([(Field::Gpus, Some(1))]), Marks::default()).await;
         let token = Token {
             id: TokenId::new(),
@@ -285,11 +285,11 @@ async fn accounts_come_once_and_go_unused() {
             last_used_at: None,
         };
         db.add_token(&token, "secret", None, &NOTED).await.unwrap();
-        assert!(db.remove_user(id).await.unwrap());
+        assert!(db.remove_user(id, BY).await.unwrap());
         assert!(db.find_user(id).await.unwrap().is_none());
         assert_eq!(number(db, "SELECT COUNT(*) FROM quota_limits").await, 0);
-        assert!(!db.remove_user(id).await.unwrap(), "it is gone");
-        assert!(matches!(db.remove_user(chief).await, Err(Error::LastAdmin)));
+        assert!(!db.remove_user(id, BY).await.unwrap(), "it is gone");
+        assert!(matches!(db.remove_user(chief, BY).await, Err(Error::LastAdmin)));
 
         for used in ["seen", "session", "token"] {
             let id = add_user(db, used).await;
@@ -303,7 +303,7 @@ async fn accounts_come_once_and_go_unused() {
                     assert_eq!(db.find_user(id).await.unwrap().unwrap().user.last_seen_at, Some(START));
                 }
             }
-            assert!(!db.remove_user(id).await.unwrap(), "{used}: its history stays");
+            assert!(!db.remove_user(id, BY).await.unwrap(), "{used}: its history stays");
         }
     })
     .await;
@@ -337,26 +337,31 @@ async fn groups_their_people_and_their_managers() {
             assert!(db.find_groups(nothing).await.unwrap().is_empty(), "{nothing:?}");
         }
 
-        assert!(matches!(db.add_group(&name("lab"), None, START).await, Err(Error::Unique)), "it would be a third");
+        assert!(matches!(db.add_group(&name("lab"), None, BY).await, Err(Error::Unique)), "it would be a third");
         let once = Once { user: ada, key: "k", request_hash: "h" };
-        let vision = db.add_group(&name("vision"), Some(once), START).await.unwrap();
+        let vision = db.add_group(&name("vision"), Some(once), BY).await.unwrap();
         assert_eq!(db.find_idempotent(ada, "k").await.unwrap().unwrap().created_id, vision.to_string());
-        assert!(matches!(db.add_group(&name("speech"), Some(once), START).await, Err(Error::Unique)));
-        assert!(matches!(db.rename_group(vision, &name("lab")).await, Err(Error::Unique)));
+        assert!(matches!(db.add_group(&name("speech"), Some(once), BY).await, Err(Error::Unique)));
+        assert!(matches!(db.rename_group(vision, &name("lab"), BY).await, Err(Error::Unique)));
 
         let mut generation = db.access_generation().await.unwrap();
         let mut raised = async || {
             let before = std::mem::replace(&mut generation, db.access_generation().await.unwrap());
             generation - before
         };
-        assert!(db.set_member(vision, ada, true).await.unwrap() && !db.set_member(vision, ada, true).await.unwrap());
+        assert!(
+            db.set_member(vision, ada, true, BY).await.unwrap() && !db.set_member(vision, ada, true, BY).await.unwrap()
+        );
         assert_eq!(raised().await, 1, "once for the one change");
-        assert!(db.set_member(vision, bob, true).await.unwrap());
-        assert!(!db.set_member(directorys, ada, true).await.unwrap(), "the directory's is the directory's");
-        assert!(!db.set_member(directorys, carol, false).await.unwrap());
+        assert!(db.set_member(vision, bob, true, BY).await.unwrap());
+        assert!(!db.set_member(directorys, ada, true, BY).await.unwrap(), "the directory's is the directory's");
+        assert!(!db.set_member(directorys, carol, false, BY).await.unwrap());
         assert_eq!(raised().await, 1);
-        assert!(db.set_manager(vision, bob, true).await.unwrap() && !db.set_manager(vision, bob, true).await.unwrap());
-        assert!(db.set_manager(directorys, bob, true).await.unwrap());
+        assert!(
+            db.set_manager(vision, bob, true, BY).await.unwrap()
+                && !db.set_manager(vision, bob, true, BY).await.unwrap()
+        );
+        assert!(db.set_manager(directorys, bob, true, BY).await.unwrap());
         assert_eq!(raised().await, 2);
         let user = db.find_user(bob).await.unwrap().unwrap().user;
         assert_eq!(
@@ -369,7 +374,7 @@ async fn groups_their_people_and_their_managers() {
         assert_eq!(listed.iter().find(|user| user.id == bob).unwrap().manages, ["lab", "vision"]);
 
         // What the directory says of its own groups leaves ours alone, and our managers.
-        db.set_member(vision, carol, true).await.unwrap();
+        db.set_member(vision, carol, true, BY).await.unwrap();
         db.arrive(&Person { groups: &person.groups[..1], ..person.clone() }, START).await.unwrap();
         assert_eq!(db.groups_of(carol).await.unwrap(), ["lab", "vision"]);
         assert!(db.is_manager(directorys, bob).await.unwrap());
@@ -409,12 +414,15 @@ async fn groups_their_people_and_their_managers() {
             belongings.iter().map(|one| (one.group.name.as_str(), one.is_member, one.is_manager)).collect();
         assert_eq!(belongings, [("lab", false, true), ("vision", true, true)]);
 
-        assert!(db.rename_group(vision, &name("vision-2")).await.unwrap());
-        assert!(!db.rename_group(directorys, &name("x")).await.unwrap());
-        assert!(!db.remove_group(directorys).await.unwrap());
-        assert!(db.set_member(vision, ada, false).await.unwrap() && !db.set_member(vision, ada, false).await.unwrap());
-        assert!(db.set_manager(vision, bob, false).await.unwrap());
-        assert!(db.remove_group(vision).await.unwrap() && !db.remove_group(vision).await.unwrap());
+        assert!(db.rename_group(vision, &name("vision-2"), BY).await.unwrap());
+        assert!(!db.rename_group(directorys, &name("x"), BY).await.unwrap());
+        assert!(!db.remove_group(directorys, BY).await.unwrap());
+        assert!(
+            db.set_member(vision, ada, false, BY).await.unwrap()
+                && !db.set_member(vision, ada, false, BY).await.unwrap()
+        );
+        assert!(db.set_manager(vision, bob, false, BY).await.unwrap());
+        assert!(db.remove_group(vision, BY).await.unwrap() && !db.remove_group(vision, BY).await.unwrap());
         assert_eq!(db.groups_of(carol).await.unwrap(), ["lab"]);
     })
     .await;

@@ -25,8 +25,8 @@ use lyceum::{
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{
-    NOTED, START, add_user, admitted, asking, each, extended, inventory, judge, new_session, number, on_both, running,
-    set_limits,
+    BY, NOTED, START, add_user, admitted, asking, each, extended, inventory, judge, new_session, number, on_both,
+    running, set_limits,
     whole::{assert_whole, intervals, intervals_of, peak},
 };
 
@@ -104,7 +104,7 @@ async fn totals_of_groups_hold_at_every_instant() {
         set_limits(db, Level::Default, &limits, Marks::default()).await;
         let mut groups = Vec::new();
         for (name, most) in [("one", 1), ("two", 2), ("three", 3)] {
-            let group = db.add_group(&GroupName::parse(name).unwrap(), None, START).await.unwrap();
+            let group = db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
             let total = [Change::new(Kind::Total, Field::Gpus, Some(most))];
             let marks = Marks { chargeable: Some(true), restrictive: None };
             set_limits(db, Level::Group(group), &total, marks).await;
@@ -114,7 +114,7 @@ async fn totals_of_groups_hold_at_every_instant() {
         for number in 0..50 {
             let user = add_user(db, &format!("user{number}")).await;
             for (group, _) in &groups {
-                db.set_member(*group, user, true).await.unwrap();
+                db.set_member(*group, user, true, BY).await.unwrap();
             }
             users.push(user);
         }
@@ -369,7 +369,7 @@ async fn names_and_settings_have_one_first() {
         let answers = race(&dbs, |db| async move {
             let name = Username::parse("same").unwrap();
             let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
-            db.add_user(new, Timestamp(0)).await
+            db.add_user(new, BY).await
         })
         .await;
         one_was_first(&answers);

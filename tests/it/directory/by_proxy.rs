@@ -161,7 +161,7 @@ async fn whom_the_proxy_names_may_still_be_refused() {
     let mut alice = browser("alice", "lab");
     assert_eq!(alice.visit(&format!("{}/", portal.url)).await.status, 200);
     let id = portal.db().find_user_by_name("alice").await.unwrap().unwrap().user.id;
-    portal.db().set_disabled(id, true).await.unwrap();
+    portal.db().set_disabled(id, true, portal.by()).await.unwrap();
     portal.portal.access.poll().await.unwrap();
     let (status, text) = visit("alice", "lab").await;
     assert!(status == 403 && text.contains("may not enter"), "{status} {text}");

@@ -197,7 +197,7 @@ async fn people_are_known_by_the_directorys_id() {
     slapd.rename(&person_dn("carol"), "uid=bob").await;
     slapd.replace(&person_dn("bob"), "userPassword", &password("bob")).await;
     assert!(house.refused("bob", &password("bob")).await.contains("belongs to somebody else"));
-    assert!(house.db.link_user(&bob.name, "ldap").await.unwrap());
+    assert!(house.db.link_user(&bob.name, "ldap", crate::db::BY).await.unwrap());
     assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "an administrator gave it to them");
     assert_eq!(house.enter("bob").await.unwrap().id, bob.id, "for good");
 }

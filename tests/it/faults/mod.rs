@@ -12,18 +12,13 @@ mod processes;
 mod storm;
 mod upgrade;
 
-use std::{
-    collections::BTreeSet,
-    fmt::Debug,
-    fs,
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeSet, fmt::Debug, fs, path::PathBuf, time::Duration};
 
 use lyceum::{
     auth::tokens::{self, NewToken},
     db::{
         Db,
+        audit::By,
         limits::{Author, LevelChange, Outcome},
         quotas::Level,
         users::NewUser,
@@ -42,7 +37,7 @@ use crate::{
         House, Person,
         person::{self, answer},
     },
-    wait::PATIENCE,
+    wait::succeeds,
 };
 
 /// Runs a test on a house with SQLite, then on one with PostgreSQL. None of them serves yet.
@@ -60,7 +55,7 @@ async fn on_both(variables: &[(&str, &str)], test: impl AsyncFn(House)) {
 /// So many people who share one Unix account, written straight into the database.
 async fn crowd(house: &House, count: usize) -> Vec<Person> {
     let account = house.unix_account("crowd");
-    let (db, now) = (house.db().await, Clock::System.now());
+    let (db, by) = (house.db().await, By { actor: "test", at: Clock::System.now() });
     let mut people = Vec::new();
     for number in 0..count {
         let name = format!("c{number}");
@@ -71,10 +66,10 @@ async fn crowd(house: &House, count: usize) -> Vec<Person> {
             role: Role::User,
             password_hash: None,
         };
-        let user = db.add_user(user, now).await.unwrap();
+        let user = db.add_user(user, by).await.unwrap();
         let token = NewToken { name: "test".to_owned(), scopes: Vec::new(), expires_in_seconds: None };
         let user = db.find_user(user).await.unwrap().unwrap().user;
-        let (_, secret) = tokens::make(&db, &user, token, now, "unix:test").await.unwrap();
+        let (_, secret) = tokens::make(&db, &user, token, by).await.unwrap();
         people.push(Person::new(&name, &secret));
     }
     db.close().await;
@@ -105,24 +100,19 @@ fn fixed_port() -> u16 {
 
 /// Asks again and again until somebody answers who is not out of order.
 async fn insist(request: impl Fn() -> RequestBuilder) -> (u16, Value) {
-    let end = Instant::now() + Duration::from_mins(2);
-    loop {
-        let sent = request().timeout(Duration::from_mins(1)).send().await;
-        let told = match sent {
-            Ok(response) if response.status() != 503 => {
-                let status = response.status().as_u16();
-                // A portal that is killed may break off in the middle of a body.
-                match response.text().await {
-                    Ok(text) => return (status, serde_json::from_str(&text).unwrap_or(Value::String(text))),
-                    Err(err) => err.to_string(),
-                }
-            }
-            Ok(response) => answer(response).await.1.to_string(),
-            Err(err) => format!("{err:?}"),
-        };
-        assert!(Instant::now() < end, "in vain: {told}");
-        tokio::time::sleep(Duration::from_millis(rand::random_range(10..60))).await;
+    succeeds("somebody answers", || ask(request())).await
+}
+
+/// What somebody answers who is not out of order.
+async fn ask(request: RequestBuilder) -> Result<(u16, Value), String> {
+    let response = request.timeout(Duration::from_mins(1)).send().await.map_err(|err| format!("{err:?}"))?;
+    if response.status() == 503 {
+        return Err(answer(response).await.1.to_string());
     }
+    let status = response.status().as_u16();
+    // A portal that is killed may break off in the middle of a body.
+    let text = response.text().await.map_err(|err| err.to_string())?;
+    Ok((status, serde_json::from_str(&text).unwrap_or(Value::String(text))))
 }
 
 /// Asks for one session until it is answered: its id, or `None` where a limit refuses it.
@@ -144,11 +134,7 @@ async fn stop_once(person: &Person, url: &str, id: SessionId) {
 /// Waits until database, placements, run directories, control groups and processes of a
 /// house say the same.
 async fn all_agree(house: &House, db: &Db) {
-    let end = Instant::now() + PATIENCE;
-    while let Err(difference) = agreement(house, db).await {
-        assert!(Instant::now() < end, "they never agree: {difference}");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
+    succeeds("all agree", || agreement(house, db)).await;
 }
 
 async fn agreement(house: &House, db: &Db) -> Result<(), String> {

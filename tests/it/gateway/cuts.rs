@@ -102,7 +102,7 @@ async fn logout_cuts_sockets() {
 
     // A disabled person has nothing left at all.
     let mut fourth = live(&world, "alice", hers).await;
-    world.portal.db().set_disabled(alice, true).await.unwrap();
+    world.portal.db().set_disabled(alice, true, world.portal.by()).await.unwrap();
     is_cut(&mut fourth.by_cookie).await;
     is_cut(&mut fourth.by_token).await;
     is_broken(&mut fourth.stream_by_cookie).await;
@@ -133,7 +133,7 @@ async fn an_answer_that_comes_too_late_is_kept_back() {
     let (asking, path) = (token.clone(), format!("/s/{id}/hold"));
     let answer = tokio::spawn(async move { asking.get(&path).await });
     timeout(DEADLINE, app.seen.holding.notified()).await.unwrap();
-    world.portal.db().set_disabled(alice, true).await.unwrap();
+    world.portal.db().set_disabled(alice, true, world.portal.by()).await.unwrap();
     world.portal.portal.access.poll().await.unwrap();
     app.seen.release.notify_one();
     let answer = timeout(DEADLINE, answer).await.unwrap().unwrap();
@@ -148,7 +148,7 @@ async fn a_login_ends_by_its_age() {
     let (alice, bob) = (world.user("alice").await, world.user("bob").await);
     let mut live = live(&world, "alice", world.session(alice, &app).await).await;
     world.portal.clock.advance(8 * 86_400);
-    world.portal.db().set_disabled(bob, true).await.unwrap();
+    world.portal.db().set_disabled(bob, true, world.portal.by()).await.unwrap();
     is_cut(&mut live.by_cookie).await;
     is_broken(&mut live.stream_by_cookie).await;
     still_lives(&mut live.by_token).await;

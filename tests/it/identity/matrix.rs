@@ -275,9 +275,9 @@ impl Scene {
             "disabled user" => {
                 let gone = browser("gone").await;
                 assert_eq!(gone.get("/api/v1/me").await.status(), 200);
-                portal.db().set_disabled(id("gone").await, true).await.unwrap();
+                portal.db().set_disabled(id("gone").await, true, portal.by()).await.unwrap();
                 portal.portal.access.poll().await.unwrap();
-                portal.db().set_disabled(id("gone").await, false).await.unwrap();
+                portal.db().set_disabled(id("gone").await, false, portal.by()).await.unwrap();
                 portal.portal.access.poll().await.unwrap();
                 gone
             }
@@ -331,7 +331,7 @@ impl Scene {
     async fn group(&self) -> String {
         let name = format!("g{}", SessionId::new().short());
         let name = GroupName::parse(&name).unwrap();
-        self.portal.db().add_group(&name, None, self.portal.clock.now()).await.unwrap().to_string()
+        self.portal.db().add_group(&name, None, self.portal.by()).await.unwrap().to_string()
     }
 
     /// A session of the user's that waits. Those of the rows before have ended.

@@ -119,7 +119,7 @@ async fn tokens_end_by_date_and_never_exceed_their_owner() {
     assert_eq!(token.visit("/settings").await.status(), 401, "a token that is no good is told so on pages too");
 
     let token = portal.token(&alice, &[]).await;
-    portal.db().set_disabled(id, true).await.unwrap();
+    portal.db().set_disabled(id, true, portal.by()).await.unwrap();
     portal.portal.access.poll().await.unwrap();
     assert_eq!(token.get("/api/v1/me").await.status(), 401);
 }

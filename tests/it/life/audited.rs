@@ -38,12 +38,13 @@ async fn an_open_listener_and_the_command_line_are_written_down() {
     let told: Vec<(&str, &str)> = rows.iter().map(|row| (row.actor.as_str(), row.action.as_str())).collect();
     let root = |action| ("unix:root", action);
     let by_root = [root("user.add"), root("token.make"), root("quota.change"), root("user.disable")];
-    assert_eq!(told, [&[("portal", "server.insecure_http")][..], &by_root].concat());
-    assert_eq!(rows[3].detail, "gpus=2");
+    let by_portal = [("portal", "server.insecure_http"), ("portal", "user.add")];
+    assert_eq!(told, [&by_portal[..], &by_root].concat());
+    assert_eq!(rows[4].detail, "gpus=2");
 
     assert!(
         run(&["admin", "audit", "verify"], true)
-            .contains(&format!("5 rows, whole up to number 5, whose hash is {}", rows[4].hash))
+            .contains(&format!("6 rows, whole up to number 6, whose hash is {}", rows[5].hash))
     );
     let mut copies: Vec<String> = Vec::new();
     eventually("all rows are at the logger", async || {
@@ -51,7 +52,7 @@ async fn an_open_listener_and_the_command_line_are_written_down() {
         while let Ok(length) = logger.recv(&mut buffer) {
             copies.push(String::from_utf8(buffer[..length].to_vec()).unwrap());
         }
-        (5 <= copies.len()).then_some(())
+        (6 <= copies.len()).then_some(())
     })
     .await;
     for (copy, row) in copies.iter().zip(&rows) {
@@ -62,7 +63,7 @@ async fn an_open_listener_and_the_command_line_are_written_down() {
         rows.iter().all(|row| log.contains(&row.hash)).then_some(log)
     })
     .await;
-    let line = log.lines().find(|line| line.contains(&rows[3].hash)).unwrap();
+    let line = log.lines().find(|line| line.contains(&rows[4].hash)).unwrap();
     let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(line["fields"]["action"], "quota.change", "{line}");
 

@@ -151,7 +151,7 @@ async fn large_groups_come_in_pages() {
         let name = format!("u{number:03}");
         assert_eq!(chief.post("/api/v1/users", &json!({ "name": name })).await.status(), 201);
         let user = portal.db().find_user_by_name(&name).await.unwrap().unwrap().user.id;
-        portal.db().set_member(group.id, user, true).await.unwrap();
+        portal.db().set_member(group.id, user, true, portal.by()).await.unwrap();
     }
     let first = chief.visit("/admin/groups/all").await.text().await.unwrap();
     assert!(first.contains("u000") && first.contains("u099") && !first.contains("u100"));

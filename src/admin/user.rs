@@ -1,0 +1,126 @@
+//! `lyceum admin user …`: the accounts. What a person's page refuses, as taking back what a
+//! directory gives, is refused here too; that the last administrator stays is the database's rule.
+
+use anyhow::{Result, bail, ensure};
+use clap::Subcommand;
+
+use super::{Out, find, read_password};
+use crate::{
+    auth::passwords,
+    db::{self, Db, audit::By, people::UserChange, users::NewUser},
+    helper::identity::Identity,
+    model::{Role, Username},
+};
+
+#[derive(Subcommand)]
+pub enum UserVerb {
+    /// Make an account.
+    Add {
+        name: String,
+        /// An administrator.
+        #[arg(long)]
+        admin: bool,
+        /// The Unix account that their workloads run as; else one is made on first need.
+        #[arg(long, value_name = "U")]
+        unix_name: Option<String>,
+        #[arg(long, value_name = "NAME")]
+        display_name: Option<String>,
+        /// Read the password from standard input; else the account cannot sign in yet.
+        #[arg(long)]
+        password_stdin: bool,
+    },
+    List {
+        #[arg(long)]
+        json: bool,
+    },
+    /// Cut all access at once.
+    Disable {
+        name: String,
+    },
+    Enable {
+        name: String,
+    },
+    /// Give a role: user, operator or admin.
+    Role {
+        name: String,
+        role: Role,
+    },
+    /// Give an account to whoever the directory (or the reverse proxy) calls so, with all that it has.
+    Link {
+        name: String,
+    },
+    /// Set a password.
+    Password {
+        name: String,
+        #[arg(long, required = true)]
+        password_stdin: bool,
+    },
+}
+
+/// `source` is where people come from whom [`UserVerb::Link`] hands an account to.
+pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out: Out<'_>) -> Result<()> {
+    match verb {
+        UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
+            let parsed = Username::parse(&name)?;
+            if let Some(unix_name) = &unix_name {
+                Identity::look_up(unix_name).map_err(|err| anyhow::anyhow!("--unix-name: {}", err.sentence()))?;
+            }
+            let hash = if password_stdin { Some(passwords::hash(&read_password()?).await?) } else { None };
+            let new = NewUser {
+                name: &parsed,
+                display_name: display_name.as_deref().unwrap_or(&name),
+                unix_name: unix_name.as_deref(),
+                role: if admin { Role::Admin } else { Role::User },
+                password_hash: hash.as_deref(),
+            };
+            match db.add_user(new, by).await {
+                Err(db::Error::Unique) => bail!("there is a user `{name}` already"),
+                added => added?,
+            };
+        }
+        UserVerb::List { json } => list(db, json, out).await?,
+        UserVerb::Disable { name } => {
+            db.set_disabled(find(db, &name).await?.id, true, by).await?;
+        }
+        UserVerb::Enable { name } => {
+            db.set_disabled(find(db, &name).await?.id, false, by).await?;
+        }
+        UserVerb::Role { name, role } => {
+            let user = find(db, &name).await?;
+            let by_directory = user.has_directorys_role() && role < user.role;
+            ensure!(
+                !by_directory,
+                "a group of the directory makes `{name}` {}: only there can it be taken back",
+                user.role.as_str()
+            );
+            db.change_user(user.id, &UserChange { role: Some(role), ..UserChange::default() }, by).await?;
+        }
+        UserVerb::Link { name } => {
+            db.link_user(&find(db, &name).await?.name, source, by).await?;
+        }
+        UserVerb::Password { name, .. } => {
+            let user = find(db, &name).await?;
+            ensure!(user.is_local(), "the password of `{name}` is kept by the directory: change it there");
+            let hash = passwords::hash(&read_password()?).await?;
+            let change = UserChange { password_hash: Some(&hash), ..UserChange::default() };
+            db.change_user(user.id, &change, by).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn list(db: &Db, json: bool, out: Out<'_>) -> Result<()> {
+    let users = db.list_users().await?;
+    if json {
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&users)?)?);
+    }
+    writeln!(out, "{:<20} {:<7} {:<10} {:<9} {:<16} SEEN", "NAME", "FROM", "ROLE", "STATE", "UNIX")?;
+    for user in users {
+        let state = user.state().as_str();
+        let seen = user.last_seen_at.map_or_else(|| "never".to_owned(), |at| at.to_string());
+        let unix = user.unix_name.as_deref().unwrap_or("-");
+        let (name, role) = (user.name.as_str(), user.role.as_str());
+        writeln!(out, "{name:<20} {:<7} {role:<10} {state:<9} {unix:<16} {seen}", user.source)?;
+    }
+    Ok(())
+}

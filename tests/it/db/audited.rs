@@ -1,0 +1,229 @@
+//! Every change that is audited, with its row or not at all: where the row cannot be written,
+//! nothing of the change is there either, on both databases; where it can, it names the deed.
+
+use lyceum::{
+    db::{
+        Db, Error,
+        admit::{Deed, Verdict},
+        audit::ACTIONS,
+        directory::{Arrival, Person},
+        logins::Login,
+        people::UserChange,
+        quotas::{ChangeNote, Level, Marks},
+        tokens::Token,
+        users::NewUser,
+    },
+    model::{Clock, EndReason, GroupId, GroupName, LoginId, Role, SessionId, TokenId, UserId, Username, quota::Field},
+};
+use sqlx::{AssertSqlSafe, query_scalar};
+
+use super::{BY, House, NOTED, START, add_user, asking, each, execute, new_session, on_both, running, tables};
+
+/// They tell of no change in the database, so that there is nothing to be one with.
+const ALONE: [&str; 3] = ["sign_in.failed", "packages.reset", "server.insecure_http"];
+
+/// What each deed needs, so that they can be done in any order.
+struct Scene<'a> {
+    db: &'a Db,
+    /// Has a token and a login, is in `vision` and manages it.
+    ada: UserId,
+    /// Nobody has ever used it.
+    unused: UserId,
+    disabled: UserId,
+    of_directory: UserId,
+    token: TokenId,
+    login: LoginId,
+    vision: GroupId,
+    empty: GroupId,
+    sessions: [SessionId; 3],
+}
+
+impl<'a> Scene<'a> {
+    async fn new(db: &'a Db) -> Self {
+        let chief = NewUser {
+            name: &Username::parse("chief").unwrap(),
+            display_name: "",
+            unix_name: None,
+            role: Role::Admin,
+            password_hash: Some("$hash"),
+        };
+        db.add_user(chief, BY).await.unwrap();
+        let (ada, unused) = (add_user(db, "ada").await, add_user(db, "unused").await);
+        let disabled = add_user(db, "disabled").await;
+        add_user(db, "to_be_linked").await;
+        db.set_disabled(disabled, true, BY).await.unwrap();
+        let person = Person {
+            source: "ldap",
+            subject: "entryUUID=1",
+            name: &Username::parse("carol").unwrap(),
+            display_name: "",
+            mail: None,
+            uid_number: None,
+            role: None,
+            groups: &[],
+        };
+        let Arrival::Known(of_directory) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let (token, login) = (token(ada), login(ada));
+        db.add_token(&token, "a token", None, &NOTED).await.unwrap();
+        db.add_login(&login, "a login", None, &NOTED).await.unwrap();
+        let group = async |name| db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
+        let (vision, empty) = (group("vision").await, group("empty").await);
+        db.set_member(vision, ada, true, BY).await.unwrap();
+        db.set_manager(vision, ada, true, BY).await.unwrap();
+        let sessions = [running(db, ada).await, running(db, ada).await, running(db, ada).await];
+        Self { db, ada, unused, disabled, of_directory, token: token.id, login: login.id, vision, empty, sessions }
+    }
+
+    /// Does what an action is the name of; the id of a session and moments are all that differ
+    /// from time to time.
+    async fn perform(&self, action: &str) -> Result<(), Error> {
+        let Self { db, ada, unused, vision, empty, .. } = *self;
+        let change = UserChange::default();
+        let name = |text: &str| GroupName::parse(text).unwrap();
+        let (soon, later) = (START.plus_seconds(1), START.plus_seconds(7200));
+        match action {
+            "sign_in" => db.add_login(&login(ada), "fresh", Some(self.login), &named(action)).await,
+            "sign_out" => db.remove_login(self.login, &named(action)).await,
+            "sign_out.everywhere" | "user.sign_out" => db.remove_logins_of(ada, &named(action)).await,
+            "password.change" => db.set_password(ada, "$other", None, &named(action)).await,
+            "token.make" => db.add_token(&token(ada), "fresh", None, &named(action)).await,
+            "token.revoke" => db.remove_token(ada, self.token, &named(action)).await.map(drop),
+            "session.start" => {
+                let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
+                let (new, clock) = (new_session(ada, 0), Clock::manual(START));
+                db.admit(&asking(ada), Deed::Insert(&new), &clock, admit).await.map(drop)
+            }
+            "session.extend" => {
+                let until = START.plus_seconds(3600);
+                db.extend_session(self.sessions[0], until, later, soon, "More", "ada").await.map(drop)
+            }
+            "session.stop" => {
+                let (id, reason) = (self.sessions[1], EndReason::StoppedByOwner);
+                db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)
+            }
+            "session.admin_stop" => {
+                let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
+                db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
+            }
+            "quota.change" => {
+                let about = ChangeNote { by: "chief", at: soon, expires_at: None, note: None };
+                let limits = each([(Field::Gpus, Some(1))]);
+                db.set_limits(Level::Group(vision), &limits, Marks::default(), &about).await
+            }
+            "access.lost" => db.leave(self.of_directory, "it is not in the directory", soon).await.map(drop),
+            "user.add" => {
+                let name = &Username::parse("zoe").unwrap();
+                let new = NewUser { name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
+                db.add_user(new, BY).await.map(drop)
+            }
+            "user.display_name" => {
+                db.change_user(ada, &UserChange { display_name: Some("Ada"), ..change }, BY).await.map(drop)
+            }
+            "user.role" => {
+                db.change_user(ada, &UserChange { role: Some(Role::Operator), ..change }, BY).await.map(drop)
+            }
+            "user.disable" => db.set_disabled(ada, true, BY).await.map(drop),
+            "user.enable" => db.set_disabled(self.disabled, false, BY).await.map(drop),
+            "user.password" => {
+                db.change_user(ada, &UserChange { password_hash: Some("$new"), ..change }, BY).await.map(drop)
+            }
+            "user.link" => db.link_user(&Username::parse("to_be_linked").unwrap(), "ldap", BY).await.map(drop),
+            "user.remove" => db.remove_user(unused, BY).await.map(drop),
+            "group.add" => db.add_group(&name("speech"), None, BY).await.map(drop),
+            "group.rename" => db.rename_group(vision, &name("sight"), BY).await.map(drop),
+            "group.remove" => db.remove_group(empty, BY).await.map(drop),
+            "group.member_add" => db.set_member(vision, self.disabled, true, BY).await.map(drop),
+            "group.member_remove" => db.set_member(vision, ada, false, BY).await.map(drop),
+            "group.manager_add" => db.set_manager(vision, self.disabled, true, BY).await.map(drop),
+            "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
+            "audit.prune" => db.prune_audit(later, 3, later).await.map(drop),
+            other => panic!("{other} is audited: say here what it does"),
+        }
+    }
+}
+
+/// What a deed is called whose caller says what is written.
+fn named(action: &str) -> lyceum::db::audit::Entry<'_> {
+    lyceum::db::audit::Entry { action, ..NOTED }
+}
+
+fn login(user: UserId) -> Login {
+    let (id, address) = (LoginId::new(), "::1".to_owned());
+    Login { id, user, created_at: START, last_seen_at: START, expires_at: START.plus_seconds(60), address }
+}
+
+fn token(user: UserId) -> Token {
+    let (id, name) = (TokenId::new(), "token".to_owned());
+    let expires_at = START.plus_seconds(60);
+    Token { id, user, name, scopes: Vec::new(), created_at: START, expires_at, last_used_at: None }
+}
+
+/// From now on no row can be written, as on a disk that is full.
+async fn fill_up(house: &House) {
+    if house.is_sqlite() {
+        execute(&house.db, "CREATE TRIGGER a_full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'full'); END").await;
+    } else {
+        let function = "CREATE FUNCTION a_full() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'full'; END $$";
+        execute(&house.db, function).await;
+        let trigger = "CREATE TRIGGER a_full BEFORE INSERT ON audit FOR EACH ROW EXECUTE FUNCTION a_full()";
+        execute(&house.db, trigger).await;
+    }
+}
+
+async fn make_room(house: &House) {
+    let on = if house.is_sqlite() { "" } else { "ON audit" };
+    execute(&house.db, &format!("DROP TRIGGER a_full {on}")).await;
+}
+
+/// Every row of every table, as text.
+async fn everything(db: &Db) -> Vec<(String, String)> {
+    let mut names: Vec<String> = tables(db).await.into_iter().collect();
+    names.sort();
+    let mut rows = Vec::new();
+    for name in names {
+        let all = match db {
+            Db::Sqlite { read, .. } => {
+                let columns = format!("SELECT group_concat(name) FROM pragma_table_info('{name}')");
+                let columns: String = query_scalar(AssertSqlSafe(columns)).fetch_one(read).await.unwrap();
+                let all = format!("SELECT json_group_array(json_array({columns})) FROM {name}");
+                query_scalar(AssertSqlSafe(all)).fetch_one(read).await.unwrap()
+            }
+            Db::Postgres { read, .. } => {
+                let all = format!("SELECT COALESCE(json_agg(t ORDER BY t::text)::text, '') FROM {name} t");
+                query_scalar(AssertSqlSafe(all)).fetch_one(read).await.unwrap()
+            }
+        };
+        rows.push((name, all));
+    }
+    rows
+}
+
+async fn all_but_audit(db: &Db) -> Vec<(String, String)> {
+    everything(db).await.into_iter().filter(|(table, _)| table != "audit").collect()
+}
+
+#[tokio::test]
+async fn a_change_whose_row_cannot_be_written_does_not_happen() {
+    on_both(async |house| {
+        let scene = Scene::new(&house.db).await;
+        let deeds = || ACTIONS.iter().filter(|action| !ALONE.contains(action));
+        let before = everything(&house.db).await;
+        fill_up(house).await;
+        for action in deeds() {
+            let done = scene.perform(action).await;
+            assert!(matches!(done, Err(Error::Query(_))), "{action}: {done:?}");
+            assert_eq!(everything(&house.db).await, before, "{action} left something behind");
+        }
+        make_room(house).await;
+        for action in deeds() {
+            let known = house.db.list_audit(1).await.unwrap()[0].number;
+            let before = all_but_audit(&house.db).await;
+            scene.perform(action).await.unwrap();
+            let rows = house.db.audit_after(known, 10).await.unwrap();
+            let told: Vec<&str> = rows.iter().map(|row| row.action.as_str()).collect();
+            assert_eq!(told, [*action]);
+            assert_ne!(all_but_audit(&house.db).await, before, "{action} changed nothing");
+        }
+    })
+    .await;
+}
