@@ -10,6 +10,7 @@ use super::{
     Db, Result,
     audit::{By, append_audit},
     reading,
+    search::fold,
     settings::RAISE_GENERATION,
     transaction,
     types::parse,
@@ -92,19 +93,19 @@ impl Db {
                 Some(_) => {
                     query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5,
                          directory_role = COALESCE($6, directory_role),
-                         subject = $7, absent_since = NULL WHERE id = $1")
+                         subject = $7, absent_since = NULL, folded_display_name = $8 WHERE id = $1")
                         .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
-                        .bind(person.role.map(Role::as_str)).bind(person.subject)
+                        .bind(person.role.map(Role::as_str)).bind(person.subject).bind(fold(person.display_name))
                         .execute(&mut *tx).await?;
                 }
                 None => {
                     query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
-                         directory_role, disabled, theme, created_at)
-                         VALUES ($1, $2, $3, $4, $5, $6, $7, 'user', $8, $9, 'system', $10)")
+                         directory_role, disabled, theme, created_at, folded_display_name)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, 'user', $8, $9, 'system', $10, $11)")
                         .bind(id).bind(person.source).bind(person.subject).bind(person.name.as_str())
                         .bind(person.display_name).bind(person.mail).bind(uid)
                         .bind(person.role.unwrap_or(Role::User).as_str())
-                        .bind(false).bind(at.0).execute(&mut *tx).await?;
+                        .bind(false).bind(at.0).bind(fold(person.display_name)).execute(&mut *tx).await?;
                 }
             }
             let mut old: Vec<String> = query_scalar(
@@ -119,11 +120,11 @@ impl Db {
                      (SELECT id FROM groups WHERE source = $2)")
                     .bind(id).bind(person.source).execute(&mut *tx).await?;
                 for group in person.groups {
-                    query("INSERT INTO groups (id, source, subject, name) VALUES ($1, $2, $3, $4)
+                    query("INSERT INTO groups (id, source, subject, name, folded_name) VALUES ($1, $2, $3, $4, $5)
                          ON CONFLICT (source, subject)
-                         DO UPDATE SET name = excluded.name")
+                         DO UPDATE SET name = excluded.name, folded_name = excluded.folded_name")
                         .bind(UserId::new().to_string()).bind(person.source).bind(&group.subject).bind(&group.name)
-                        .execute(&mut *tx).await?;
+                        .bind(fold(&group.name)).execute(&mut *tx).await?;
                     query("INSERT INTO group_members (group_id, user_id)
                          SELECT id, $3 FROM groups WHERE source = $1 AND subject = $2")
                         .bind(person.source).bind(&group.subject).bind(id).execute(&mut *tx).await?;

@@ -8,8 +8,10 @@ use super::{
     Db, Error, Result,
     audit::{By, append_audit},
     idempotency::{self, Once},
-    people::{pattern, places},
-    reading, sessions,
+    people::places,
+    reading,
+    search::{fold, pattern},
+    sessions,
     settings::RAISE_GENERATION,
     transaction,
     types::parse,
@@ -19,7 +21,7 @@ use crate::model::{Group, GroupId, GroupName, Session, Timestamp, UserId, Userna
 /// Which groups to list, by name.
 #[derive(Clone, Debug, Default)]
 pub struct GroupFilter {
-    /// A part of the name; empty for all.
+    /// A part of the name, in whatever case; empty for all.
     pub find: String,
     /// Only those that this person manages.
     pub manager: Option<UserId>,
@@ -105,7 +107,7 @@ const OUR_NAME: &str = "SELECT name FROM groups WHERE id = $1 AND source = 'loca
 
 /// The text that lists: `$1` pattern, `$2` manager, `$3` name and `$4` id before, `$5` how many.
 pub(super) fn list(filter: &GroupFilter) -> String {
-    let find = if filter.find.is_empty() { "$1 = ''" } else { "LOWER(name) LIKE LOWER($1) ESCAPE '!'" };
+    let find = if filter.find.is_empty() { "$1 = ''" } else { "folded_name LIKE $1 ESCAPE '!'" };
     let manager = match filter.manager {
         Some(_) => "id IN (SELECT group_id FROM group_managers WHERE user_id = $2)",
         None => "$2 = ''",
@@ -250,9 +252,9 @@ impl Db {
             if 0 < taken {
                 return Err(Error::Unique);
             }
-            query("INSERT INTO groups (id, source, subject, name, created_at)
-                 VALUES ($1, 'local', $1, $2, $3)")
-                .bind(&text).bind(name.as_str()).bind(by.at.0).execute(&mut *tx).await?;
+            query("INSERT INTO groups (id, source, subject, name, created_at, folded_name)
+                 VALUES ($1, 'local', $1, $2, $3, $4)")
+                .bind(&text).bind(name.as_str()).bind(by.at.0).bind(fold(name.as_str())).execute(&mut *tx).await?;
             if let Some(once) = once {
                 query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
                     .bind(by.at.0).execute(&mut *tx).await?;
@@ -273,8 +275,8 @@ impl Db {
             if 0 < taken {
                 return Err(Error::Unique);
             }
-            query("UPDATE groups SET name = $2 WHERE id = $1")
-                .bind(&group).bind(name.as_str()).execute(&mut *tx).await?;
+            query("UPDATE groups SET name = $2, folded_name = $3 WHERE id = $1")
+                .bind(&group).bind(name.as_str()).bind(fold(name.as_str())).execute(&mut *tx).await?;
             query(RAISE_GENERATION).execute(&mut *tx).await?;
             append_audit!(tx, &by.did("group.rename", name.as_str(), &format!("was {before}")));
             true

@@ -20,6 +20,7 @@ pub mod place;
 mod plans;
 pub mod quotas;
 pub mod retention;
+mod search;
 pub mod sessions;
 pub mod settings;
 pub mod standing;

@@ -11,6 +11,7 @@ use super::{
     audit::{By, append_audit},
     idempotency::{self, Once},
     reading,
+    search::{fold, pattern},
     settings::RAISE_GENERATION,
     transaction,
     types::parse,
@@ -21,8 +22,7 @@ use crate::model::{Role, User, UserId, user::State};
 /// Which people to list.
 #[derive(Clone, Debug)]
 pub struct PeopleFilter {
-    /// A part of the name or the display name; empty for everybody. Case matters in letters
-    /// beyond ASCII, as SQLite has it.
+    /// A part of the name or the display name, in whatever case; empty for everybody.
     pub find: String,
     pub role: Option<Role>,
     pub state: Option<State>,
@@ -112,7 +112,7 @@ pub(super) fn list(filter: &PeopleFilter) -> String {
     let find = if filter.find.is_empty() {
         "$1 = ''"
     } else {
-        "(name LIKE $1 ESCAPE '!' OR LOWER(display_name) LIKE LOWER($1) ESCAPE '!')"
+        "(name LIKE $1 ESCAPE '!' OR folded_display_name LIKE $1 ESCAPE '!')"
     };
     let source = if filter.source.is_some() { "source = $2" } else { "$2 = ''" };
     let role = match filter.role {
@@ -147,24 +147,6 @@ pub(super) fn list(filter: &PeopleFilter) -> String {
     format!(
         "SELECT {COLUMNS} FROM users WHERE {find} AND {source} {role} {state} AND {after} ORDER BY {order} LIMIT $5"
     )
-}
-
-/// Words of a person as a pattern that finds them anywhere; empty for none.
-pub(super) fn pattern(find: &str) -> String {
-    if find.is_empty() {
-        return String::new();
-    }
-    // PostgreSQL refuses NUL in any text, and nothing is called so.
-    let find = find.replace('\0', "\u{fffd}").to_ascii_lowercase();
-    let mut pattern = String::from("%");
-    for letter in find.chars() {
-        if matches!(letter, '!' | '%' | '_') {
-            pattern.push('!');
-        }
-        pattern.push(letter);
-    }
-    pattern.push('%');
-    pattern
 }
 
 /// `$1, $2, …`
@@ -239,10 +221,11 @@ impl Db {
         let text = id.to_string();
         transaction!(self, tx => {
             query("INSERT INTO users
-                 (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at)
-                 VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8)")
+                 (id, source, subject, name, display_name, unix_name, role, disabled, password_hash, theme, created_at,
+                     folded_display_name)
+                 VALUES ($1, 'local', $1, $2, $3, $4, $5, $6, $7, 'system', $8, $9)")
                 .bind(&text).bind(new.name.as_str()).bind(new.display_name).bind(new.unix_name).bind(new.role.as_str())
-                .bind(false).bind(new.password_hash).bind(by.at.0)
+                .bind(false).bind(new.password_hash).bind(by.at.0).bind(fold(new.display_name))
                 .execute(&mut *tx).await?;
             if let Some(once) = once {
                 query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&text)
@@ -282,9 +265,10 @@ impl Db {
                 }
             }
             query("UPDATE users SET display_name = COALESCE($2, display_name), role = COALESCE($3, role),
-                     disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash) WHERE id = $1")
+                     disabled = COALESCE($4, disabled), password_hash = COALESCE($5, password_hash),
+                     folded_display_name = COALESCE($6, folded_display_name) WHERE id = $1")
                 .bind(&id).bind(change.display_name).bind(change.role.map(Role::as_str)).bind(change.disabled)
-                .bind(change.password_hash).execute(&mut *tx).await?;
+                .bind(change.password_hash).bind(change.display_name.map(fold)).execute(&mut *tx).await?;
             if ends_logins {
                 query("DELETE FROM logins WHERE user_id = $1").bind(&id).execute(&mut *tx).await?;
             }

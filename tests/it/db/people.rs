@@ -168,6 +168,55 @@ async fn people_are_found() {
     .await;
 }
 
+/// In whatever case and script, and after each change of a name.
+#[tokio::test]
+async fn names_are_found_in_any_case() {
+    on_both(async |house| {
+        let db = &house.db;
+        let ada = admin(house, "ada").await;
+        let carol = Username::parse("carol").unwrap();
+        let arrive = async |display_name: &str, groups: &[Group]| {
+            let (source, subject) = ("ldap", "entryUUID=1");
+            let person = Person {
+                source,
+                subject,
+                name: &carol,
+                display_name,
+                mail: None,
+                uid_number: None,
+                role: None,
+                groups,
+            };
+            db.arrive(&person, START).await.unwrap();
+        };
+        let found = async |words: &str| names(house, PeopleFilter { find: words.to_owned(), ..everybody() }).await;
+        let groups = async |words: &str| {
+            let filter = GroupFilter { find: words.to_owned(), limit: 10, ..GroupFilter::default() };
+            db.list_groups(&filter).await.unwrap().len()
+        };
+        for (name, spellings) in [
+            ("Łukasz", ["łUKASZ", "ŁUKASZ", "kasz"]),
+            ("ÅSA", ["åsa", "A\u{30a}sa", "Ås"]),
+            ("Große Straße", ["STRASSE", "straße", "GROẞE"]),
+        ] {
+            let change = UserChange { display_name: Some(name), ..UserChange::default() };
+            db.change_user(ada, &change, BY).await.unwrap();
+            let group = [Group { subject: "cn=one".to_owned(), name: name.to_owned() }];
+            // Who is in other groups than before is put into all of them again.
+            arrive(name, &[]).await;
+            arrive(name, &group).await;
+            for words in spellings {
+                assert_eq!(found(words).await, ["ada", "carol"], "{words}");
+                assert_eq!(groups(words).await, 1, "{words}");
+            }
+            for before in ["chief", "lukasz", "asa"] {
+                assert!(found(before).await.is_empty() && groups(before).await == 0, "{name}: {before}");
+            }
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn the_last_administrator_stays() {
     on_both(async |house| {
