@@ -142,8 +142,7 @@ impl App {
 
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
-        let apps_address = apps_listener.as_ref().map(TcpListener::local_addr).transpose()?;
-        lock.note(listener.local_addr()?, apps_address).context("noting where the portal listens")?;
+        note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
         let portal = Arc::new(Portal::new(web::Parts {
             access: Arc::new(access),
@@ -516,6 +515,11 @@ async fn own_account(scheduler: &Local) -> Option<String> {
 fn lock(private: &Path) -> Result<Lock> {
     let lock = Lock::take(private).with_context(|| format!("taking the lock of {}", private.display()))?;
     lock.context("another `lyceum serve` uses this data directory; stop it, or choose another one with --data")
+}
+
+/// For `lyceum check`.
+fn note_addresses(lock: &Lock, listener: &TcpListener, apps: Option<&TcpListener>) -> io::Result<()> {
+    lock.note(listener.local_addr()?, apps.map(TcpListener::local_addr).transpose()?)
 }
 
 /// On a terminal the first password is shown; a log must not hold it.

@@ -37,10 +37,10 @@ impl Lock {
 
     /// Notes where the portal listens.
     pub fn note(&self, listen: SocketAddr, apps: Option<SocketAddr>) -> io::Result<()> {
-        let lines: String = [Some(listen), apps].into_iter().flatten().map(|address| format!("{address}\n")).collect();
+        let apps = apps.map(|apps| apps.to_string()).unwrap_or_default();
         self.0.set_permissions(Permissions::from_mode(0o600))?;
         self.0.set_len(0)?;
-        self.0.write_all_at(lines.as_bytes(), 0)
+        self.0.write_all_at(format!("{listen}\n{apps}\n").as_bytes(), 0)
     }
 }
 

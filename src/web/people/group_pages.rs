@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use axum::{
     extract::{Path, State},
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use url::form_urlencoded::Serializer;
 
 use super::{
     groups::{ListParameters, MOST_SESSIONS, group, page},
     named,
+    visit::{self, done, refusal, typed},
 };
 use crate::{
     auth::Principal,
@@ -60,30 +60,23 @@ pub async fn list(
 /// `POST /admin/groups`: makes a group here.
 pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     let error = match portal.access.make_group(&admin.0, form.get("name"), None).await.map_err(Error::from) {
-        Ok(id) => return Ok(Redirect::to(&format!("/admin/groups/{id}?done=added")).into_response()),
+        Ok(id) => return Ok(done(&format!("/admin/groups/{id}"), "added")),
         Err(error) if error.field_errors().is_empty() => return Err(error),
         Err(error) => error,
     };
     let mut view = list_view(&portal, &admin.0, ListVisit::default()).await?;
     view.errors = error.field_errors().iter().map(FieldError::from).collect();
-    view.new_name = form.get("name").chars().take(200).collect();
+    view.new_name = typed(form.get("name"));
     Ok(error.with_page(Page(view)))
 }
 
 async fn list_view(portal: &Portal, reader: &Arc<Principal>, visit: ListVisit) -> Result<GroupsPage> {
-    let find: String = visit.find.unwrap_or_default().trim().chars().take(200).collect();
+    let find = typed(&visit.find.unwrap_or_default());
     let paged = visit.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
     let parameters = ListParameters::new(find.clone(), visit.cursor);
     let (filter, limit) = parameters.filter(reader)?;
     let page = page(portal, &filter, limit).await?;
-    let address = |cursor: &str| {
-        let mut query = Serializer::new(String::new());
-        query.extend_pairs(
-            [("find", find.as_str()), ("cursor", cursor)].into_iter().filter(|(_, value)| !value.is_empty()),
-        );
-        let query = query.finish();
-        if query.is_empty() { "/admin/groups".to_owned() } else { format!("/admin/groups?{query}") }
-    };
+    let address = |cursor: &str| visit::address("/admin/groups", &[("find", find.as_str()), ("cursor", cursor)]);
     Ok(GroupsPage {
         layout: portal.layout_of(reader, Nav::Administration),
         notice: None,
@@ -155,7 +148,7 @@ pub async fn rename(
 pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
     let found = group(&portal, &admin.0, &name).await?;
     match portal.access.remove_group(&admin.0, &found.group).await {
-        Ok(()) => Ok(Redirect::to("/admin/groups?done=removed").into_response()),
+        Ok(()) => Ok(done("/admin/groups", "removed")),
         err => answer(&portal, &admin.0, found, err, "removed", "").await,
     }
 }
@@ -219,12 +212,12 @@ async fn answer(
     reader: &Arc<Principal>,
     found: ListedGroup,
     outcome: crate::auth::Result<()>,
-    done: &str,
-    typed: &str,
+    what: &str,
+    name: &str,
 ) -> Result<Response> {
     match outcome {
-        Ok(()) => Ok(Redirect::to(&format!("/admin/groups/{}?done={done}", found.group.id)).into_response()),
-        Err(err) => again(portal, reader, found, err.into(), typed).await,
+        Ok(()) => Ok(done(&format!("/admin/groups/{}", found.group.id), what)),
+        Err(err) => again(portal, reader, found, err.into(), name).await,
     }
 }
 
@@ -233,15 +226,12 @@ async fn again(
     reader: &Arc<Principal>,
     found: ListedGroup,
     error: Error,
-    typed: &str,
+    name: &str,
 ) -> Result<Response> {
-    if error.status().is_server_error() {
-        return Err(error);
-    }
+    let (error, why) = refusal(error)?;
     let mut view = view(portal, reader, found, None).await?;
-    let field = error.field_errors().first().map(|field| field.message.clone());
-    view.error = Some(field.unwrap_or_else(|| error.detail().to_owned()));
-    view.typed = typed.chars().take(200).collect();
+    view.error = Some(why);
+    view.typed = typed(name);
     Ok(error.with_page(Page(view)))
 }
 

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use axum::{
     extract::{Path, State},
     http::HeaderMap,
-    response::{IntoResponse, Redirect, Response},
+    response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use url::form_urlencoded::Serializer;
 
-use super::{ListParameters, Place, named};
+use super::{
+    ListParameters, Place, named,
+    visit::{self, done, refusal, typed},
+};
 use crate::{
     auth::{
         access::IDLE_SECONDS,
@@ -86,7 +88,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
     let error = match made {
         Ok(id) => {
             let user = portal.db.find_user(id).await?.ok_or_else(Error::not_found)?.user;
-            return Ok(Redirect::to(&format!("/admin/users/{}?done=added", user.name)).into_response());
+            return Ok(back(&user, "added"));
         }
         Err(error) if error.field_errors().is_empty() => return Err(error),
         Err(error) => error,
@@ -94,7 +96,7 @@ pub async fn create(admin: Admin, State(portal): State<Arc<Portal>>, form: Form)
     let mut view = list_view(&portal, &admin.0, ListVisit::default()).await?;
     view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
     view.form = NewUserForm {
-        name: form.get("name").chars().take(200).collect(),
+        name: typed(form.get("name")),
         display_name: form.get("display_name").chars().take(400).collect(),
         role: form.get("role").chars().take(40).collect(),
     };
@@ -105,7 +107,7 @@ async fn list_view(portal: &Portal, reader: &Arc<crate::auth::Principal>, visit:
     let now = portal.clock.now();
     let known = |text: Option<String>, is: fn(&str) -> bool| text.filter(|text| is(text)).unwrap_or_default();
     let search = UserSearch {
-        find: visit.find.unwrap_or_default().trim().chars().take(200).collect(),
+        find: typed(&visit.find.unwrap_or_default()),
         role: known(visit.role, |text| text.parse::<Role>().is_ok()),
         state: known(visit.state, |text| text.parse::<user::State>().is_ok()),
         source: known(visit.source, |text| ["local", "ldap"].contains(&text)),
@@ -149,10 +151,7 @@ fn address(search: &UserSearch, sort: &str, cursor: &str) -> String {
         ("sort", sort),
         ("cursor", cursor),
     ];
-    let mut query = Serializer::new(String::new());
-    query.extend_pairs(parts.into_iter().filter(|(_, value)| !value.is_empty()));
-    let query = query.finish();
-    if query.is_empty() { "/admin/users".to_owned() } else { format!("/admin/users?{query}") }
+    visit::address("/admin/users", &parts)
 }
 
 fn columns(search: &UserSearch) -> Vec<Column> {
@@ -296,7 +295,7 @@ pub async fn remove(
 ) -> Result<Response> {
     let user = named(&portal, &name).await?;
     match portal.access.remove_person(&admin.0, &user).await {
-        Ok(()) => Ok(Redirect::to("/admin/users?done=removed").into_response()),
+        Ok(()) => Ok(done("/admin/users", "removed")),
         Err(err) => again(&portal, &admin, &headers, &user, err.into()).await,
     }
 }
@@ -316,18 +315,15 @@ async fn change(
     }
 }
 
-fn back(user: &User, done: &str) -> Response {
-    Redirect::to(&format!("/admin/users/{}?done={done}", user.name)).into_response()
+fn back(user: &User, what: &str) -> Response {
+    done(&format!("/admin/users/{}", user.name), what)
 }
 
 /// The page once more, with why a form was refused.
 async fn again(portal: &Portal, admin: &Admin, headers: &HeaderMap, user: &User, error: Error) -> Result<Response> {
-    if error.status().is_server_error() {
-        return Err(error);
-    }
+    let (error, why) = refusal(error)?;
     let mut view = view(portal, &admin.0, headers, user).await?;
-    let field = error.field_errors().first().map(|field| field.message.clone());
-    view.error = Some(field.unwrap_or_else(|| error.detail().to_owned()));
+    view.error = Some(why);
     Ok(error.with_page(Page(view)))
 }
 

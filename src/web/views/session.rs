@@ -120,9 +120,10 @@ impl ShowSession {
             ("Charged to", session.spec.group.clone()),
             (
                 "Asked for",
-                Some(match session.spec_is_whole {
-                    true => human_duration(session.spec.duration_seconds),
-                    false => "what was asked for can no longer be read as a whole".to_owned(),
+                Some(if session.spec_is_whole {
+                    human_duration(session.spec.duration_seconds)
+                } else {
+                    "what was asked for can no longer be read as a whole".to_owned()
                 }),
             ),
             ("Extensions", (0 < session.extensions).then(|| session.extensions.to_string())),

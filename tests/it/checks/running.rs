@@ -30,10 +30,10 @@ async fn a_key_that_the_portals_user_cannot_read_is_a_fault() {
     let folder = tempfile::tempdir().unwrap();
     let mode = |path: &std::path::Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     mode(folder.path(), 0o755);
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let (certificate, key) = (folder.path().join("cert.pem"), folder.path().join("key.pem"));
-    fs::write(&certificate, made.cert.pem()).unwrap();
-    fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    fs::write(&certificate, pair.cert.pem()).unwrap();
+    fs::write(&key, pair.signing_key.serialize_pem()).unwrap();
     mode(&certificate, 0o644);
     mode(&key, 0o600);
     let files = [
