@@ -115,7 +115,9 @@ async fn use_is_summed_up_from_indexes() {
     ] {
         let over_time = plan(&db, &usage::turnovers(whose, &spans)).await;
         assert!(over_time.contains(began) && over_time.contains(ended), "{over_time}");
-        assert!(!over_time.contains("SCAN intervals"), "{over_time}");
+        // Those that are open are all asked for, and few.
+        let but_open = over_time.replace("SCAN intervals USING INDEX intervals_open", "");
+        assert!(!but_open.contains("SCAN intervals"), "{over_time}");
         for by in [By::User, By::Group, By::GpuModel] {
             let asked = Asked { by, whose, from, to, now: to, sort: usage::Sort::Gpus, page: None };
             let list = plan(&db, &usage::sums(&asked)).await;
