@@ -155,7 +155,7 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
-            Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut std::io::stdout())))
+            Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut io::stdout())))
         }
         Verb::Helper { .. }
         | Verb::Become

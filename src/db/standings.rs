@@ -6,12 +6,7 @@ use std::collections::HashMap;
 
 use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as};
 
-use super::{
-    Db, Error, Result,
-    people::{pattern, places},
-    quotas, reading,
-    types::parse,
-};
+use super::{Db, Error, Result, people::places, quotas, reading, search::pattern, types::parse};
 use crate::model::{
     Timestamp, UserId, Username,
     quota::{LimitRow, Usage, Window},
@@ -133,7 +128,7 @@ struct HeldBy {
 pub(super) fn people(filter: &TableFilter) -> String {
     let find = match filter.find.as_str() {
         "" => "$1 = ''",
-        _ => "(name LIKE $1 ESCAPE '!' OR LOWER(display_name) LIKE LOWER($1) ESCAPE '!')",
+        _ => "(name LIKE $1 ESCAPE '!' OR folded_display_name LIKE $1 ESCAPE '!')",
     };
     let only = match filter.only {
         Only::Everybody => "",

@@ -94,7 +94,7 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 6] = [
+const ENTRIES: [Entry; 7] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
     Entry { nav: Nav::Cluster, href: "/cluster", label: "Cluster", icon: "chip" },

@@ -164,10 +164,10 @@ async fn who_sees_what() {
     for (name, role) in [("bob", Role::User), ("mia", Role::User), ("oscar", Role::Operator), ("chief", Role::Admin)] {
         portal.add_user(name, role).await;
     }
-    let group = portal.db().add_group(&GroupName::parse("vision").unwrap(), None, portal.clock.now()).await.unwrap();
-    portal.db().set_member(group, ann, true).await.unwrap();
+    let group = portal.db().add_group(&GroupName::parse("vision").unwrap(), None, portal.by()).await.unwrap();
+    portal.db().set_member(group, ann, true, portal.by()).await.unwrap();
     let mia = portal.db().find_user_by_name("mia").await.unwrap().unwrap().user.id;
-    portal.db().set_manager(group, mia, true).await.unwrap();
+    portal.db().set_manager(group, mia, true, portal.by()).await.unwrap();
     scene.unlimited(&["ann"]).await;
     let id = scene.session(ann, 2).await.unwrap();
     assert_eq!(scene.indices(id).await, [0, 2], "a pair with a fast link");

@@ -215,8 +215,8 @@ async fn idle_rules_of_groups_and_people_bind_with_their_source() {
     assert_eq!(fresh["gpu_idle_timeout_seconds"], json!({ "limit": -1, "source": "default" }), "off");
     let db = lab.portal.db();
     let name = lyceum::model::GroupName::parse("vision").unwrap();
-    let group = db.add_group(&name, None, lab.portal.clock.now()).await.unwrap();
-    db.set_member(group, lab.id_of_ada, true).await.unwrap();
+    let group = db.add_group(&name, None, lab.portal.by()).await.unwrap();
+    db.set_member(group, lab.id_of_ada, true, lab.portal.by()).await.unwrap();
     let change = async |path: &str, body: Value| {
         let answer = lab.boss.request("PATCH", &format!("/api/v1/quotas/{path}")).json(&body).send().await.unwrap();
         assert_eq!(answer.status(), 200, "{path} {body}");

@@ -23,9 +23,9 @@ async fn lab() -> Lab {
     let ada = portal.add_user("ada", Role::User).await;
     let mia = portal.add_user("mia", Role::User).await;
     let name = GroupName::parse("vision").unwrap();
-    let group = portal.db().add_group(&name, None, portal.clock.now()).await.unwrap();
-    portal.db().set_member(group, ada, true).await.unwrap();
-    portal.db().set_manager(group, mia, true).await.unwrap();
+    let group = portal.db().add_group(&name, None, portal.by()).await.unwrap();
+    portal.db().set_member(group, ada, true, portal.by()).await.unwrap();
+    portal.db().set_manager(group, mia, true, portal.by()).await.unwrap();
     let boss = portal.sign_in("boss").await;
     Lab { portal, boss, group: group.to_string() }
 }
@@ -327,7 +327,7 @@ async fn a_manager_shares_out_what_the_group_has() {
     assert_eq!(mia.post("/api/v1/quotas/preview", &preview).await.status(), 200);
 
     // Everything else is not theirs, and another group is none that they hear of.
-    let other = portal.db().add_group(&GroupName::parse("speech").unwrap(), None, portal.clock.now()).await.unwrap();
+    let other = portal.db().add_group(&GroupName::parse("speech").unwrap(), None, portal.by()).await.unwrap();
     assert_eq!(mia.visit(&format!("/admin/quotas/groups/{other}")).await.status(), 404);
     assert_eq!(patch(&mia, &format!("/api/v1/quotas/groups/{other}"), json!({})).await.0, 404);
     for path in ["/admin/quotas", "/admin/quotas/default", "/admin/quotas/cluster", "/admin/quotas/users/ada"] {
@@ -401,11 +401,11 @@ async fn what_is_wrong_is_said_at_its_field() {
     let id = group.parse().unwrap();
     let page = format!("/admin/quotas/groups/{group}");
     let version = hidden(&seen(&boss, &page).await, "version");
-    portal.db().set_member(id, ada, false).await.unwrap();
+    portal.db().set_member(id, ada, false, portal.by()).await.unwrap();
     let fields =
         [("version", version.as_str()), ("each.cpus.choice", "value"), ("each.cpus.value", "2"), ("step", "save")];
     assert_eq!(send(&boss, &page, &fields).await.0, 303);
-    portal.db().remove_group(id).await.unwrap();
+    portal.db().remove_group(id, portal.by()).await.unwrap();
     assert_eq!(send(&boss, &page, &fields).await.0, 404);
 }
 
@@ -415,7 +415,7 @@ async fn two_hundred_people_would_be_over() {
     for number in 0..200 {
         let name = Username::parse(&format!("u{number:03}")).unwrap();
         let new = NewUser { name: &name, display_name: "", unix_name: None, role: Role::User, password_hash: None };
-        let id = portal.db().add_user(new, portal.clock.now()).await.unwrap();
+        let id = portal.db().add_user(new, portal.by()).await.unwrap();
         holds(&portal, id).await;
     }
     let fields = [("each.light.choice", "value"), ("each.light.value", "0")];

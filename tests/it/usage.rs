@@ -86,9 +86,9 @@ async fn a_manager_sees_what_is_charged_to_their_groups() {
     let db = room.portal.db();
     let id = async |name: &str| db.find_user_by_name(name).await.unwrap().unwrap().user.id;
     assert_eq!(room.bob.visit("/usage/compare").await.status(), 403);
-    let group = db.add_group(&GroupName::parse("vision").unwrap(), None, room.portal.clock.now()).await.unwrap();
-    db.set_member(group, id("ada").await, true).await.unwrap();
-    db.set_manager(group, id("bob").await, true).await.unwrap();
+    let group = db.add_group(&GroupName::parse("vision").unwrap(), None, room.portal.by()).await.unwrap();
+    db.set_member(group, id("ada").await, true, room.portal.by()).await.unwrap();
+    db.set_manager(group, id("bob").await, true, room.portal.by()).await.unwrap();
     let body = json!({ "chargeable": true });
     let changed = room.boss.request("PATCH", "/api/v1/quotas/groups/vision").json(&body).send().await.unwrap();
     assert_eq!(changed.status(), 200);

@@ -140,7 +140,7 @@ mod tests {
             own: &[],
             already_waiting: false,
         };
-        let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned() };
+        let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned(), slice: None };
         let gpus: Vec<Gpu> = (0..request.resources.gpus).map(gpu).collect();
         let asked = Extension { owner: UserId::new(), request, gpus: &gpus, extensions, waiting };
         extend(&asked, &situation).into_iter().map(|reason| reason.code).collect()

@@ -377,6 +377,7 @@ pub fn field_words(field: &Field, kind: Kind) -> (String, &'static str) {
         Field::MaxExtensions => ("Extensions of a session", ""),
         Field::ExtensionSeconds => ("Longest extension", ""),
         Field::IdleTimeoutSeconds => ("Stopped when idle for", "0 is never"),
+        Field::GpuIdleTimeoutSeconds => ("Stopped when its GPUs rest for", "0 is never"),
         Field::GpuHours => ("GPU-hours in a period", ""),
         Field::CpuHours => ("Core-hours in a period", ""),
         Field::StorageBytes => ("Storage", "warned about, never enforced"),

@@ -7,13 +7,17 @@ use lyceum::{
         admit::{Deed, Verdict},
         audit::ACTIONS,
         directory::{Arrival, Person},
+        limits::{Author, LevelChange},
         logins::Login,
         people::UserChange,
-        quotas::{ChangeNote, Level, Marks},
+        quotas::Level,
         tokens::Token,
         users::NewUser,
     },
-    model::{Clock, EndReason, GroupId, GroupName, LoginId, Role, SessionId, TokenId, UserId, Username, quota::Field},
+    model::{
+        Clock, EndReason, GroupId, GroupName, LoginId, Role, SessionId, TokenId, UserId, Username,
+        quota::{Field, Period},
+    },
 };
 use sqlx::{AssertSqlSafe, query_scalar};
 
@@ -94,8 +98,8 @@ impl<'a> Scene<'a> {
                 db.admit(&asking(ada), Deed::Insert(&new), &clock, admit).await.map(drop)
             }
             "session.extend" => {
-                let until = START.plus_seconds(3600);
-                db.extend_session(self.sessions[0], until, later, soon, "More", "ada").await.map(drop)
+                let (period, clock) = (Period::default(), Clock::manual(soon));
+                db.extend_session(self.sessions[0], &period, &clock, "ada", |_, _| Ok(3600)).await.map(drop)
             }
             "session.stop" => {
                 let (id, reason) = (self.sessions[1], EndReason::StoppedByOwner);
@@ -106,9 +110,8 @@ impl<'a> Scene<'a> {
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
             "quota.change" => {
-                let about = ChangeNote { by: "chief", at: soon, expires_at: None, note: None };
-                let limits = each([(Field::Gpus, Some(1))]);
-                db.set_limits(Level::Group(vision), &limits, Marks::default(), &about).await
+                let change = LevelChange::new(Level::Group(vision), each([(Field::Gpus, Some(1))]).to_vec());
+                db.change_limits(&[change], &Author::administrator("chief", soon)).await.map(drop)
             }
             "access.lost" => db.leave(self.of_directory, "it is not in the directory", soon).await.map(drop),
             "user.add" => {

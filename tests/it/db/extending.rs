@@ -4,20 +4,19 @@
 
 use lyceum::{
     admission::Admission,
-    db::{
-        Db,
-        extend::Extended,
-        quotas::{Change, ChangeNote, Kind, Level, Marks},
-    },
+    db::{Db, extend::Extended, limits::Marks, quotas::Level},
     model::{
         Capacity, Clock, GroupName, SessionId, SessionState, Timestamp, UserId,
-        quota::{Field, Period, Reason},
+        quota::{Change, Field, Kind, Period, Reason},
         size::GIB,
     },
 };
 use tokio::task::JoinSet;
 
-use super::{START, add_user, admitted, each, extended, inventory, new_session, on_both, running, whole::assert_whole};
+use super::{
+    BY, START, add_user, admitted, each, extended, inventory, new_session, on_both, running, set_limits,
+    whole::assert_whole,
+};
 
 const HOUR: i64 = 3600;
 
@@ -29,12 +28,13 @@ fn admission(db: &Db, gpus: i64, now: Timestamp, extend_while_others_wait: bool)
         inventory: inventory(gpus),
         period: Period::default(),
         extend_while_others_wait,
+        zone: jiff::tz::TimeZone::UTC,
+        barred: lyceum::admission::Barred::default(),
     }
 }
 
 async fn limit(db: &Db, level: Level, changes: &[Change]) {
-    let about = ChangeNote { by: "test", at: START, expires_at: None, note: None };
-    db.set_limits(level, changes, Marks::default(), &about).await.unwrap();
+    set_limits(db, level, changes, Marks::default()).await;
 }
 
 /// A session of this person's that runs since [`START`] for an hour, with so many GPUs.
@@ -116,8 +116,8 @@ async fn those_who_wait_count_where_the_site_says_so() {
 async fn many_at_once_never_exceed_a_budget() {
     on_both(async |house| {
         let db = &house.db;
-        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
-        let total = [Change { kind: Kind::Total, field: Field::GpuHours, value: Some(25) }];
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
+        let total = [Change::new(Kind::Total, Field::GpuHours, Some(25))];
         limit(db, Level::Group(group), &total).await;
         let limits = [(Field::GpuHours, 7), (Field::MaxExtensions, -1), (Field::Gpus, -1), (Field::Sessions, -1)];
         limit(db, Level::Default, &each(limits.map(|(field, value)| (field, Some(value))))).await;
@@ -125,7 +125,7 @@ async fn many_at_once_never_exceed_a_budget() {
         let (mut people, mut sessions) = (Vec::new(), Vec::new());
         for name in ["a", "b", "c", "d"] {
             let owner = add_user(db, name).await;
-            db.set_member(group, owner, true).await.unwrap();
+            db.set_member(group, owner, true, BY).await.unwrap();
             people.push(owner);
             for _ in 0..5 {
                 let new = lyceum::db::admit::NewSession { charged_group: Some(group), ..new_session(owner, 1) };

@@ -16,7 +16,9 @@ use lyceum::{
     model::{GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field},
 };
 
-use super::{BY, NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole};
+use super::{
+    BY, NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole,
+};
 
 /// Writes at least one row into every table.
 async fn fill(db: &Db) -> UserId {

@@ -15,7 +15,7 @@ use lyceum::{
 };
 use tokio::task::JoinSet;
 
-use super::{START, add_user, each, on_both, set_limits};
+use super::{BY, START, add_user, each, on_both, set_limits};
 
 fn chief() -> Author<'static> {
     Author::administrator("chief", START)
@@ -42,7 +42,7 @@ async fn value(db: &Db, level: Level, field: &Field) -> Option<i64> {
 async fn of_those_who_saw_the_same_one_changes_it() {
     on_both(async |house| {
         let db = &house.db;
-        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         let user = add_user(db, "ada").await;
         for level in [Level::Default, Level::User(user), Level::Group(group)] {
             let before = version(db, level).await;
@@ -109,7 +109,7 @@ async fn several_people_change_together_or_not_at_all() {
 async fn a_manager_stays_within_what_the_group_has() {
     on_both(async |house| {
         let db = &house.db;
-        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         let level = Level::Group(group);
         set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(4))], Marks::default()).await;
         let manager = Author { is_manager: true, ..chief() };

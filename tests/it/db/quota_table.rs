@@ -17,7 +17,7 @@ use lyceum::{
     },
 };
 
-use super::{START, add_user, asking, each, execute, inventory, judge, new_session, on_both, set_limits};
+use super::{BY, START, add_user, asking, each, execute, inventory, judge, new_session, on_both, set_limits};
 
 static PERIOD: Period = Period::Rolling { days: 30 };
 
@@ -50,8 +50,8 @@ async fn a_line_says_what_somebody_uses_and_may() {
         for name in ["ada", "bob", "carol", "dora", "eve"] {
             ids.push(add_user(db, name).await);
         }
-        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
-        db.set_member(group, ids[1], true).await.unwrap();
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
+        db.set_member(group, ids[1], true, BY).await.unwrap();
         set_limits(db, Level::Default, &each([(Field::Gpus, Some(1))]), Marks::default()).await;
         set_limits(db, Level::Group(group), &each([(Field::Gpus, Some(2))]), Marks::default()).await;
         set_limits(db, Level::User(ids[2]), &each([(Field::Gpus, Some(3))]), Marks::default()).await;
@@ -112,7 +112,7 @@ async fn ten_thousand_people_are_a_table_like_any() {
     on_both(async |house| {
         let db = &house.db;
         let template = add_user(db, "template").await;
-        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, START).await.unwrap();
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         set_limits(
             db,
             Level::Group(group),

@@ -16,8 +16,7 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, Timestamp, TokenId, UserId,
-        Username,
+        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, TokenId, UserId, Username,
         quota::{Change, Field, Kind, Period, Usage},
         size::GIB,
     },

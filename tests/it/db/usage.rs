@@ -18,7 +18,7 @@ use lyceum::{
 };
 
 use super::{
-    START, add_user, execute, inventory, judge, new_session, on_both,
+    BY, START, add_user, execute, inventory, judge, new_session, on_both,
     quotas::{charged, end, group, member, start},
 };
 
@@ -58,7 +58,7 @@ async fn what_was_used_is_summed_up_to_the_millisecond() {
         assert_eq!(used(By::User, Some(ada), 1, 12).await, [row("ada", 3000, 2500, 2)], "a part of either");
         assert_eq!(used(By::User, None, 2, 10).await, [], "a time in which nobody held anything");
         // Of the groups that somebody manages it is what is charged to them.
-        db.set_manager(vision.id, bob, true).await.unwrap();
+        db.set_manager(vision.id, bob, true, BY).await.unwrap();
         let of_groups =
             Asked { whose: Whose::ManagedBy(bob), to: START.plus_seconds(20), now: START.plus_seconds(20), ..ALL };
         let rows = db.used(&of_groups).await.unwrap().rows;
