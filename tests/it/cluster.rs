@@ -41,11 +41,11 @@ impl Scene {
 
     /// What the GPUs are like from now on; each of the whole ones computes `percent` of the time.
     async fn tell(&self, more: &str, percent: i64) {
-        let gpus: String = (0..4).map(|gpu| format!("gpu {gpu} {percent} 1000 40 100\n")).collect();
+        let gpus: Vec<String> = (0..4).map(|gpu| format!("gpu {gpu} {percent} 1000 40 100\n")).collect();
         let next = self.folder.path().join("next");
         // A driver that is asked later answers later; the moment says which answers are new.
         self.portal.clock.advance(1);
-        std::fs::write(&next, format!("{more}{gpus}{LINKS}")).unwrap();
+        std::fs::write(&next, format!("{more}{}{LINKS}", gpus.concat())).unwrap();
         std::fs::rename(next, self.folder.path().join("state")).unwrap();
         self.fresh().await;
         self.look().await;

@@ -221,8 +221,8 @@ async fn some_people_change_at_once() {
     assert_eq!(overrides(&boss, "mia").await, json!({}));
 
     // Somebody was quicker with one of them: nothing of it is done.
-    let patch = chief.request("PATCH", "/api/v1/quotas/users/mia").json(&json!({ "gpus": 5 })).send().await.unwrap();
-    assert_eq!(patch.status(), 200);
+    let changed = chief.request("PATCH", "/api/v1/quotas/users/mia").json(&json!({ "gpus": 5 })).send().await.unwrap();
+    assert_eq!(changed.status(), 200);
     let (status, _, stale) = send(&boss, path, &[&change[..], &[("step", "save")]].concat()).await;
     assert_eq!(status, 412);
     assert!(stale.contains("mia: GPUs at once: 5, by chief"), "{stale}");

@@ -141,7 +141,7 @@ fn gpu(word: &Word, label: &str, (class, name): (&'static str, &'static str), pe
         uuid: String::new(),
         at: Timestamp(NOW.0 - (60 - minute) * 60_000),
         readings: 12,
-        utilisation: (percent + swing(minute)).clamp(0, 100) as f64,
+        utilisation: f64::from(u8::try_from((percent + swing(minute)).clamp(0, 100)).unwrap()),
         memory_bytes: 0.0,
         milliwatts: 0.0,
         celsius: None,
