@@ -7,6 +7,7 @@ writers have, and prints as JSON what its EventAccumulator reads of a directory,
 
 import json
 import pathlib
+import struct
 import sys
 
 import numpy
@@ -55,6 +56,11 @@ def write(root):
         writer.close()
 
 
+def bits(number):
+    """As a whole number: not everybody reads the digits of a float exactly."""
+    return struct.unpack("<q", struct.pack("<d", number))[0]
+
+
 def read(root):
     runs = {}
     files = sorted(root.rglob("*tfevents*"))
@@ -64,10 +70,10 @@ def read(root):
         accumulator.Reload()
         tags = {}
         for tag in accumulator.Tags()["scalars"]:
-            tags[tag] = [[event.step, event.wall_time, event.value] for event in accumulator.Scalars(tag)]
+            tags[tag] = [[event.step, bits(event.wall_time), bits(event.value)] for event in accumulator.Scalars(tag)]
         for tag in accumulator.Tags()["tensors"]:
             tags[tag] = [
-                [event.step, event.wall_time, float(tensor_util.make_ndarray(event.tensor_proto))]
+                [event.step, bits(event.wall_time), bits(tensor_util.make_ndarray(event.tensor_proto))]
                 for event in accumulator.Tensors(tag)
             ]
         runs[str(directory.relative_to(root))] = tags

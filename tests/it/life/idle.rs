@@ -33,7 +33,7 @@ async fn only_what_nobody_uses_is_stopped() {
     .await;
     for id in [unused, lazy] {
         let ended = person.ended(&house, id, "idle").await;
-        assert_eq!(ended["detail"], "Nobody used it");
+        assert_eq!(ended["detail"], "Nobody used it for 8 s (override)");
     }
     // The others were looked at as often and are as old.
     assert!(Duration::from_secs(8) < begin.elapsed());
