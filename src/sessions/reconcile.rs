@@ -379,7 +379,7 @@ impl Sessions {
         let ended = self.db.end_session(session.id, &ending).await?;
         self.forget(session.id);
         if ended {
-            tracing::info!(session.id = %session.id, user.name = %session.owner_name, app = session.app, reason = %reason, "a session ended");
+            tracing::info!(session.id = %session.id, user.name = %session.owner_name, app = session.app, reason = %reason, detail = ending.detail, "a session ended");
             self.tell(session, true);
         }
         Ok(self.scheduler.clean(session.id).await?)
