@@ -2,6 +2,7 @@
 points. The programs are those of benches/curves.rs."""
 
 import json
+import pathlib
 import re
 import subprocess
 import time
@@ -13,15 +14,14 @@ RUNS, TAGS, STEPS = 20, 10, 5000
 
 
 def ours(options, *arguments):
-    program = options.load.parent / sorted(
-        (path for path in options.load.parent.glob("curves-*[!.d]")), key=lambda path: path.stat().st_mtime
-    )[-1].name
+    built = pathlib.Path(options.load).parent.glob("curves-*[!.d]")
+    program = max(built, key=lambda path: path.stat().st_mtime)
     return json.loads(subprocess.run([program, *map(str, arguments)], check=True, capture_output=True).stdout or "null")
 
 
 def data_server(options, directory):
     """TensorBoard's reader in Rust, until it says that it has read everything once."""
-    found = sorted(options.tools_path.glob("jl/lib/python3*/site-packages/tensorboard_data_server/bin/server"))
+    found = sorted(pathlib.Path(options.tools).glob("jl/lib/python3*/site-packages/tensorboard_data_server/bin/server"))
     begin = time.monotonic()
     process = subprocess.Popen(
         [found[-1], "--logdir", directory, "--port", str(free_port()), "--reload", "once", "--verbose"],

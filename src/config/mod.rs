@@ -25,7 +25,7 @@ use crate::{
     journal,
     model::{
         Capacity, Clock, Resources,
-        quota::{BadPeriod, Period},
+        quota::{BadPeriod, Period, zone_of},
     },
     retention,
     sessions::Profile,
@@ -215,7 +215,7 @@ impl Quotas {
     }
 
     pub fn zone(&self) -> Result<TimeZone, BadPeriod> {
-        TimeZone::get(&self.time_zone).map_err(|_unknown| BadPeriod::Zone(self.time_zone.clone()))
+        zone_of(&self.time_zone)
     }
 }
 

@@ -24,7 +24,7 @@ pub use extend::{Extension, extend, usual_extension};
 pub use field::{Field, Unit};
 pub use limits::Limits;
 pub use order::{Held, Queue, Room, Waiter};
-pub use period::{BadPeriod, Interval, Period, Spent, Window};
+pub use period::{BadPeriod, Interval, Period, Spent, Window, zone_of};
 
 use super::{Capacity, Gpu, Resources, Timestamp};
 

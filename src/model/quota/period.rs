@@ -54,13 +54,20 @@ pub enum BadPeriod {
     Zone(String),
 }
 
+/// A time zone by its name. UTC is there also where the machine has no list of zones.
+pub fn zone_of(name: &str) -> Result<TimeZone, BadPeriod> {
+    if name == "UTC" {
+        return Ok(TimeZone::UTC);
+    }
+    TimeZone::get(name).map_err(|_unknown| BadPeriod::Zone(name.to_owned()))
+}
+
 impl Period {
     /// From the configuration: `30d`, `month`, `week`, with the time zone of the latter two.
     pub fn parse(length: &str, zone: &str) -> Result<Self, BadPeriod> {
-        let zone = || TimeZone::get(zone).map_err(|_unknown| BadPeriod::Zone(zone.to_owned()));
         match length {
-            "month" => Ok(Self::Month(zone()?)),
-            "week" => Ok(Self::Week(zone()?)),
+            "month" => Ok(Self::Month(zone_of(zone)?)),
+            "week" => Ok(Self::Week(zone_of(zone)?)),
             _ => {
                 let days = length.strip_suffix('d').and_then(|days| days.parse().ok());
                 let days = days.filter(|days| (1..=366).contains(days)).ok_or(BadPeriod::Length)?;
