@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 
 use crate::{
     admission::{Admission, Barred},
+    announcements::Announcements,
     apps::Catalogue,
     auth::{self, Access, Authenticator, Header, Ldap, keys},
     cluster::{self, Cluster},
@@ -27,7 +28,7 @@ use crate::{
     journal::Journal,
     lifecycle::Lifecycle,
     listen::{self, Certificate, News, TlsError},
-    model::{Capacity, Clock, GpuInventory, Timestamp},
+    model::{Capacity, Clock, GpuInventory, Loops, Timestamp},
     proxy::Proxy,
     retention::Retention,
     scheduler::{
@@ -37,7 +38,7 @@ use crate::{
     sessions::{self, Sessions},
     start::{Paths, Started, lock::Lock},
     web::{
-        self, AppsOrigin, Portal, WebConfig,
+        self, AppsOrigin, Portal, Surroundings, WebConfig,
         gateway::{self, Gateway},
     },
 };
@@ -46,8 +47,6 @@ use crate::{
 pub struct App {
     pub portal: Arc<Portal>,
     pub life: Lifecycle,
-    directory: Option<Arc<Ldap>>,
-    certificate: Option<Arc<Certificate>>,
     /// What tells the audit log, and what forgets what is old.
     keepers: (Journal, Retention),
     listener: TcpListener,
@@ -78,7 +77,8 @@ impl App {
     pub async fn open(config: &Config, surroundings: &Environment, started: Started, clock: Clock) -> Result<Self> {
         let paths = &started.paths;
         let lock = lock(&paths.private)?;
-        let life = Lifecycle::default();
+        let loops = Loops::new(clock.clone());
+        let life = Lifecycle { loops: loops.clone(), ..Lifecycle::default() };
         let key = keys::load(&paths.private).context("the portal's key")?;
         let db = Db::open(&config.database, &paths.private).await?;
         note_open_listener(config, &db, &clock).await?;
@@ -137,13 +137,17 @@ impl App {
                 portal_uid: started.service_uid,
                 shared_uid: config.accounts.shared_uid,
                 one_person,
+                loops: loops.clone(),
             },
         );
 
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
+        let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
+        announcements.refresh().await?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
+        let certificate = certificate(config)?;
         let portal = Arc::new(Portal::new(web::Parts {
             access: Arc::new(access),
             config: web_config(config, &paths.private, &listener, apps_listener.as_ref())?,
@@ -151,24 +155,14 @@ impl App {
             cluster,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
             files,
+            announcements,
+            surroundings: Surroundings { loops, directory, certificate },
             single_user,
             stopping: life.stopping.clone(),
         }));
-        let certificate = certificate(config)?;
-        let options = connections(certificate.as_ref(), &portal)?;
+        let options = connections(&portal)?;
         let helper = started.helper;
-        Ok(Self {
-            portal,
-            life,
-            directory,
-            certificate,
-            keepers,
-            listener,
-            apps_listener,
-            options,
-            helper,
-            _lock: lock,
-        })
+        Ok(Self { portal, life, keepers, listener, apps_listener, options, helper, _lock: lock })
     }
 
     /// The address that the main listener really has.
@@ -179,32 +173,21 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self {
-            portal,
-            life,
-            directory,
-            certificate,
-            keepers: (journal, retention),
-            listener,
-            apps_listener,
-            options,
-            helper,
-            _lock,
-        } = self;
+        let Self { portal, life, keepers: (journal, retention), listener, apps_listener, options, helper, _lock } =
+            self;
         if let Some(helper) = helper {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
         }
         start_loops(&life, &portal);
-        life.spawn("audit log", journal.follow());
-        life.spawn("retention", retention.run());
-        if let Some(directory) = directory {
+        life.spawn("audit log", journal.follow(life.loops.clone()));
+        life.spawn("retention", retention.run(life.loops.clone()));
+        if let Some(directory) = portal.surroundings.directory.clone() {
             look_at_directory(&life, directory);
         }
-        if let Some(certificate) = certificate {
+        if let Some(certificate) = portal.surroundings.certificate.clone() {
             life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
-                look_at_certificate(&certificate);
-                std::future::ready(())
+                std::future::ready(look_at_certificate(&certificate))
             });
         }
         let service = web::Front::portal(portal.clone());
@@ -236,13 +219,16 @@ async fn end_of(mut helper: Child) {
 /// Every loop of the portal, in one place.
 fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
-    life.spawn("gpus", watch_gpus(portal.clone()));
-    let access = portal.access.clone();
-    life.spawn("access", async move { access.poll_for_ever().await });
+    life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));
+    let (access, loops) = (portal.access.clone(), life.loops.clone());
+    life.spawn("access", async move { access.poll_for_ever(&loops).await });
+    let (announcements, loops) = (portal.announcements.clone(), life.loops.clone());
+    life.spawn("announcements", async move { announcements.follow(&loops).await });
+    life.spawn("news of maintenance", wake_on_announcements(portal.clone()));
     life.spawn("tunnels", gateway::cut_what_lost_access(portal.clone()));
     life.spawn("endpoints", gateway::forget_ended(portal.clone()));
-    let environments = portal.sessions.environments.clone();
-    life.spawn("environments", async move { environments.maintain().await });
+    let (environments, loops) = (portal.sessions.environments.clone(), life.loops.clone());
+    life.spawn("environments", async move { environments.maintain(&loops).await });
     life.spawn("environment progress", wake_on_progress(portal.clone()));
     let terminal = io::IsTerminal::is_terminal(&io::stderr());
     let watched = portal.sessions.environments.subscribe();
@@ -266,13 +252,14 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
                     portal.sessions.touch(session, at);
                 }
             }
+            Ok(())
         }
     });
     let swept = portal.clone();
     life.periodic("sweep", SWEEP, move || {
         swept.files.sweep();
         swept.gateway.proxy.sweep();
-        std::future::ready(())
+        std::future::ready(Ok(()))
     });
     let purged = portal.clone();
     life.periodic("purge", PURGE, move || {
@@ -283,21 +270,23 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
                 portal.access.purge().await.map_err(|err| err.to_string()),
                 portal.db.purge_idempotent(day_ago).await.map_err(|err| err.to_string()),
             ];
-            for error in outcomes.into_iter().filter_map(std::result::Result::err) {
+            let outcome = outcomes.into_iter().collect::<Result<(), String>>();
+            if let Err(error) = &outcome {
                 tracing::warn!(error, "what has expired could not be forgotten");
             }
+            outcome
         }
     });
 }
 
 /// Whoever waits for GPUs, or shows a session, hears what a look at the GPUs found.
-async fn watch_gpus(portal: Arc<Portal>) {
+async fn watch_gpus(portal: Arc<Portal>, loops: Loops) {
     let sessions = portal.sessions.clone();
     let tell = move |news| match news {
         cluster::News::Room => sessions.wake(),
         cluster::News::Answered { session, owner } => sessions.announce(session, owner),
     };
-    portal.cluster.clone().run(tell).await;
+    portal.cluster.clone().run(loops, tell).await;
 }
 
 /// Looks again and again at those whom the directory let in.
@@ -306,9 +295,11 @@ fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
     life.periodic("directory", every, move || {
         let directory = directory.clone();
         async move {
-            if let Err(err) = directory.refresh().await {
-                tracing::warn!(error = &err as &dyn std::error::Error, "looking at the directory; people stay in");
+            let looked = directory.refresh().await;
+            if let Err(err) = &looked {
+                tracing::warn!(error = err as &dyn std::error::Error, "looking at the directory; people stay in");
             }
+            looked.map_err(|err| err.to_string())
         }
     });
 }
@@ -358,8 +349,8 @@ fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Re
 }
 
 /// How connections are taken.
-fn connections(certificate: Option<&Arc<Certificate>>, portal: &Arc<Portal>) -> Result<listen::Options> {
-    let tls = certificate.map(Certificate::server).transpose()?;
+fn connections(portal: &Arc<Portal>) -> Result<listen::Options> {
+    let tls = portal.surroundings.certificate.as_ref().map(Certificate::server).transpose()?;
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
     // A proxy stands for many people, as the loopback does behind `ssh -L`.
@@ -419,24 +410,36 @@ fn certificate(config: &Config) -> Result<Option<Arc<Certificate>>> {
 }
 
 /// A renewed certificate is taken up; one that is no good is told of once.
-fn look_at_certificate(certificate: &Certificate) {
+fn look_at_certificate(certificate: &Certificate) -> Result<(), String> {
     match certificate.look() {
         News::None => {}
         News::Renewed(ends) => {
             let ends = Timestamp(ends.saturating_mul(1000));
             tracing::info!(%ends, "the certificate was renewed, and new connections are met with it");
         }
-        News::Kept(error) => tracing::error!(
-            error = &error as &dyn std::error::Error,
-            "the new certificate or key is no good; the one before stays in use until it is mended"
-        ),
+        News::Kept(error) => {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "the new certificate or key is no good; the one before stays in use until it is mended"
+            );
+            return Err(error.to_string());
+        }
     }
+    Ok(())
 }
 
 /// Sessions that wait for an environment look again when it gets further.
 async fn wake_on_progress(portal: Arc<Portal>) {
     let mut progress = portal.sessions.environments.subscribe();
     while progress.changed().await.is_ok() {
+        portal.sessions.wake();
+    }
+}
+
+/// Sessions that wait are looked at again when maintenance begins, changes or ends.
+async fn wake_on_announcements(portal: Arc<Portal>) {
+    let mut news = portal.announcements.subscribe();
+    while news.changed().await.is_ok() {
         portal.sessions.wake();
     }
 }

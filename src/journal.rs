@@ -8,7 +8,10 @@ use std::{io, path::PathBuf, time::Duration};
 use serde::Deserialize;
 use tokio::net::UnixDatagram;
 
-use crate::db::{self, Db, audit::Audit};
+use crate::{
+    db::{self, Db, audit::Audit},
+    model::Loops,
+};
 
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -58,13 +61,16 @@ impl Journal {
     }
 
     /// Tells rows for ever; trouble is logged when it begins.
-    pub async fn follow(mut self) {
+    pub async fn follow(mut self, loops: Loops) {
         let mut every = tokio::time::interval(PERIOD);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut well = true;
         loop {
             every.tick().await;
-            match self.tell().await {
+            let round = loops.begin("audit log", Some(PERIOD));
+            let told = self.tell().await;
+            round.end(&told);
+            match told {
                 Ok(()) => well = true,
                 Err(err) if well => {
                     well = false;

@@ -8,6 +8,7 @@
 pub mod admin;
 pub mod admission;
 pub mod agent;
+pub mod announcements;
 pub mod app;
 pub mod apps;
 pub mod auth;

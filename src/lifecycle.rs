@@ -7,6 +7,8 @@ use std::{future::Future, time::Duration};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use crate::model::Loops;
+
 /// How long an orderly end may take.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -15,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub struct Lifecycle {
     pub stopping: CancellationToken,
     pub tracker: TaskTracker,
+    /// Where the loops say how they go.
+    pub loops: Loops,
 }
 
 impl Lifecycle {
@@ -35,15 +39,18 @@ impl Lifecycle {
         });
     }
 
-    /// Calls `work` every `every` until the process ends.
+    /// Calls `work` every `every` until the process ends; an error is a sentence for the health
+    /// page, the log is told by `work` itself.
     pub fn periodic<F>(&self, name: &'static str, every: Duration, work: impl Fn() -> F + Send + Sync + 'static)
     where
-        F: Future<Output = ()> + Send + 'static,
+        F: Future<Output = Result<(), String>> + Send + 'static,
     {
+        let loops = self.loops.clone();
         self.spawn(name, async move {
             loop {
                 tokio::time::sleep(every).await;
-                work().await;
+                let round = loops.begin(name, Some(every));
+                round.end(&work().await);
             }
         });
     }

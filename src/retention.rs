@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     db::{self, Db},
-    model::{Clock, Timestamp},
+    model::{Clock, Loops, Timestamp},
 };
 
 /// `[retention]`: days; 0 keeps for ever.
@@ -17,7 +17,7 @@ use crate::{
 pub struct Config {
     /// The kept ends of the logs of ended sessions.
     pub logs_days: i64,
-    /// Ended sessions, with their history and what they used.
+    /// Ended sessions, with their history and what they used; announcements that are over.
     pub sessions_days: i64,
     pub audit_days: i64,
 }
@@ -71,6 +71,7 @@ pub struct Retention {
 pub struct Forgotten {
     pub logs: usize,
     pub sessions: usize,
+    pub announcements: usize,
     pub audit: usize,
 }
 
@@ -84,12 +85,15 @@ pub enum Error {
 
 impl Retention {
     /// Looks at the start and every hour, for ever.
-    pub async fn run(self) {
+    pub async fn run(self, loops: Loops) {
         loop {
-            match self.sweep().await {
+            let round = loops.begin("retention", Some(PERIOD));
+            let swept = self.sweep().await;
+            round.end(&swept);
+            match swept {
                 Ok(forgotten) if forgotten == Forgotten::default() => {}
-                Ok(Forgotten { logs, sessions, audit }) => {
-                    tracing::info!(logs, sessions, audit, "forgot what is older than [retention] says");
+                Ok(Forgotten { logs, sessions, announcements, audit }) => {
+                    tracing::info!(logs, sessions, announcements, audit, "forgot what is older than [retention] says");
                 }
                 Err(err) => tracing::warn!(error = &err as &dyn std::error::Error, "forgetting what is old"),
             }
@@ -107,6 +111,8 @@ impl Retention {
             while let count @ 1.. = self.db.forget_sessions(before, SESSIONS).await? {
                 forgotten.sessions += count;
             }
+            // They explain what happened to sessions, and go with them.
+            forgotten.announcements = self.db.forget_announcements(before).await?;
         }
         if let Some(before) = self.before(self.config.audit_days) {
             while let count @ 1.. = self.db.prune_audit(before, ROWS, self.clock.now()).await? {

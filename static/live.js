@@ -24,7 +24,7 @@ function hear(message) {
   } else if (message.type === "signed-out") {
     connected = false;
     tell("signed-out");
-  } else if (message.type === "environment") soon("page", refreshPage);
+  } else if (["environment", "announcements"].includes(message.type)) soon("page", refreshPage);
   else if (message.type === "session" && message.id) soon(message.id, () => refreshCard(String(message.id)));
 }
 
@@ -133,6 +133,10 @@ setInterval(() => {
   if (only) soon(only.dataset.session, () => refreshCard(only.dataset.session));
   else soon("page", refreshPage);
 }, $("[data-session]") ? 4000 : 12_000);
+
+// A page that says so changes by itself: every so many seconds.
+const every = $("[data-every]")?.dataset.every;
+if (every) setInterval(() => { if (!document.hidden && connected) soon("page", refreshPage); }, 1000 * every);
 
 function come(back) {
   if (document.hidden || leave) return;

@@ -1,7 +1,9 @@
-//! `lyceum admin …`: users, groups, tokens, quotas and backups from the command line, on the
-//! database itself, also while the portal runs. Whoever may write the database may do this;
-//! root becomes the database's owner first, so that no file of root's is left in there.
+//! `lyceum admin …`: users, groups, tokens, quotas, announcements, maintenance and backups from
+//! the command line, on the database itself, also while the portal runs. Whoever may write the
+//! database may do this; root becomes the database's owner first, so that no file of root's is
+//! left in there.
 
+mod announcements;
 mod group;
 mod quota;
 mod user;
@@ -17,7 +19,12 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use clap::Subcommand;
 
-use self::{group::GroupVerb, quota::QuotaVerb, user::UserVerb};
+use self::{
+    announcements::{AnnounceVerb, MaintenanceVerb},
+    group::GroupVerb,
+    quota::QuotaVerb,
+    user::UserVerb,
+};
 use crate::{
     auth::{passwords, tokens},
     config::Config,
@@ -41,6 +48,12 @@ pub enum Verb {
     /// Limits: of everybody, of a group, of one person, of all together.
     #[command(subcommand)]
     Quota(QuotaVerb),
+    /// Let nothing start for a while.
+    #[command(subcommand)]
+    Maintenance(MaintenanceVerb),
+    /// Tell everybody something.
+    #[command(subcommand)]
+    Announce(AnnounceVerb),
     /// The audit log.
     #[command(subcommand)]
     Audit(AuditVerb),
@@ -105,9 +118,11 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<E
             Verb::Group(verb) => group::group(&db, verb, by, out).await,
             Verb::Token(verb) => token(&db, verb, by, out).await,
             Verb::Quota(verb) => quota::quota(&db, verb, by, out).await,
+            Verb::Maintenance(verb) => announcements::maintenance(&db, verb, by, out).await,
+            Verb::Announce(verb) => announcements::announce(&db, verb, by, out).await,
             Verb::Audit(AuditVerb::Verify) => verify_audit(&db, out).await,
             Verb::Backup { .. } => match file {
-                Some(file) => backup(&db, file, &paths.private).await,
+                Some(file) => backup(&db, file, &paths.private, by).await,
                 None => Ok(()),
             },
             Verb::Restore { .. } | Verb::Migrate => Ok(()),
@@ -137,7 +152,7 @@ async fn verify_audit(db: &Db, out: Out<'_>) -> Result<()> {
 }
 
 /// SQLite writes the copy where it may; from there it goes to the caller's file.
-async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
+async fn backup(db: &Db, mut file: File, private: &Path, by: By<'_>) -> Result<()> {
     ensure!(
         matches!(db, Db::Sqlite { .. }),
         "the database is PostgreSQL: back it up with pg_dump, which knows it better"
@@ -149,7 +164,9 @@ async fn backup(db: &Db, mut file: File, private: &Path) -> Result<()> {
         Ok(file.sync_all()?)
     });
     let _ = std::fs::remove_file(&draft);
-    copied.context("writing the backup")
+    copied.context("writing the backup")?;
+    // The health page says how old the last copy is.
+    Ok(db.note_backup(By { at: Clock::System.now(), ..by }).await?)
 }
 
 fn restore(mut copy: File, config: &Config, paths: &Paths) -> Result<()> {

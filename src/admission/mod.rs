@@ -228,6 +228,12 @@ impl Admission {
         let already_waiting = matches!(deed, Deed::Reconsider(_));
         let asking = Asking { owner, group, period: &self.period };
         let judge = |facts: &Facts| {
+            if let Some(maintenance) = &facts.maintenance
+                && let Some(reason) = maintenance.objection(facts.is_admin, facts.sums.at)
+            {
+                let reasons = vec![reason];
+                return if already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
+            }
             let verdict = self.judge(request, facts, single, already_waiting);
             let lacks_room = |reasons: &[Reason]| reasons.iter().all(|reason| !reason.code.starts_with("quota."));
             if matches!(&verdict, Verdict::Wait(reasons) if lacks_room(reasons)) {

@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use super::{Authenticator, Header, Result, scopes, secrets, throttle::Throttle};
 use crate::{
     db::{Db, logins::Login, tokens::Token},
-    model::{Clock, LoginId, Role, Timestamp, TokenId, User, UserId},
+    model::{Clock, LoginId, Loops, Role, Timestamp, TokenId, User, UserId},
 };
 
 /// A login that was not used for so long has ended, in seconds.
@@ -20,6 +20,8 @@ pub const IDLE_SECONDS: i64 = 8 * 3600;
 pub const ABSOLUTE_SECONDS: i64 = 7 * 86_400;
 /// Use is written down at most so often, in seconds.
 const TOUCH_SECONDS: i64 = 60;
+/// How often the access generation is looked at.
+const POLL: Duration = Duration::from_secs(1);
 /// Then the memory is thrown away rather than grown.
 const MOST_REMEMBERED: usize = 50_000;
 
@@ -229,13 +231,16 @@ impl Access {
     }
 
     /// Polls every second, for ever; trouble is logged when it begins.
-    pub async fn poll_for_ever(&self) {
-        let mut every = tokio::time::interval(Duration::from_secs(1));
+    pub async fn poll_for_ever(&self, loops: &Loops) {
+        let mut every = tokio::time::interval(POLL);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut away = false;
         loop {
             every.tick().await;
-            match self.poll().await {
+            let round = loops.begin("access", Some(POLL));
+            let polled = self.poll().await;
+            round.end(&polled);
+            match polled {
                 Ok(()) => away = false,
                 Err(err) if !away => {
                     away = true;

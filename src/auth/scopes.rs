@@ -12,7 +12,10 @@ pub const SCOPES: [(&str, &str); 10] = [
     ("admin:quotas", "See quotas and change them, as far as your role reaches."),
     ("admin:users", "See people and groups and change them, as far as your role reaches."),
     ("admin:audit", "Read the audit log, as an administrator."),
-    ("admin:site", "Manage profiles, environments and announcements, as an administrator."),
+    (
+        "admin:site",
+        "Manage profiles, environments, announcements and maintenance, and see the portal's health, as an administrator.",
+    ),
 ];
 
 /// Whether there is such a scope.
@@ -46,14 +49,14 @@ pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
         "quotas" => &["admin:quotas"],
         "users" | "groups" => &["admin:users"],
         "audit" => &["admin:audit"],
-        "profiles" | "environments" | "announcements" | "maintenance" => &["admin:site"],
+        "profiles" | "environments" | "announcements" | "maintenance" | "health" => &["admin:site"],
         // Tokens, passwords, pages: only a token without scopes.
         _ => &[],
     };
     // What one needs to see in order to use the others.
     let common = matches!(area, "me" | "profiles" | "environments" | "openapi.json");
     // Other people's affairs: a token that lies on some dashboard does not tell them.
-    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit")
+    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit" | "health")
         || route.starts_with("/admin")
         || route.starts_with("/usage/compare");
     writers.iter().any(|scope| has(scope)) || (reading && ((has("read") && !of_others) || common))

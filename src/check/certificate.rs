@@ -14,7 +14,7 @@ use super::{
 use crate::{
     helper::identity::Identity,
     listen::{Certificate, TlsError},
-    model::Timestamp,
+    model::{Timestamp, finding},
 };
 
 const NAME: &str = "certificate";
@@ -60,9 +60,6 @@ async fn faults_of_reading(facts: &Facts) -> Vec<Finding> {
     errand::send(&Errand::Read(Reading { reader, files }), NAME, PATIENCE).await
 }
 
-/// So many days before its end somebody should look why it was not renewed.
-const SOON: i64 = 14;
-
 pub async fn certificate(facts: &Facts) -> Vec<Finding> {
     if facts.server.tls_cert.is_empty() {
         return Vec::new();
@@ -91,26 +88,18 @@ fn judged(facts: &Facts) -> Finding {
             ));
         }
     };
-    let Some(ends) = certificate.ends() else {
-        return Finding::new(NAME, Level::Warning, "it cannot be read when the certificate ends");
-    };
-    let until = Timestamp(ends.saturating_mul(1000));
-    let days = until.seconds_since(facts.clock.now()) / 86_400;
+    let now = facts.clock.now();
+    let until = certificate.ends().map(|ends| Timestamp(ends.saturating_mul(1000)));
+    let lasting = finding::certificate_until(until, now);
     let public = Url::parse(&server.public_url).ok().and_then(|url| url.host_str().map(str::to_owned));
     let public = public.and_then(|host| ServerName::try_from(host).ok());
     match public.filter(|host| !certificate.covers(host)) {
-        _ if until <= facts.clock.now() => {
-            Finding::new(NAME, Level::Fault, format!("it ended at {until}: browsers refuse it")).mend("renew it")
-        }
-        Some(host) => Finding::new(
+        Some(host) if lasting.level < Level::Fault => Finding::new(
             NAME,
             Level::Warning,
             format!("it is not good for {}, the host of server.public_url", host.to_str()),
         )
         .mend("a certificate for that name, or another server.public_url"),
-        None if days < SOON => {
-            Finding::new(NAME, Level::Warning, format!("it ends in {days} days, at {until}")).mend("renew it")
-        }
-        None => Finding::new(NAME, Level::Ok, format!("good until {until}; a renewed one is taken up by itself")),
+        _ => lasting,
     }
 }

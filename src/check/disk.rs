@@ -6,7 +6,7 @@ use std::{fs, os::unix::fs::MetadataExt};
 use super::{Facts, Finding, Level};
 use crate::{
     db::place::{existing, network_file_system},
-    model::size::{GIB, human_size},
+    model::{finding, size::human_size},
 };
 
 /// The most that a run directory's path may measure: Jupyter's kernels add 50 bytes to it,
@@ -86,15 +86,7 @@ pub fn free_space(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Warning, format!("{} does not tell", place.display()));
     };
     let free = i64::try_from(disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(i64::MAX);
-    let what = format!("{} free at {}", human_size(free), place.display());
-    let mend = "lyceum serve --data /PATH/ON/A/LARGER/DISK";
-    match free {
-        free if free < GIB / 4 => Finding::new(name, Level::Fault, what).mend(mend),
-        free if free < 3 * GIB => {
-            Finding::new(name, Level::Warning, format!("{what}; the default environment needs about 2 GB")).mend(mend)
-        }
-        _ => Finding::new(name, Level::Ok, what),
-    }
+    finding::free_space(free, &place.display().to_string())
 }
 
 pub fn run_directory(facts: &Facts) -> Finding {

@@ -17,13 +17,11 @@ mod rehearsal;
 mod strain;
 
 use std::{
-    borrow::Cow,
     io::{self, Write},
     net::SocketAddr,
     path::PathBuf,
 };
 
-use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::{
@@ -34,32 +32,8 @@ use crate::{
     start::{Surroundings, lock::Running},
 };
 
+pub use crate::model::finding::{Finding, Level};
 pub use errand::run as rehearse;
-
-/// How a check ended, from good to bad.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Level {
-    Ok,
-    /// Works, and is worth knowing.
-    Note,
-    /// Works, but not all of it or not for long.
-    Warning,
-    /// The portal does not start, or no workload does.
-    Fault,
-}
-
-/// What one check found.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// What was looked at, in a word or two.
-    pub name: Cow<'static, str>,
-    pub level: Level,
-    /// What was tried or is so, and what follows from it.
-    pub what: String,
-    /// The command or setting that mends it; empty where nothing needs mending.
-    pub mend: String,
-}
 
 /// What the checks look at: the settings, as plain values.
 #[derive(Clone, Debug)]
@@ -166,28 +140,6 @@ pub fn render_json(findings: &[Finding], mut out: impl Write) -> io::Result<()> 
 
 fn count(findings: &[Finding], level: Level) -> usize {
     findings.iter().filter(|finding| finding.level == level).count()
-}
-
-impl Level {
-    fn sign(self) -> (char, &'static str) {
-        match self {
-            Self::Ok => ('✓', "ok"),
-            Self::Note => ('·', "note"),
-            Self::Warning => ('!', "warning"),
-            Self::Fault => ('✗', "fault"),
-        }
-    }
-}
-
-impl Finding {
-    fn new(name: &'static str, level: Level, what: impl Into<String>) -> Self {
-        Self { name: name.into(), level, what: what.into(), mend: String::new() }
-    }
-
-    fn mend(mut self, command: impl Into<String>) -> Self {
-        self.mend = command.into();
-        self
-    }
 }
 
 #[cfg(test)]

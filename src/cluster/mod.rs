@@ -20,7 +20,7 @@ use crate::{
     admission::{Admission, Bar},
     db::{self, Db, gpus::Span},
     model::{
-        Clock, Gpu, Session, SessionId, Timestamp, UserId,
+        Clock, Gpu, Loops, Session, SessionId, Timestamp, UserId,
         gpus::{Condition, Driver, GpuProcess, Obstacle},
         setting::seconds,
     },
@@ -167,10 +167,13 @@ impl Cluster {
     }
 
     /// Looks for ever; `tell` hears what others should act on.
-    pub async fn run(self: Arc<Self>, tell: impl Fn(News) + Send) {
+    pub async fn run(self: Arc<Self>, loops: Loops, tell: impl Fn(News) + Send) {
         let every = Duration::from_secs(self.config.interval.unsigned_abs().max(1));
         loop {
-            if let Err(error) = self.look(&tell).await {
+            let round = loops.begin("gpus", Some(every));
+            let looked = self.look(&tell).await;
+            round.end(&looked);
+            if let Err(error) = looked {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a look at the GPUs was not finished");
             }
             tokio::time::sleep(every).await;

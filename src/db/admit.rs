@@ -7,7 +7,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
-    facts::{Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
+    facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
@@ -96,7 +96,8 @@ impl Db {
             } else {
                 Vec::new()
             };
-            let rows = Rows { at, window, live, bounds, recent };
+            let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *tx).await?;
+            let rows = Rows { at, window, live, bounds, recent, asker };
             let facts = facts(asking.owner, reconsidered.as_deref(), group.as_deref(), rows)?;
             let verdict = judge(&facts);
             match (deed, &verdict) {

@@ -83,6 +83,13 @@ pub const ACTIONS: &[&str] = &[
     "group.manager_add",
     "group.manager_remove",
     "packages.reset",
+    "announcement.make",
+    "announcement.change",
+    "announcement.remove",
+    "maintenance.on",
+    "maintenance.change",
+    "maintenance.off",
+    "database.backup",
     "server.insecure_http",
     "audit.prune",
 ];

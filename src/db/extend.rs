@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use super::{
     Db, Result,
     audit::{Entry, append_audit},
-    facts::{Facts, LIVE, Live, Rows, facts},
+    facts::{ASKER, Facts, LIVE, Live, Rows, facts},
     reading,
     sessions::{ADD_EVENT, select, session},
     standing::bounds,
@@ -43,7 +43,8 @@ macro_rules! situation {
                 let group = live.iter().find(|row| row.id == id).and_then(|row| row.charged_group.clone());
                 let window = $period.window($at);
                 let bounds = bounds!($tx, &*owner, group.as_deref().unwrap_or_default(), window, $at, false);
-                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new() };
+                let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *$tx).await?;
+                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new(), asker };
                 let facts = facts(found.owner, None, group.as_deref(), rows)?;
                 Some((found, facts))
             }

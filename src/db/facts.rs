@@ -12,7 +12,7 @@ use super::{
     types::parse,
 };
 use crate::model::{
-    Gpu, GroupId, Resources, Timestamp, UserId,
+    Gpu, GroupId, Maintenance, Resources, Role, Timestamp, UserId,
     quota::{Held, Interval, Reason, Request, Usage, Waiter, Window},
 };
 
@@ -34,6 +34,8 @@ pub struct Facts {
     pub recent_gpu_seconds: i64,
     /// When this request was made.
     pub since: Timestamp,
+    pub maintenance: Option<Maintenance>,
+    pub is_admin: bool,
 }
 
 /// What people hold now.
@@ -80,6 +82,13 @@ pub(super) const RECENT: &str =
          (SELECT owner FROM sessions WHERE state <> 'ended' AND admitted_at IS NULL))
      GROUP BY owner";
 
+/// `$1` whoever asks: the role that was given here, the one that the directory gives, and
+/// maintenance, if any.
+pub(super) const ASKER: &str =
+    "SELECT role, directory_role, (SELECT value FROM settings WHERE name = 'maintenance') FROM users WHERE id = $1";
+
+pub(super) type Asker = (String, Option<String>, Option<String>);
+
 /// What was read, before it is summed up.
 pub(super) struct Rows {
     pub at: Timestamp,
@@ -87,6 +96,7 @@ pub(super) struct Rows {
     pub live: Vec<Live>,
     pub bounds: Bounds,
     pub recent: Vec<(String, i64)>,
+    pub asker: Asker,
 }
 
 impl Db {
@@ -134,7 +144,7 @@ impl Db {
 /// Sums up the live rows, leaving out the one that is being reconsidered.
 pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<&str>, rows: Rows) -> Result<Facts> {
     let owner = &*owner_id.to_string();
-    let Rows { at, window, live, bounds, recent } = rows;
+    let Rows { at, window, live, bounds, recent, asker } = rows;
     let recent: HashMap<String, i64> = recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect();
     let (mut gpus_taken, mut since) = (HashSet::new(), at);
     let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
@@ -177,7 +187,21 @@ pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<
     });
     let recent_gpu_seconds = recent.get(owner).copied().unwrap_or(0);
     let sums = bounds.sums(at, window, usages, open)?;
-    Ok(Facts { owner: owner_id, sums, gpus_taken, own, held, waiting, recent_gpu_seconds, since })
+    let (role, directory_role, maintenance) = asker;
+    let is_admin = [Some(role), directory_role].into_iter().flatten().any(|role| role == Role::Admin.as_str());
+    let maintenance = super::maintenance::read(maintenance.as_deref())?;
+    Ok(Facts {
+        owner: owner_id,
+        sums,
+        gpus_taken,
+        own,
+        held,
+        waiting,
+        recent_gpu_seconds,
+        since,
+        maintenance,
+        is_admin,
+    })
 }
 
 fn waiter(row: &Live, recent: &HashMap<String, i64>) -> Result<Waiter> {

@@ -3,6 +3,7 @@
 //! functions here say what is stored, what is read, and which state a change expects.
 
 pub mod admit;
+pub mod announcements;
 pub mod audit;
 pub mod chain;
 pub mod directory;
@@ -13,6 +14,7 @@ pub mod groups;
 pub mod idempotency;
 pub mod limits;
 pub mod logins;
+pub mod maintenance;
 mod open;
 pub mod people;
 pub mod place;

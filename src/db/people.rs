@@ -297,7 +297,9 @@ impl Db {
             if others == 0 {
                 return Err(Error::LastAdmin);
             }
-            for table in ["logins", "tokens", "idempotency", "group_members", "group_managers"] {
+            let theirs =
+                ["logins", "tokens", "idempotency", "group_members", "group_managers", "announcement_dismissals"];
+            for table in theirs {
                 query(AssertSqlSafe(format!("DELETE FROM {table} WHERE user_id = $1"))).bind(&id).execute(&mut *tx).await?;
             }
             query("DELETE FROM quota_limits WHERE scope = 'user' AND scope_id = $1").bind(&id).execute(&mut *tx).await?;

@@ -35,7 +35,7 @@ pub use progress::{line, show};
 
 use base::Facts;
 
-use crate::model::{Clock, Timestamp};
+use crate::model::{Clock, Loops, Timestamp};
 
 /// The name of the environment that workloads get when they name none.
 pub const DEFAULT: &str = "default";
@@ -202,10 +202,14 @@ impl Environments {
     /// Looks at the site's environments, builds the default one, tries again when the network
     /// was the cause of a failure or [`Environments::retry`] is called. Never returns;
     /// dropping the future ends the tools.
-    pub async fn maintain(&self) {
+    pub async fn maintain(&self, loops: &Loops) {
         let mut wait = FIRST_WAIT;
         loop {
+            let round = loops.begin("environments", None);
             let ((), outcome) = tokio::join!(self.look_at_sites(), self.attempt());
+            round.end(
+                &outcome.as_ref().map_err(|_failure| "an environment could not be built; its line above says why"),
+            );
             let retry_in = outcome.err().filter(|failure| failure.cause == Cause::Network).map(|_| wait);
             if let Some(seconds) = retry_in {
                 let at = self.0.clock.now().plus_seconds(seconds);

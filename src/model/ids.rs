@@ -64,6 +64,10 @@ id!(
     /// A browser's sign-in; the cookie's secret itself is never stored.
     LoginId
 );
+id!(
+    /// What administrators tell everybody.
+    AnnouncementId
+);
 
 impl SessionId {
     /// The 16 characters that name this session's run directory and cgroups.

@@ -2,12 +2,18 @@
 //! Nothing here does I/O or knows how anything is stored, started or drawn; every rule in
 //! this folder is a pure function that a table or a property can test.
 
+pub mod announcement;
 pub mod ending;
 pub mod fault;
 pub mod files;
+pub mod finding;
 pub mod gpus;
 pub mod group;
+pub mod health;
 pub mod ids;
+pub mod line;
+pub mod loops;
+pub mod maintenance;
 pub mod quota;
 pub mod resources;
 pub mod session;
@@ -16,12 +22,18 @@ pub mod size;
 pub mod time;
 pub mod timeline;
 pub mod user;
+pub mod window;
 
+pub use announcement::Announcement;
 pub use fault::FieldError;
+pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName};
-pub use ids::{GroupId, LoginId, SessionId, TokenId, UserId};
+pub use ids::{AnnouncementId, GroupId, LoginId, SessionId, TokenId, UserId};
+pub use loops::Loops;
+pub use maintenance::Maintenance;
 pub use resources::{Capacity, Resources};
 pub use session::{EndReason, Session, SessionState};
 pub use time::{Clock, Timestamp};
 pub use user::{Role, User, Username};
+pub use window::{Phase, Window};

@@ -11,8 +11,8 @@ use super::{Gpu, Resources, SessionId, Timestamp, UserId, quota::Reason};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
-        $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
+        $(#[$doc])*
         pub enum $name {
             $($(#[$vdoc])* #[serde(rename = $word)] $variant),+
         }
@@ -40,6 +40,8 @@ macro_rules! words {
         }
     };
 }
+
+pub(super) use words;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a word of this list")]

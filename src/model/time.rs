@@ -149,6 +149,26 @@ pub fn http_date(at_ms: i64) -> String {
     jiff::Timestamp::from_millisecond(at_ms).map_or_else(|_beyond| String::new(), |at| at.strftime(format).to_string())
 }
 
+/// A moment as people and forms write it: RFC 3339, or a day and a time of UTC
+/// (`2030-01-31T18:00`, `2030-01-31 18:00`).
+pub fn parse_moment(text: &str) -> Option<Timestamp> {
+    let text = text.trim();
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Some(Timestamp(at.as_millisecond()));
+    }
+    // A day alone is no moment.
+    let is_moment = text.contains(':');
+    let at = text.parse::<jiff::civil::DateTime>().ok().filter(|_| is_moment)?;
+    let at = at.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp();
+    Some(Timestamp(at.as_millisecond()))
+}
+
+/// A moment as a form's field for a day and a time has it, in UTC: `2030-01-31T18:00`.
+pub fn form_moment(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.0)
+        .map_or_else(|_beyond| String::new(), |at| at.strftime("%Y-%m-%dT%H:%M").to_string())
+}
+
 /// A length of time as people write it (`90s`, `30m`, `8h`, `2d`, or plain seconds), in seconds.
 pub fn parse_duration(text: &str) -> Option<i64> {
     let text = text.trim();
@@ -202,6 +222,18 @@ mod tests {
     fn dates_of_http() {
         assert_eq!(http_date(784_111_777_000), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(http_date(i64::MAX), "");
+    }
+
+    #[test]
+    fn moments_of_forms() {
+        let at = Timestamp(1_896_112_800_000);
+        for text in ["2030-01-31T18:00", "2030-01-31 18:00", " 2030-01-31T18:00:00Z ", "2030-01-31T19:00:00+01:00"] {
+            assert_eq!(parse_moment(text), Some(at), "{text}");
+        }
+        assert_eq!(form_moment(at), "2030-01-31T18:00");
+        for text in ["", "2030-01-31", "18:00", "tomorrow", "2030-02-30T18:00", "99999-01-01T00:00", "1"] {
+            assert_eq!(parse_moment(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -36,8 +36,8 @@ use crate::{
     },
     environments::{Environments, Installed},
     model::{
-        Clock, EndReason, FieldError, Role, Session, SessionId, Timestamp, User, UserId, ending::Deadline,
-        quota::Reason,
+        Clock, EndReason, FieldError, Loops, Maintenance, Phase, Role, Session, SessionId, SessionState, Timestamp,
+        User, UserId, ending::Deadline, maintenance, quota::Reason,
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
@@ -68,6 +68,8 @@ pub struct Sessions {
     changes: broadcast::Sender<Change>,
     wake: Notify,
     last: RwLock<LastRun>,
+    /// As the loop read it last: what may start and what is ended.
+    maintenance: RwLock<Option<Maintenance>>,
     pub tracker: TaskTracker,
     pub stopping: CancellationToken,
 }
@@ -96,6 +98,8 @@ pub struct Config {
     pub shared_uid: bool,
     /// True where the portal is not root and so serves one person only.
     pub one_person: bool,
+    /// Where the service's loops say how they go.
+    pub loops: Loops,
 }
 
 /// What is known of a running session besides its row: shown, never trusted.
@@ -150,6 +154,9 @@ pub enum Error {
     Invalid(Vec<FieldError>),
     #[error("the request is over a limit")]
     Refused(Vec<Reason>),
+    /// Nothing starts for so many seconds; the sentence says why.
+    #[error("{sentence}")]
+    Maintenance { sentence: String, retry_after_seconds: i64 },
     /// The thing is not in a state that allows this; the sentence says why.
     #[error("{0}")]
     Conflict(String),
@@ -201,6 +208,7 @@ impl Sessions {
             changes: broadcast::channel(1024).0,
             wake: Notify::new(),
             last: RwLock::default(),
+            maintenance: RwLock::default(),
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
         })
@@ -226,7 +234,7 @@ impl Sessions {
             idempotency: key.map(|key| (key.to_owned(), hash.clone())),
         };
         let id = match self.admission.insert(&new).await? {
-            Admitted::Judged(Verdict::Refuse(reasons)) => return Err(Error::Refused(reasons)),
+            Admitted::Judged(Verdict::Refuse(reasons)) => return Err(self.refusal(reasons).await?),
             Admitted::Judged(_) => new.id,
             Admitted::Repeated(earlier) if earlier.request_hash == hash => {
                 let id = earlier.created_id.parse().map_err(|_err| db::Error::Stored("session id"))?;
@@ -243,6 +251,18 @@ impl Sessions {
         }
         self.changed(id, actor.user.id, false);
         self.db.find_session(id).await?.ok_or(Error::NotFound)
+    }
+
+    /// Maintenance refuses for a while, limits for good.
+    async fn refusal(&self, reasons: Vec<Reason>) -> Result<Error> {
+        match reasons.first() {
+            Some(reason) if reason.code == maintenance::CODE => {
+                let now = self.clock.now();
+                let retry_after_seconds = self.db.maintenance().await?.map_or(1, |set| set.retry_after(now));
+                Ok(Error::Maintenance { sentence: reason.hint.clone(), retry_after_seconds })
+            }
+            _ => Ok(Error::Refused(reasons)),
+        }
     }
 
     /// What would be decided about a request, with nothing written.
@@ -356,6 +376,14 @@ impl Sessions {
 
     pub fn last_run(&self) -> LastRun {
         self.last.read().clone()
+    }
+
+    /// When maintenance will end this session, if it runs and will be ended.
+    pub fn drained_at(&self, session: &Session) -> Option<Timestamp> {
+        let maintenance = self.maintenance.read();
+        let drain_at = maintenance.as_ref().filter(|set| set.window.phase(self.clock.now()) != Phase::Past)?.drain_at?;
+        let runs = matches!(session.state, SessionState::Starting | SessionState::Running);
+        (runs && session.admitted_at.is_some_and(|at| at < drain_at)).then_some(drain_at)
     }
 
     /// Makes the loop look now: after a commit, when an environment is ready, when an agent ended.

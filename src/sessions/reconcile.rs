@@ -12,7 +12,7 @@ use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
     db::{admit::Verdict, sessions::Ending},
     environments::{DEFAULT, State},
-    model::{EndReason, Session, SessionId, SessionState, ending::Deadline},
+    model::{EndReason, Role, Session, SessionId, SessionState, ending::Deadline},
     scheduler::{self, Exit, Observation},
 };
 
@@ -44,7 +44,10 @@ impl Sessions {
 
     /// One round. Errors are left to the next one; the health page shows the last.
     pub async fn reconcile(self: &Arc<Self>) {
-        let (strangers, failed) = match self.round().await {
+        let round = self.config.loops.begin("sessions", Some(PERIOD));
+        let outcome = self.round().await;
+        round.end(&outcome);
+        let (strangers, failed) = match outcome {
             Ok(strangers) => (strangers, false),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a round of reconcile failed");
@@ -56,6 +59,7 @@ impl Sessions {
 
     async fn round(self: &Arc<Self>) -> Result<HashSet<SessionId>> {
         self.follow_the_clock().await?;
+        *self.maintenance.write() = self.db.maintenance().await?;
         let sessions = self.db.live_sessions().await?;
         // One may have ended between the last round's look and its note.
         let live: HashSet<SessionId> = sessions.iter().map(|session| session.id).collect();
@@ -178,9 +182,13 @@ impl Sessions {
         }
     }
 
-    /// An admitted session starts as soon as its environment is ready.
+    /// An admitted session starts as soon as its environment is ready, and maintenance is over.
     async fn begin(self: &Arc<Self>, session: &Session) -> Result<()> {
-        if let Some(sentence) = self.waits_for_environment(session) {
+        let waits = match self.waits_for_environment(session) {
+            None => self.waits_for_maintenance(session).await?,
+            waits => waits,
+        };
+        if let Some(sentence) = waits {
             if session.detail.as_deref() != Some(&sentence) {
                 self.db.set_detail(session.id, &sentence).await?;
                 self.tell(session, false);
@@ -216,6 +224,14 @@ impl Sessions {
                 "Waits for the environment ‘{name}’, which is not there; an administrator has to provide it."
             )),
         }
+    }
+
+    /// The sentence for a session that was admitted before maintenance began.
+    async fn waits_for_maintenance(&self, session: &Session) -> Result<Option<String>> {
+        let Some(maintenance) = self.maintenance.read().clone() else { return Ok(None) };
+        let owner = self.db.find_user(session.owner).await?;
+        let is_admin = owner.is_some_and(|owner| owner.user.role == Role::Admin);
+        Ok(maintenance.objection(is_admin, self.clock.now()).map(|reason| reason.hint))
     }
 
     async fn launch(self: &Arc<Self>, session: Session) -> Result<()> {
@@ -270,6 +286,12 @@ impl Sessions {
         {
             return self.begin_stop(session, EndReason::TimeLimit, &end.struck()).await;
         }
+        let ending = self.maintenance.read().as_ref().and_then(|set| {
+            session.admitted_at.filter(|admitted_at| set.ends(*admitted_at, now)).map(|_| set.ending())
+        });
+        if let Some(ending) = ending {
+            return self.begin_stop(session, EndReason::StoppedByAdmin, &ending).await;
+        }
         let is_over = |idle: &Deadline| idle.at <= now;
         if self.idle_deadline(session).is_some_and(|idle| is_over(&idle)) {
             // Asked once more, because the last look may be older than a click.
@@ -292,7 +314,9 @@ impl Sessions {
     }
 
     async fn begin_stop(self: &Arc<Self>, session: &Session, reason: EndReason, message: &str) -> Result<()> {
-        if self.db.begin_stop(session.id, reason, self.clock.now(), message, None).await? {
+        // Of what the loop ends, that alone is an administrator's doing.
+        let by = (reason == EndReason::StoppedByAdmin).then_some("maintenance");
+        if self.db.begin_stop(session.id, reason, self.clock.now(), message, by).await? {
             self.tell(session, false);
         }
         match self.db.find_session(session.id).await? {

@@ -124,7 +124,10 @@ impl Sessions {
             if session.state != SessionState::Running {
                 continue;
             }
-            match self.look_at_use(&session).await {
+            let round = self.config.loops.begin("use of sessions", None);
+            let looked = self.look_at_use(&session).await;
+            round.end(&looked);
+            match looked {
                 // Somebody may look at its meters.
                 Ok(()) => self.tell(&session, false),
                 Err(error) => tracing::debug!(session.id = %session.id, %error, "use could not be looked at"),

@@ -51,6 +51,7 @@ pub(super) fn context(
             most_memory_bytes: Some(limits.of(&Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
             is_own: session.owner == principal.id(),
             no_extension: no_extension.clone(),
+            drained_at: portal.sessions.drained_at(session),
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),

@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{auth, db, dial, proxy, scheduler, sessions};
+use crate::{announcements, auth, db, dial, proxy, scheduler, sessions};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -54,9 +54,24 @@ impl From<sessions::Error> for Error {
             sessions::Error::NotFound => Self::not_found(),
             sessions::Error::Invalid(faults) => Self::invalid(faults),
             sessions::Error::Refused(reasons) => Self::over_quota(reasons),
+            sessions::Error::Maintenance { sentence, retry_after_seconds } => {
+                Self::maintenance(as_sentence(&sentence), retry_after_seconds)
+            }
             sessions::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             sessions::Error::Scheduler(err) => err.into(),
             sessions::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<announcements::Error> for Error {
+    fn from(err: announcements::Error) -> Self {
+        match err {
+            announcements::Error::NotFound => Self::not_found(),
+            announcements::Error::Invalid(faults) => Self::invalid(faults),
+            announcements::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            announcements::Error::Stale => Self::stale(),
+            announcements::Error::Db(err) => err.into(),
         }
     }
 }

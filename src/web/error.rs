@@ -53,6 +53,7 @@ pub enum Kind {
     TooManyRequests,
     Internal,
     Unavailable,
+    Maintenance,
 }
 
 impl Kind {
@@ -80,6 +81,7 @@ impl Kind {
             Self::TooManyRequests => (StatusCode::TOO_MANY_REQUESTS, "too-many-requests", "Too many attempts"),
             Self::Internal => (StatusCode::INTERNAL_SERVER_ERROR, "internal", "A fault in the portal"),
             Self::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable", "Not available right now"),
+            Self::Maintenance => (StatusCode::SERVICE_UNAVAILABLE, "maintenance", "Nothing starts during maintenance"),
         }
     }
 
@@ -216,6 +218,11 @@ impl Error {
     /// Something that we need is away; `detail` says what, for anybody to read.
     pub fn unavailable(detail: impl Into<String>, retry_after_seconds: i64) -> Self {
         Self::with(Kind::Unavailable, detail, |fault| fault.retry_after = Some(retry_after_seconds))
+    }
+
+    /// Nothing starts for so long; `detail` says why.
+    pub fn maintenance(detail: impl Into<String>, retry_after_seconds: i64) -> Self {
+        Self::with(Kind::Maintenance, detail, |fault| fault.retry_after = Some(retry_after_seconds))
     }
 
     /// A fault of ours: the source goes to the log and nowhere else.
@@ -425,6 +432,7 @@ mod tests {
             Kind::TooManyRequests,
             Kind::Internal,
             Kind::Unavailable,
+            Kind::Maintenance,
         ] {
             let explanation = crate::web::views::explain(kind.slug()).unwrap_or_else(|| panic!("{kind:?}"));
             assert_eq!(explanation.status, kind.status().as_u16(), "{kind:?}");

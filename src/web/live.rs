@@ -1,5 +1,5 @@
 //! The event stream that keeps pages fresh: a few words whenever a session of the reader's
-//! changes or an environment gets further. All pages of a browser share one (static/stream.js)
+//! changes, an environment gets further, or everybody is told something. All pages of a browser share one (static/stream.js)
 //! and fetch what changed themselves, so that it holds nothing that needs escaping or could be
 //! stale, and what was missed while it was away is caught up with by looking at everything.
 
@@ -35,39 +35,47 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
     let sees_all = cards::is_operator(&user);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let heard = (portal.sessions.subscribe(), portal.sessions.environments.subscribe(), look);
+    let heard =
+        (portal.sessions.subscribe(), portal.sessions.environments.subscribe(), portal.announcements.subscribe(), look);
     let open = portal.metrics.event_stream();
-    futures_util::stream::unfold((heard, open), move |((mut changes, mut environments, mut look), open)| {
-        let (portal, user) = (Arc::clone(&portal), user.clone());
-        async move {
-            let message = loop {
-                tokio::select! {
-                    change = changes.recv() => match change {
-                        Ok(change) if sees_all || change.owner == user.id() => {
-                            let told = change.told && change.owner == user.id();
-                            break json!({ "type": "session", "id": change.session, "notices": told });
+    futures_util::stream::unfold(
+        (heard, open),
+        move |((mut changes, mut environments, mut announcements, mut look), open)| {
+            let (portal, user) = (Arc::clone(&portal), user.clone());
+            async move {
+                let message = loop {
+                    tokio::select! {
+                        change = changes.recv() => match change {
+                            Ok(change) if sees_all || change.owner == user.id() => {
+                                let told = change.told && change.owner == user.id();
+                                break json!({ "type": "session", "id": change.session, "notices": told });
+                            }
+                            Ok(_) => {}
+                            // It missed some: the page looks at everything.
+                            Err(RecvError::Lagged(_)) => break json!({ "type": "environment", "notices": true }),
+                            Err(RecvError::Closed) => return None,
+                        },
+                        progress = environments.changed() => {
+                            progress.ok()?;
+                            break json!({ "type": "environment" });
                         }
-                        Ok(_) => {}
-                        // It missed some: the page looks at everything.
-                        Err(RecvError::Lagged(_)) => break json!({ "type": "environment", "notices": true }),
-                        Err(RecvError::Closed) => return None,
-                    },
-                    progress = environments.changed() => {
-                        progress.ok()?;
-                        break json!({ "type": "environment" });
-                    }
-                    // Not a pause between messages: where something changes all the time, the
-                    // login must still be looked at.
-                    _ = look.tick() => {
-                        if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
-                            return None;
+                        told = announcements.changed() => {
+                            told.ok()?;
+                            break json!({ "type": "announcements" });
+                        }
+                        // Not a pause between messages: where something changes all the time, the
+                        // login must still be looked at.
+                        _ = look.tick() => {
+                            if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
+                                return None;
+                            }
                         }
                     }
-                }
-            };
-            Some((event(&message), ((changes, environments, look), open)))
-        }
-    })
+                };
+                Some((event(&message), ((changes, environments, announcements, look), open)))
+            }
+        },
+    )
 }
 
 fn event(message: &serde_json::Value) -> Event {

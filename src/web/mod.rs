@@ -2,6 +2,7 @@
 //! the map: the state that handlers share and all routes. `finish` and `guard` stand around
 //! them, `extract` reads requests, `error` holds every status code, `page` and `views` draw.
 
+mod announcements;
 mod assets;
 #[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
 mod audit;
@@ -20,6 +21,7 @@ mod front;
 pub mod gateway;
 pub mod guard;
 mod health;
+mod health_report;
 mod home;
 pub mod identity;
 mod json;
@@ -70,16 +72,18 @@ pub use error::{Error, Result};
 pub use finish::Side;
 pub use forwarded::ClientHeader;
 pub use front::Front;
+pub use health_report::Surroundings;
 pub use identity::Identity;
 pub use metrics::Metrics;
 pub use routes::{Pages, Route};
 
 use crate::{
+    announcements::Announcements,
     auth::{Access, Principal},
     cluster::Cluster,
     db::Db,
     files::Files,
-    model::Clock,
+    model::{Clock, Timestamp},
     sessions::Sessions,
 };
 use gateway::Gateway;
@@ -102,6 +106,11 @@ pub struct Portal {
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
     pub streams: streams::Streams,
+    pub announcements: Arc<Announcements>,
+    /// What the health page looks at besides the services.
+    pub surroundings: Surroundings,
+    /// When this process began.
+    pub since: Timestamp,
     /// The portal is ending: streams close.
     pub stopping: CancellationToken,
     /// The OpenAPI document, made from the routes.
@@ -116,25 +125,41 @@ pub struct Parts {
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
+    pub announcements: Arc<Announcements>,
+    pub surroundings: Surroundings,
     pub single_user: Option<String>,
     pub stopping: CancellationToken,
 }
 
 impl Portal {
     pub fn new(parts: Parts) -> Self {
-        let Parts { access, config, sessions, cluster, gateway, files, single_user, stopping } = parts;
+        let Parts {
+            access,
+            config,
+            sessions,
+            cluster,
+            gateway,
+            files,
+            announcements,
+            surroundings,
+            single_user,
+            stopping,
+        } = parts;
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),
             access,
             config,
             metrics: Metrics::default(),
+            since: sessions.clock.now(),
             sessions,
             cluster,
             gateway,
             files,
             single_user,
             streams: streams::Streams::default(),
+            announcements,
+            surroundings,
             stopping,
             document: OnceLock::new(),
         }
@@ -158,7 +183,7 @@ impl Portal {
             }),
             csrf_token: somebody.map(|principal| principal.csrf_token().to_owned()).unwrap_or_default(),
             theme: somebody.map(|principal| Theme::parse(&principal.theme)).unwrap_or_default(),
-            announcement: None,
+            announcements: announcements::strip::strip(self, somebody.map(|principal| principal.id())),
             insecure_http: self.config.insecure_http,
             portal: String::new(),
         }
@@ -300,6 +325,11 @@ fn api() -> Api {
         .routes(routes!(cluster::api::history))
         .routes(routes!(cluster::api::ask))
         .routes(routes!(audit::list))
+        .routes(routes!(announcements::list, announcements::create))
+        .routes(routes!(announcements::find, announcements::change, announcements::remove))
+        .routes(routes!(announcements::dismiss))
+        .routes(routes!(announcements::maintenance::find, announcements::maintenance::change))
+        .routes(routes!(health_report::report))
         .routes(routes!(health::document))
 }
 
@@ -371,6 +401,18 @@ fn pages() -> Pages {
         .post("/admin/quotas/default", quotas::pages::change_defaults)
         .get("/admin/quotas/cluster", quotas::pages::cluster)
         .post("/admin/quotas/cluster", quotas::pages::change_cluster)
+        .get("/announcements/strip", announcements::strip::fragment)
+        .post("/announcements/{id}/dismiss", announcements::strip::dismiss)
+        .get("/admin/announcements", announcements::pages::list)
+        .post("/admin/announcements", announcements::pages::create)
+        .get("/admin/announcements/{id}", announcements::pages::show)
+        .post("/admin/announcements/{id}", announcements::pages::change)
+        .post("/admin/announcements/{id}/end", announcements::pages::end)
+        .post("/admin/announcements/{id}/remove", announcements::pages::remove)
+        .get("/admin/maintenance", announcements::maintenance::page)
+        .post("/admin/maintenance", announcements::maintenance::order_by_form)
+        .post("/admin/maintenance/off", announcements::maintenance::off_by_form)
+        .get("/admin/health", health_report::page)
         .get("/admin/audit", audit::page)
         .get("/admin/audit/table", audit::download)
         .get("/docs/api", health::api_page)

@@ -9,6 +9,7 @@ use askama::{Template, filters::HtmlSafe};
 use axum::response::{Html, IntoResponse, Response};
 use rust_embed::{EmbeddedFile, RustEmbed};
 
+use super::views::AnnouncementLine;
 use crate::model::Role;
 
 /// The frame around a page. One is made per request; only `nav` differs between pages.
@@ -22,7 +23,7 @@ pub struct Layout {
     pub csrf_token: String,
     pub theme: Theme,
     /// Shown on top of every page, sign-in included.
-    pub announcement: Option<Announcement>,
+    pub announcements: Vec<AnnouncementLine>,
     /// True on a listener off loopback without TLS (`insecure_http`): a line says so.
     pub insecure_http: bool,
     /// Put before every link to the portal: empty on the main listener, and the portal's
@@ -38,8 +39,8 @@ impl Layout {
         self
     }
 
-    /// Whether it shows what its reader should know of their sessions: signed in, and on the
-    /// portal's own origin.
+    /// Whether it shows what its reader should know of their sessions, and follows
+    /// announcements: signed in, and on the portal's own origin.
     pub fn has_notices(&self) -> bool {
         self.viewer.is_some() && self.portal.is_empty()
     }
@@ -163,13 +164,6 @@ impl Theme {
             Self::Dark => "Dark",
         }
     }
-}
-
-/// A sentence of the administrators for everybody.
-#[derive(Clone, Debug)]
-pub struct Announcement {
-    pub level: Level,
-    pub text: String,
 }
 
 /// How much an announcement or a notice matters.

@@ -90,7 +90,11 @@ pub async fn start(
     };
     let error = match started {
         Ok(session) => return Ok(Redirect::to(&format!("/sessions/{}", session.id)).into_response()),
-        Err(error) if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict) => error,
+        Err(error)
+            if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance) =>
+        {
+            error
+        }
         Err(error) => return Err(error),
     };
     let mut errors: Vec<FieldError> = error

@@ -4,6 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests may unwrap as the tests themselves do")]
 
 mod agent;
+mod announcements;
 mod architecture;
 mod checks;
 mod cluster;

@@ -7,6 +7,7 @@ use axum::response::Response as AxumResponse;
 use hyper::{Request, body::Incoming};
 use lyceum::{
     admission::{Admission, Barred},
+    announcements::Announcements,
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
     cluster::{self, Cluster},
@@ -21,11 +22,11 @@ use lyceum::{
     gpu,
     helper::{cgroup::Hierarchy, client::Launcher},
     listen,
-    model::{Capacity, Clock, GpuInventory, LoginId, Role, Timestamp, UserId, Username},
+    model::{Capacity, Clock, GpuInventory, LoginId, Loops, Role, Timestamp, UserId, Username},
     proxy::Proxy,
     scheduler,
     sessions::{self, Sessions},
-    web::{AppsOrigin, Front, Parts, Portal, WebConfig, gateway::Gateway},
+    web::{AppsOrigin, Front, Parts, Portal, Surroundings, WebConfig, gateway::Gateway},
 };
 use reqwest::{
     Client, Method, RequestBuilder, Response,
@@ -134,7 +135,9 @@ impl TestPortal {
             WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
         let shutdown = CancellationToken::new();
-        let (sessions, files) = services(db, &clock, directory.path(), gpus);
+        let loops = Loops::new(clock.clone());
+        let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
+        let (sessions, files) = services(db, &clock, directory.path(), gpus, &loops);
         let scheduler = sessions.scheduler.clone();
         let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
         let portal = Arc::new(Portal::new(Parts {
@@ -143,6 +146,8 @@ impl TestPortal {
             sessions,
             cluster,
             files,
+            announcements,
+            surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32]),
             single_user: None,
             stopping: shutdown.clone(),
@@ -157,7 +162,7 @@ impl TestPortal {
         let url = format!("http://{host}:{}", address.port());
         let options = listen::Options { grace: std::time::Duration::ZERO, ..listen::Options::default() };
         tokio::spawn(listen::serve(listener, service(portal.clone()), options, shutdown.clone()));
-        let poll = tokio::spawn(async move { access.poll_for_ever().await });
+        let poll = tokio::spawn(async move { access.poll_for_ever(&loops).await });
         Self { url, portal, clock, directory, client: client(), poll, _shutdown: shutdown.drop_guard() }
     }
 
@@ -243,7 +248,13 @@ async fn local(db: Db, _: Clock) -> Arc<dyn Authenticator> {
 
 /// The services without a loop and without a helper: what is asked for is written, nothing
 /// ever starts, and nobody's files can be reached.
-fn services(db: Db, clock: &Clock, directory: &Path, nvml: Option<&Path>) -> (Arc<Sessions>, Arc<Files>) {
+fn services(
+    db: Db,
+    clock: &Clock,
+    directory: &Path,
+    nvml: Option<&Path>,
+    loops: &Loops,
+) -> (Arc<Sessions>, Arc<Files>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     std::fs::create_dir(directory.join("placements")).unwrap();
@@ -289,6 +300,7 @@ fn services(db: Db, clock: &Clock, directory: &Path, nvml: Option<&Path>) -> (Ar
         portal_uid: 64_999,
         shared_uid: false,
         one_person: false,
+        loops: loops.clone(),
     };
     let scheduler = Arc::new(scheduler);
     let files = files::Config {

@@ -23,6 +23,7 @@ use std::{
 
 use async_trait::async_trait;
 use ldap3::{LdapError, Scope};
+use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 
@@ -35,7 +36,7 @@ use crate::{
         Db,
         directory::{Arrival, Group, Person},
     },
-    model::{Clock, Role, UserId, Username},
+    model::{Clock, Role, UserId, Username, health::Contact},
 };
 use connection::Connection;
 use entry::Entry;
@@ -88,6 +89,7 @@ pub struct Ldap {
     local_slots: Semaphore,
     /// The server that answered last.
     preferred: AtomicUsize,
+    contact: Mutex<Contact>,
 }
 
 /// Somebody as the directory has them now.
@@ -102,7 +104,26 @@ impl Ldap {
         let local = Local::new(db.clone()).await?;
         let trust = connection::trust(&settings)?;
         let local_slots = Semaphore::new(local.slots());
-        Ok(Self { db, clock, settings, trust, local, local_slots, preferred: AtomicUsize::new(0) })
+        Ok(Self {
+            db,
+            clock,
+            settings,
+            trust,
+            local,
+            local_slots,
+            preferred: AtomicUsize::new(0),
+            contact: Mutex::default(),
+        })
+    }
+
+    /// The servers' addresses, in the order of the settings.
+    pub fn servers(&self) -> &[String] {
+        &self.settings.urls
+    }
+
+    /// How the servers answered lately.
+    pub fn contact(&self) -> Contact {
+        self.contact.lock().clone()
     }
 
     /// Whether the service account can look at people between their sign-ins.
@@ -226,6 +247,18 @@ impl Ldap {
     /// Opens a connection to the first server that answers, as the service account where
     /// there is one.
     async fn connect(&self) -> Result<Connection> {
+        let outcome = self.reach().await;
+        let now = self.clock.now();
+        let mut contact = self.contact.lock();
+        match &outcome {
+            Ok(_) => contact.last_success = Some(now),
+            Err(err) => contact.last_error = Some((now, err.to_string())),
+        }
+        drop(contact);
+        outcome
+    }
+
+    async fn reach(&self) -> Result<Connection> {
         let (urls, preferred) = (&self.settings.urls, self.preferred.load(Ordering::Relaxed));
         let mut last = None;
         for step in 0..urls.len() {

@@ -54,7 +54,7 @@ pub fn explain(kind: &str) -> Option<Explanation> {
     EXPLANATIONS.iter().find(|(name, _)| *name == kind).map(|(_, explanation)| *explanation)
 }
 
-const EXPLANATIONS: [(&str, Explanation); 16] = [
+const EXPLANATIONS: [(&str, Explanation); 17] = [
     (
         "malformed",
         Explanation {
@@ -213,6 +213,16 @@ const EXPLANATIONS: [(&str, Explanation); 16] = [
             meaning: "The directory, the database or the scheduler does not answer. Running sessions go on.",
             user: "Try again in a moment.",
             administrator: "‘lyceum check’ says which part is away and how to mend it.",
+        },
+    ),
+    (
+        "maintenance",
+        Explanation {
+            status: 503,
+            title: "Nothing starts during maintenance",
+            meaning: "An administrator has announced maintenance. What waits keeps its place in the order and starts afterwards.",
+            user: "Try again when it is over: the detail says when, and ‘Retry-After’ in how many seconds.",
+            administrator: "It is ended under Admin, Maintenance, or with ‘lyceum admin maintenance off’.",
         },
     ),
 ];

@@ -2,6 +2,7 @@
 //! They hold words, numbers and types of the model; no database, no HTTP. What needs
 //! thought, the sentence of a session and the buttons of its card, is a pure function here.
 
+mod announcements;
 mod audit;
 mod card;
 mod chart;
@@ -10,6 +11,7 @@ mod entry;
 mod error;
 mod files;
 mod groups;
+mod health;
 mod home;
 mod meter;
 mod moment;
@@ -24,6 +26,10 @@ mod settings;
 mod standalone;
 mod usage;
 
+pub use announcements::{
+    AnnouncementForm, AnnouncementLine, AnnouncementPage, AnnouncementRow, AnnouncementStrip, AnnouncementsPage,
+    MaintenanceForm, MaintenancePage,
+};
 pub use audit::{AuditFilter, AuditLine, AuditPage};
 pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
 pub use chart::{Amount, Bar, Chart, Mark};
@@ -32,6 +38,7 @@ pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
+pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use meter::{Meter, Unit};
 pub use moment::{Moment, Show};

@@ -3,11 +3,14 @@
 
 use lyceum::{
     db::{
+        audit::Entry,
         directory::{Group, Person},
         sessions::Ending,
         users::NewUser,
     },
-    model::{EndReason, Role, SessionId, UserId, Username},
+    model::{
+        Announcement, AnnouncementId, EndReason, Maintenance, Role, SessionId, UserId, Username, Window, announcement,
+    },
     web,
 };
 use reqwest::Response;
@@ -183,6 +186,8 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         ),
         ("/settings/password", &["current_password", "new_password", "repeat_password"]),
         ("/settings/tokens", &["name", "scopes", "expires"]),
+        ("/admin/announcements", &["text", "level", "from", "to"]),
+        ("/admin/maintenance", &["mode", "message", "from", "to", "drain_at"]),
         ("/settings/theme", &["theme"]),
         ("/login", &["username", "next"]),
     ] {
@@ -215,6 +220,27 @@ async fn xss_corpus_of_the_running_portal() {
         let made = caller.post("/api/v1/tokens", &json!({ "name": words })).await;
         assert!(matches!(made.status().as_u16(), 201 | 422), "{}", made.status());
         let group = group(&world, owner, number, words).await;
+        // Past the checks: what is in the database may come from elsewhere.
+        let announcement = Announcement {
+            id: AnnouncementId::new(),
+            level: announcement::Level::Warning,
+            text: words.replace('\0', ""),
+            window: Window { from: world.portal.clock.now(), to: None },
+            on_login: true,
+            changed_by: words.replace('\0', ""),
+            changed_at: world.portal.clock.now(),
+        };
+        let noted = Entry { at: announcement.changed_at, actor: "test", action: "test", subject: "test", detail: "" };
+        world.portal.db().add_announcement(&announcement, None, &noted).await.unwrap();
+        let set = Maintenance {
+            message: words.to_string(),
+            window: announcement.window,
+            drain_at: Some(announcement.changed_at),
+            admins_may_start: true,
+        };
+        let before = world.portal.db().maintenance().await.unwrap();
+        assert!(world.portal.db().set_maintenance(before.as_ref(), Some(&set), &noted).await.unwrap());
+        world.portal.portal.announcements.refresh().await.unwrap();
         pages(&world, &caller, &sessions, (&name, &group), words).await;
         pages(&world, &world.portal.anybody(), &sessions, (&name, &group), words).await;
     }

@@ -15,7 +15,8 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Clock, EndReason, GroupId, GroupName, LoginId, Role, SessionId, TokenId, UserId, Username,
+        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, SessionId,
+        TokenId, UserId, Username, Window, announcement,
         quota::{Field, Period},
     },
 };
@@ -40,6 +41,7 @@ struct Scene<'a> {
     vision: GroupId,
     empty: GroupId,
     sessions: [SessionId; 3],
+    announcements: [Announcement; 2],
 }
 
 impl<'a> Scene<'a> {
@@ -75,7 +77,12 @@ impl<'a> Scene<'a> {
         db.set_member(vision, ada, true, BY).await.unwrap();
         db.set_manager(vision, ada, true, BY).await.unwrap();
         let sessions = [running(db, ada).await, running(db, ada).await, running(db, ada).await];
-        Self { db, ada, unused, disabled, of_directory, token: token.id, login: login.id, vision, empty, sessions }
+        let announcements = [announcement("one"), announcement("two")];
+        for one in &announcements {
+            db.add_announcement(one, None, &NOTED).await.unwrap();
+        }
+        let (token, login) = (token.id, login.id);
+        Self { db, ada, unused, disabled, of_directory, token, login, vision, empty, sessions, announcements }
     }
 
     /// Does what an action is the name of; the id of a session and moments are all that differ
@@ -139,6 +146,25 @@ impl<'a> Scene<'a> {
             "group.member_remove" => db.set_member(vision, ada, false, BY).await.map(drop),
             "group.manager_add" => db.set_manager(vision, self.disabled, true, BY).await.map(drop),
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
+            "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
+            "announcement.change" => {
+                let before = &self.announcements[0];
+                let after = Announcement { text: "another".to_owned(), ..before.clone() };
+                db.change_announcement(before, &after, &named(action)).await.map(drop)
+            }
+            "announcement.remove" => db.remove_announcement(self.announcements[1].id, &named(action)).await.map(drop),
+            "maintenance.on" | "maintenance.change" | "maintenance.off" => {
+                let before = db.maintenance().await?;
+                let set = Maintenance {
+                    message: action.to_owned(),
+                    window: Window { from: START, to: None },
+                    drain_at: None,
+                    admins_may_start: true,
+                };
+                let after = (action != "maintenance.off").then_some(&set);
+                db.set_maintenance(before.as_ref(), after, &named(action)).await.map(drop)
+            }
+            "database.backup" => db.note_backup(BY).await,
             "audit.prune" => db.prune_audit(later, 3, later).await.map(drop),
             other => panic!("{other} is audited: say here what it does"),
         }
@@ -159,6 +185,18 @@ fn token(user: UserId) -> Token {
     let (id, name) = (TokenId::new(), "token".to_owned());
     let expires_at = START.plus_seconds(60);
     Token { id, user, name, scopes: Vec::new(), created_at: START, expires_at, last_used_at: None }
+}
+
+fn announcement(text: &str) -> Announcement {
+    Announcement {
+        id: AnnouncementId::new(),
+        level: announcement::Level::Info,
+        text: text.to_owned(),
+        window: Window { from: START, to: None },
+        on_login: false,
+        changed_by: "chief".to_owned(),
+        changed_at: START,
+    }
 }
 
 /// From now on no row can be written, as on a disk that is full.

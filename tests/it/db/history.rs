@@ -13,7 +13,10 @@ use lyceum::{
         sessions::Filter,
         tokens::Token,
     },
-    model::{GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, quota::Field},
+    model::{
+        Announcement, AnnouncementId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
+        announcement, quota::Field,
+    },
 };
 
 use super::{
@@ -71,6 +74,17 @@ async fn fill(db: &Db) -> UserId {
         celsius: Some(40),
     }];
     db.add_gpu_points(&points).await.unwrap();
+    let announcement = Announcement {
+        id: AnnouncementId::new(),
+        level: announcement::Level::Info,
+        text: "text".to_owned(),
+        window: Window { from: START, to: None },
+        on_login: false,
+        changed_by: "a".to_owned(),
+        changed_at: START,
+    };
+    db.add_announcement(&announcement, None, &NOTED).await.unwrap();
+    db.dismiss_announcement(announcement.id, user).await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
     user
@@ -88,6 +102,7 @@ async fn everything(db: &Db, user: UserId) -> String {
             db.find_idempotent(user, "key").await.unwrap(),
             db.limits_of(user).await.unwrap(),
             db.setting("name").await.unwrap(),
+            (db.current_announcements(START).await.unwrap(), db.announcement_dismissals(START).await.unwrap()),
             db.list_audit(10).await.unwrap(),
             db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
             (

@@ -4,6 +4,7 @@
 //! English rules, as a site's may, so that nothing may lean on the order of bytes.
 
 mod accounts;
+mod announcements;
 mod audit;
 mod audited;
 mod crashes;

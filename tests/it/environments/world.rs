@@ -91,8 +91,9 @@ pub async fn build_here(order: Order) {
                 environments.retry();
             }
         };
+        let loops = lyceum::model::Loops::default();
         tokio::select! {
-            () = environments.maintain() => (),
+            () = environments.maintain(&loops) => (),
             () = tell => (),
             () = listen => (),
         }

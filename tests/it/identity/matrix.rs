@@ -10,7 +10,11 @@ use lyceum::{
         sessions::{Ending, Filter},
         tokens::Token,
     },
-    model::{EndReason, GroupName, Resources, Role, SessionId, TokenId, session::SessionSpec},
+    model::{
+        EndReason, GroupName, Resources, Role, SessionId, TokenId,
+        announcement::{Draft, Level},
+        session::SessionSpec,
+    },
     web::{self, Route},
 };
 use serde_json::{Value, json};
@@ -94,6 +98,29 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/sessions/{id}/ask", "", [401, 403, 403, 409, 403, 401, 401]),
     row("GET", "/cluster", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/cluster/sessions/{id}/ask", "a=b", [401, 403, 403, 409, 403, 401, 401]),
+    // `{id}` is an announcement that everybody reads.
+    row("GET", "/api/v1/announcements", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/announcements", r#"{"text": "x"}"#, [401, 403, 403, 201, 403, 401, 401]),
+    row("GET", "/api/v1/announcements/{id}", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/announcements/{id}", r#"{"text": "y"}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("DELETE", "/api/v1/announcements/{id}", "", [401, 403, 403, 204, 403, 401, 401]),
+    row("POST", "/api/v1/announcements/{id}/dismiss", "", [401, 204, 204, 204, 403, 401, 401]),
+    row("GET", "/api/v1/maintenance", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/maintenance", r#"{"mode": "off"}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/health", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/announcements/strip", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/announcements/{id}/dismiss", "a=b", [401, 303, 303, 303, 403, 401, 401]),
+    row("GET", "/admin/announcements", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/announcements", "text=x", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/announcements/{id}", "", [303, 403, 403, 200, 403, 401, 303]),
+    row("POST", "/admin/announcements/{id}", "text=y", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/announcements/{id}/end", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/announcements/{id}/remove", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/maintenance", "", [303, 403, 403, 200, 403, 401, 303]),
+    // It is over before the next row asks for a session.
+    row("POST", "/admin/maintenance", "mode=no_new_sessions", [401, 403, 403, 303, 403, 401, 401]),
+    row("POST", "/admin/maintenance/off", "a=b", [401, 403, 403, 303, 403, 401, 401]),
+    row("GET", "/admin/health", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/api/v1/audit", "", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/admin/audit", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/admin/audit/table", "", [303, 403, 403, 200, 403, 401, 303]),
@@ -308,6 +335,10 @@ impl Scene {
     async fn thing(&self, template: &str) -> String {
         if template.contains("/sessions/") || template.starts_with("/s/") {
             return self.session().await;
+        }
+        if template.contains("/announcements/") {
+            let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };
+            return self.portal.portal.announcements.make("test", draft, None).await.unwrap().id.to_string();
         }
         if template.contains("/uploads/") {
             return crate::files::upload_id("", "thing", 1);

@@ -11,6 +11,7 @@ mod faults;
 mod hostile;
 mod idle;
 mod limits;
+mod maintenance;
 mod packages;
 pub mod person;
 mod restored;

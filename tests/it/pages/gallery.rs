@@ -10,7 +10,7 @@ use lyceum::{
     },
     protocol::{Package, Sample},
     web::{
-        page::{Announcement, Layout, Level, Nav, Theme, Viewer},
+        page::{Layout, Nav, Theme, Viewer},
         views::*,
     },
 };
@@ -69,6 +69,12 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("limits-preview", draw(&super::quotas::preview(word))),
         ("audit", draw(&super::audit::audit(word))),
         ("audit-wrong", draw(&super::audit::audit_wrong(word))),
+        ("announcements", draw(&super::announcements::announcements(word))),
+        ("announcements-wrong", draw(&super::announcements::announcements_wrong(word))),
+        ("announcement", draw(&super::announcements::announcement(word))),
+        ("maintenance", draw(&super::announcements::maintenance(word))),
+        ("maintenance-on", draw(&super::announcements::maintenance_on(word))),
+        ("health", draw(&super::announcements::health(word))),
         ("error", draw(&error(word))),
         ("api", draw(&api(word))),
         ("terminal", draw(&terminal(word))),
@@ -199,14 +205,9 @@ fn login_wrong(word: &Word) -> Login {
         error: Some("The user name or the password is wrong.".to_owned()),
         plain_http: true,
         first_password_file: None,
-        layout: Layout { theme: Theme::Light, announcement: Some(announcement(word)), ..bare(word) },
+        layout: Layout { theme: Theme::Light, announcements: super::announcements::strip(word, false), ..bare(word) },
         ..login(word)
     }
-}
-
-fn announcement(word: &Word) -> Announcement {
-    let text = word("Maintenance on Thursday, 18:00–20:00: running sessions go on, new ones wait.");
-    Announcement { level: Level::Info, text }
 }
 
 fn home(word: &Word) -> Home {
@@ -216,7 +217,7 @@ fn home(word: &Word) -> Home {
     exited.exit_code = Some(1);
     exited.app = String::from("terminal");
     Home {
-        layout: Layout { announcement: Some(announcement(word)), ..layout(word).at(Nav::Home) },
+        layout: Layout { announcements: super::announcements::strip(word, true), ..layout(word).at(Nav::Home) },
         notice: Some(word("Stopping ‘old-run’.")),
         meters: meters(word),
         single_user: None,
@@ -552,6 +553,7 @@ pub fn context(word: &Word) -> CardContext {
             step: Some(word("waiting for the first answer")),
             most_memory_bytes: Some(192 * GIB),
             is_own: true,
+            drained_at: None,
         },
         app_title: word("JupyterLab"),
         open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),

@@ -2,6 +2,7 @@
 //! and inert, and hold nothing that the content policy forbids. The pages are also written
 //! below the build directory (`gallery/`), for a browser to look at them.
 
+mod announcements;
 mod audit;
 mod cluster;
 mod files;

@@ -11,6 +11,7 @@ use super::moment::{Moment, Show};
 use crate::model::{
     EndReason, Session, SessionState, Timestamp,
     ending::{Cause, Deadline},
+    maintenance::ENDING,
     quota::Reason,
     size::{MIB, human_size},
     time::human_duration,
@@ -30,6 +31,8 @@ pub struct Circumstances {
     pub most_memory_bytes: Option<i64>,
     /// Whether the reader is its owner: “you stopped it”.
     pub is_own: bool,
+    /// When maintenance will end it.
+    pub drained_at: Option<Timestamp>,
 }
 
 /// A part of a sentence: words, words that matter, or a moment.
@@ -38,6 +41,8 @@ pub enum Piece {
     Text(String),
     Strong(String),
     At(Moment),
+    /// An address of the web, which it also shows.
+    Link(String),
 }
 
 /// A sentence in pieces. As `Display` it is plain text with UTC times.
@@ -105,6 +110,14 @@ fn starting(session: &Session, around: &Circumstances) -> Sentence {
 }
 
 fn running(session: &Session, around: &Circumstances) -> Sentence {
+    if let Some(end) = around.drained_at.filter(|drain| session.expires_at.is_none_or(|end| *drain < end)) {
+        return Sentence::default()
+            .strong("Ends for maintenance ")
+            .at(end, Show::Clock, around)
+            .text(", ")
+            .at(end, Show::Left, around)
+            .text(" left: save your work before.");
+    }
     let sentence = match session.expires_at {
         Some(end) => Sentence::default()
             .text("Ends ")
@@ -141,6 +154,7 @@ fn stopping(session: &Session, around: &Circumstances) -> Sentence {
     let why = match session.stop_reason {
         Some(EndReason::StoppedByOwner) if around.is_own => "Stopping, as you asked",
         Some(EndReason::StoppedByOwner) => "Stopping, as its owner asked",
+        Some(EndReason::StoppedByAdmin) if is_maintenance(session) => "Stopping, for maintenance",
         Some(EndReason::StoppedByAdmin) => "Stopping, as an administrator asked",
         Some(EndReason::Idle) => "Stopping, because it was not used",
         Some(EndReason::TimeLimit) => "Stopping, because its time is over",
@@ -163,6 +177,10 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
     let told = match session.end_reason {
         Some(EndReason::StoppedByOwner) if around.is_own => say.text("You stopped it ").ago(at, around).text("."),
         Some(EndReason::StoppedByOwner) => say.text("Its owner stopped it ").ago(at, around).text("."),
+        Some(EndReason::StoppedByAdmin) if is_maintenance(session) => {
+            let why = session.detail.as_deref().unwrap_or(ENDING);
+            say.text(as_sentence(why)).text(" That was ").ago(at, around).text(".")
+        }
         Some(EndReason::StoppedByAdmin) => say.text("An administrator stopped it ").ago(at, around).text("."),
         Some(EndReason::Idle) => say.text("Stopped ").ago(at, around).text(if session.detail.is_some() {
             "."
@@ -227,6 +245,10 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
         _ => told,
     }
+}
+
+fn is_maintenance(session: &Session) -> bool {
+    session.detail.as_deref().is_some_and(|detail| detail.starts_with(ENDING))
 }
 
 fn out_of_memory(session: &Session, around: &Circumstances) -> Sentence {
@@ -349,7 +371,7 @@ impl Sentence {
 impl fmt::Display for Sentence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|piece| match piece {
-            Piece::Text(words) | Piece::Strong(words) => f.write_str(words),
+            Piece::Text(words) | Piece::Strong(words) | Piece::Link(words) => f.write_str(words),
             Piece::At(moment) => f.write_str(&moment.plain()),
         })
     }

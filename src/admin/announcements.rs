@@ -1,0 +1,226 @@
+//! `lyceum admin maintenance …` and `lyceum admin announce …`: on the database itself, also
+//! while the portal runs, whose pages show it within a second. Times are moments of UTC
+//! (`2030-01-31T18:00`), `now`, or lengths of time from now (`2h`).
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+
+use super::Out;
+use crate::{
+    announcements::{Announcements, Error},
+    db::{Db, announcements::Filter, audit::By},
+    model::{
+        Announcement, AnnouncementId, Clock, FieldError, Maintenance, Phase, Timestamp,
+        announcement::{self, Level},
+        maintenance::{self, Mode, phase},
+        time::{parse_duration, parse_moment},
+    },
+};
+
+#[derive(Subcommand)]
+pub enum MaintenanceVerb {
+    /// Let nothing start from now on, or change what was said before.
+    On(On),
+    /// End it: what waits starts.
+    Off,
+    /// Whether there is any; exit status 0 either way.
+    Status {
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args)]
+pub struct On {
+    /// Stands behind the times on everybody's pages.
+    #[arg(long, value_name = "TEXT")]
+    message: Option<String>,
+    #[arg(long, value_name = "WHEN")]
+    from: Option<String>,
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// End the sessions that run at this time.
+    #[arg(long, value_name = "WHEN")]
+    drain_at: Option<String>,
+    /// Let administrators start sessions meanwhile: `yes` or `no`.
+    #[arg(long, value_name = "YES", value_parser = ["yes", "no"])]
+    administrators: Option<String>,
+}
+
+#[derive(Subcommand)]
+pub enum AnnounceVerb {
+    /// Tell everybody something; prints its id.
+    Add {
+        text: String,
+        /// info, warning or critical.
+        #[arg(long, default_value = "info")]
+        level: Level,
+        #[arg(long, value_name = "WHEN")]
+        from: Option<String>,
+        #[arg(long, value_name = "WHEN")]
+        until: Option<String>,
+        /// On the sign-in page too.
+        #[arg(long)]
+        on_login: bool,
+    },
+    /// What is active or coming.
+    List {
+        /// What is past too.
+        #[arg(long)]
+        all: bool,
+        #[arg(long)]
+        json: bool,
+    },
+    /// Nobody sees it from now on.
+    End { id: AnnouncementId },
+}
+
+pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+    let announcements = Announcements::new(db.clone(), Clock::System);
+    let stored = db.maintenance().await?;
+    let now = by.at;
+    let set = match verb {
+        MaintenanceVerb::On(on) => {
+            let held = stored.as_ref().filter(|set| set.window.phase(now) != Phase::Past);
+            let before = maintenance::Draft::of(held);
+            let drain_at = moment("--drain-at", on.drain_at.as_deref(), now)?.or(before.drain_at);
+            let draft = maintenance::Draft {
+                mode: if drain_at.is_some() { Mode::Drain } else { Mode::NoNewSessions },
+                message: on.message.unwrap_or(before.message),
+                from: moment("--from", on.from.as_deref(), now)?.or(before.from),
+                to: moment("--until", on.until.as_deref(), now)?.or(before.to),
+                drain_at,
+                admins_may_start: on.administrators.map_or(before.admins_may_start, |word| word == "yes"),
+            };
+            announcements.set_maintenance(by.actor, stored.as_ref(), draft).await.map_err(told)?
+        }
+        MaintenanceVerb::Off => announcements
+            .set_maintenance(by.actor, stored.as_ref(), maintenance::Draft::of(None))
+            .await
+            .map_err(told)?,
+        MaintenanceVerb::Status { json: true } => {
+            let phase = phase(stored.as_ref(), now);
+            let held = stored.filter(|_| phase.is_some());
+            let document = serde_json::json!({ "phase": phase, "maintenance": held });
+            return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?);
+        }
+        MaintenanceVerb::Status { json: false } => stored,
+    };
+    Ok(write!(out, "{}", status(set.as_ref(), now))?)
+}
+
+/// What holds, in words.
+fn status(set: Option<&Maintenance>, now: Timestamp) -> String {
+    let Some((set, phase)) = set.zip(phase(set, now)) else { return "off\n".to_owned() };
+    let to = set.window.to.map_or_else(|| "until somebody ends it".to_owned(), |to| format!("until {to}"));
+    let mut lines = format!("{phase}: {}, from {} {to}\n", set.mode(), set.window.from);
+    if let Some(at) = set.drain_at {
+        lines.extend(["sessions that run are ended at ", &at.to_string(), "\n"]);
+    }
+    lines += if set.admins_may_start { "administrators may start sessions\n" } else { "administrators wait too\n" };
+    if !set.message.is_empty() {
+        lines.extend(["message: ", &set.message, "\n"]);
+    }
+    lines
+}
+
+pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+    let announcements = Announcements::new(db.clone(), Clock::System);
+    let now = by.at;
+    match verb {
+        AnnounceVerb::Add { text, level, from, until, on_login } => {
+            let from = moment("--from", from.as_deref(), now)?;
+            let to = moment("--until", until.as_deref(), now)?;
+            let draft = announcement::Draft { level, text, from, to, on_login };
+            let made = announcements.make(by.actor, draft, None).await.map_err(told)?;
+            writeln!(out, "{}", made.id)?;
+        }
+        AnnounceVerb::List { all, json } => {
+            let filter = Filter { phase: None, now, before: None, limit: 500 };
+            let mut found = db.list_announcements(&filter).await?;
+            found.retain(|one| all || one.window.phase(now) != Phase::Past);
+            if json {
+                let lines: Vec<_> = found.iter().map(|one| as_json(one, now)).collect();
+                writeln!(out, "{}", serde_json::to_string_pretty(&lines)?)?;
+            } else {
+                let lines: String = found.iter().map(|one| line(one, now) + "\n").collect();
+                write!(out, "{lines}")?;
+            }
+        }
+        AnnounceVerb::End { id } => {
+            let found = db.find_announcement(id).await?.with_context(|| format!("there is no announcement {id}"))?;
+            announcements.end(by.actor, &found).await.map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(one: &Announcement, now: Timestamp) -> String {
+    let to = one.window.to.map_or_else(|| "open".to_owned(), |to| to.to_string());
+    format!("{}  {:<6}  {:<8}  {} – {to}  {}", one.id, one.window.phase(now), one.level, one.window.from, one.text)
+}
+
+fn as_json(one: &Announcement, now: Timestamp) -> serde_json::Value {
+    serde_json::json!({
+        "id": one.id, "phase": one.window.phase(now), "level": one.level, "text": one.text,
+        "from": one.window.from, "to": one.window.to, "on_login": one.on_login, "changed_by": one.changed_by,
+    })
+}
+
+/// `now`, a moment, or a length of time from now.
+fn moment(option: &str, text: Option<&str>, now: Timestamp) -> Result<Option<Timestamp>> {
+    let Some(text) = text else { return Ok(None) };
+    if text == "now" {
+        return Ok(Some(now));
+    }
+    let found = parse_moment(text).or_else(|| parse_duration(text).map(|seconds| now.plus_seconds(seconds)));
+    found.map(Some).with_context(|| format!("{option}: `{text}` is no time: say 2030-01-31T18:00 (UTC), 2h, or now"))
+}
+
+/// Faults by the names of the options.
+fn told(error: Error) -> anyhow::Error {
+    let Error::Invalid(faults) = error else { return error.into() };
+    let option = |fault: &FieldError| match fault.field.as_str() {
+        "to" => "--until".to_owned(),
+        "text" => "the text".to_owned(),
+        other => format!("--{}", other.replace('_', "-")),
+    };
+    let lines: Vec<String> = faults.iter().map(|fault| format!("{}: {}", option(fault), fault.message)).collect();
+    anyhow::anyhow!(lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_as_people_write_them() {
+        let now = Timestamp(1_800_000_000_000);
+        let read = |text| moment("--until", Some(text), now);
+        assert_eq!(read("now").unwrap(), Some(now));
+        assert_eq!(read("2h").unwrap(), Some(now.plus_seconds(7200)));
+        assert_eq!(read("2030-01-31T18:00").unwrap(), Some(Timestamp(1_896_112_800_000)));
+        assert_eq!(moment("--until", None, now).unwrap(), None);
+        for text in ["", "tomorrow", "2030-01-31", "-2h"] {
+            assert!(read(text).unwrap_err().to_string().starts_with("--until"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_holds_is_shown() {
+        let now = Timestamp(1_800_000_000_000);
+        assert_eq!(status(None, now), "off\n");
+        let draft = maintenance::Draft {
+            mode: Mode::Drain,
+            message: "New disks".to_owned(),
+            from: Some(now),
+            to: None,
+            drain_at: Some(now.plus_seconds(60)),
+            admins_may_start: false,
+        };
+        let set = draft.check(None, now).unwrap();
+        let lines = status(set.as_ref(), now);
+        assert!(lines.starts_with("active: drain, from 2027-01-15T08:00:00Z until somebody ends it\n"), "{lines}");
+        assert!(lines.ends_with("administrators wait too\nmessage: New disks\n"), "{lines}");
+    }
+}

@@ -1,0 +1,116 @@
+//! What a look at one thing found: how well it is, in which words, and what mends it. `lyceum
+//! check` and the health page say the same about the same things; what both look at is judged
+//! here, from plain numbers.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Timestamp,
+    size::{GIB, human_size},
+};
+
+/// How a check ended, from good to bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = FindingLevel)]
+pub enum Level {
+    Ok,
+    /// Works, and is worth knowing.
+    Note,
+    /// Works, but not all of it or not for long.
+    Warning,
+    /// The portal does not start, or no workload does.
+    Fault,
+}
+
+/// What one check found.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+pub struct Finding {
+    /// What was looked at, in a word or two.
+    #[schema(value_type = String)]
+    pub name: Cow<'static, str>,
+    pub level: Level,
+    /// What was tried or is so, and what follows from it.
+    pub what: String,
+    /// The command or setting that mends it; empty where nothing needs mending.
+    pub mend: String,
+}
+
+impl Finding {
+    pub fn new(name: impl Into<Cow<'static, str>>, level: Level, what: impl Into<String>) -> Self {
+        Self { name: name.into(), level, what: what.into(), mend: String::new() }
+    }
+
+    #[must_use]
+    pub fn mend(mut self, command: impl Into<String>) -> Self {
+        self.mend = command.into();
+        self
+    }
+}
+
+impl Level {
+    /// A sign and a word.
+    #[must_use]
+    pub fn sign(self) -> (char, &'static str) {
+        match self {
+            Self::Ok => ('✓', "ok"),
+            Self::Note => ('·', "note"),
+            Self::Warning => ('!', "warning"),
+            Self::Fault => ('✗', "fault"),
+        }
+    }
+}
+
+/// The room on the data directory's disk; `free` is in bytes.
+pub fn free_space(free: i64, place: &str) -> Finding {
+    let name = "free space";
+    let what = format!("{} free at {place}", human_size(free));
+    let mend = "lyceum serve --data /PATH/ON/A/LARGER/DISK";
+    match free {
+        free if free < GIB / 4 => Finding::new(name, Level::Fault, what).mend(mend),
+        free if free < 3 * GIB => {
+            Finding::new(name, Level::Warning, format!("{what}; the default environment needs about 2 GB")).mend(mend)
+        }
+        _ => Finding::new(name, Level::Ok, what),
+    }
+}
+
+/// So many days before its end somebody should look why a certificate was not renewed.
+const SOON: i64 = 14;
+
+/// How long the certificate in use is good; `None` where that cannot be read.
+pub fn certificate_until(until: Option<Timestamp>, now: Timestamp) -> Finding {
+    let name = "certificate";
+    let Some(until) = until else {
+        return Finding::new(name, Level::Warning, "it cannot be read when the certificate ends");
+    };
+    let days = until.seconds_since(now) / 86_400;
+    if until <= now {
+        Finding::new(name, Level::Fault, format!("it ended at {until}: browsers refuse it")).mend("renew it")
+    } else if days < SOON {
+        Finding::new(name, Level::Warning, format!("it ends in {days} days, at {until}")).mend("renew it")
+    } else {
+        Finding::new(name, Level::Ok, format!("good until {until}; a renewed one is taken up by itself"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room() {
+        let level = |free| free_space(free, "/data").level;
+        assert_eq!([GIB / 5, 2 * GIB, 4 * GIB].map(level), [Level::Fault, Level::Warning, Level::Ok]);
+    }
+
+    #[test]
+    fn certificates_end() {
+        let now = Timestamp(1_800_000_000_000);
+        let level = |days: i64| certificate_until(Some(now.plus_seconds(days * 86_400)), now).level;
+        assert_eq!([-1, 0, 13, 15].map(level), [Level::Fault, Level::Fault, Level::Warning, Level::Ok]);
+        assert_eq!(certificate_until(None, now).level, Level::Warning);
+    }
+}

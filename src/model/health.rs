@@ -1,0 +1,203 @@
+//! How well the portal's parts are, judged from plain facts: each judgement is a [`Finding`] in
+//! words, with what to do. Who gathers the facts, and who shows the findings, is the caller's
+//! business.
+
+use std::time::Duration;
+
+use super::{Finding, Timestamp, finding::Level, loops::Rounds, size::human_size, time::human_duration};
+
+/// What the database says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Database {
+    /// `SQLite`, `PostgreSQL`.
+    pub kind: &'static str,
+    pub bytes: i64,
+    /// How long it took to answer.
+    pub latency: Duration,
+    /// The number of the last migration.
+    pub schema: i64,
+    /// The last copy made by `lyceum admin backup`.
+    pub last_backup: Option<Timestamp>,
+}
+
+/// How the directory answered lately.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Contact {
+    pub last_success: Option<Timestamp>,
+    /// In words for administrators.
+    pub last_error: Option<(Timestamp, String)>,
+}
+
+/// An answer that takes longer is felt on every page.
+const SLOW: Duration = Duration::from_millis(500);
+
+/// A copy that is older is of another week (days).
+const OLD_BACKUP: i64 = 7;
+
+/// A loop that is later than this, whatever its period, hangs (seconds).
+const LATE: i64 = 60;
+
+/// The worst of all.
+#[must_use]
+pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Level {
+    findings.into_iter().map(|finding| finding.level).max().unwrap_or(Level::Ok)
+}
+
+/// `None` where the database does not answer.
+#[must_use]
+pub fn database(facts: Option<&Database>) -> Finding {
+    let name = "database";
+    let Some(facts) = facts else {
+        return Finding::new(name, Level::Fault, "it does not answer: nothing can be changed")
+            .mend("the log of the portal has the cause; `lyceum check` tries the way there");
+    };
+    let milliseconds = facts.latency.as_millis();
+    let what = format!(
+        "{}, {}, schema {}; it answered in {milliseconds} ms",
+        facts.kind,
+        human_size(facts.bytes),
+        facts.schema
+    );
+    if SLOW < facts.latency {
+        return Finding::new(name, Level::Warning, what).mend("look at the load and the disk of its machine");
+    }
+    Finding::new(name, Level::Ok, what)
+}
+
+/// Only an embedded database is copied by us.
+#[must_use]
+pub fn backup(facts: &Database, now: Timestamp) -> Option<Finding> {
+    let name = "backup";
+    let command = "lyceum admin backup FILE; docs/install.md has a timer for it";
+    (facts.kind == "SQLite").then(|| match facts.last_backup {
+        None => Finding::new(name, Level::Note, "no copy by `lyceum admin backup` is known of").mend(command),
+        Some(at) => {
+            let age = now.seconds_since(at);
+            let what = format!("the last copy was made {} ago", human_duration(age));
+            if OLD_BACKUP * 86_400 < age {
+                Finding::new(name, Level::Warning, what).mend(command)
+            } else {
+                Finding::new(name, Level::Ok, what)
+            }
+        }
+    })
+}
+
+#[must_use]
+pub fn directory(servers: &[String], contact: &Contact, now: Timestamp) -> Finding {
+    let name = "directory";
+    let servers = servers.join(", ");
+    let ago = |at: Timestamp| format!("{} ago", human_duration(now.seconds_since(at)));
+    let mend = "lyceum check tries each server, step by step; whoever is signed in stays in";
+    match (&contact.last_error, contact.last_success) {
+        (None, None) => Finding::new(name, Level::Note, format!("{servers}: not asked yet since the start")),
+        (None, Some(good)) => Finding::new(name, Level::Ok, format!("{servers}: answered {}", ago(good))),
+        (Some((bad, _)), Some(good)) if *bad < good => {
+            let what = format!("{servers}: answered {}, and did not {}", ago(good), ago(*bad));
+            Finding::new(name, Level::Ok, what)
+        }
+        (Some((bad, error)), good) => {
+            let last = good.map_or_else(|| "never since the start".to_owned(), ago);
+            let what = format!("{servers}: {error}, {}; it answered last {last}", ago(*bad));
+            Finding::new(name, Level::Fault, what).mend(mend)
+        }
+    }
+}
+
+/// How a loop goes. `last_error` is told for as long as it is the last thing that happened.
+#[must_use]
+pub fn of_loop(name: &'static str, rounds: &Rounds, now: Timestamp) -> Finding {
+    let late = |since: Timestamp| {
+        let period = rounds.every.map_or(0, |every| i64::try_from(every.as_secs()).unwrap_or(i64::MAX));
+        LATE.max(period.saturating_mul(3)) < now.seconds_since(since)
+    };
+    let ago = |at: Timestamp| human_duration(now.seconds_since(at));
+    let hangs = "the log of the portal may say why; a restart stops no session";
+    match (rounds.busy_since, rounds.last_at) {
+        // Where there is no period, a round takes what it takes.
+        (Some(since), _) if rounds.every.is_some() && late(since) => {
+            Finding::new(name, Level::Fault, format!("its round has not ended for {}", ago(since))).mend(hangs)
+        }
+        (None, Some(last)) if rounds.every.is_some() && late(last) => {
+            Finding::new(name, Level::Fault, format!("nobody has looked for {}", ago(last))).mend(hangs)
+        }
+        (_, Some(_)) if rounds.failed => {
+            let error = rounds.last_error.as_ref().map_or("", |(_, error)| error.as_str());
+            Finding::new(name, Level::Warning, format!("the last round failed: {error}"))
+                .mend("it is tried again by itself; the log of the portal has the cause")
+        }
+        (_, Some(last)) => {
+            let milliseconds = rounds.took.as_millis();
+            Finding::new(name, Level::Ok, format!("{} ago, in {milliseconds} ms", ago(last)))
+        }
+        (_, None) => Finding::new(name, Level::Ok, "its first round is under way"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+    fn ago(seconds: i64) -> Timestamp {
+        NOW.plus_seconds(-seconds)
+    }
+
+    #[test]
+    fn databases() {
+        let facts = Database {
+            kind: "SQLite",
+            bytes: 5 << 20,
+            latency: Duration::from_millis(2),
+            schema: 10,
+            last_backup: Some(ago(3600)),
+        };
+        let finding = database(Some(&facts));
+        assert_eq!((finding.level, finding.what.as_str()), (Level::Ok, "SQLite, 5 MB, schema 10; it answered in 2 ms"));
+        let slow = Database { latency: Duration::from_secs(2), ..facts.clone() };
+        assert_eq!((database(Some(&slow)).level, database(None).level), (Level::Warning, Level::Fault));
+        let level = |last_backup| backup(&Database { last_backup, ..facts.clone() }, NOW).map(|finding| finding.level);
+        assert_eq!(level(None), Some(Level::Note));
+        assert_eq!(level(Some(ago(3600))), Some(Level::Ok));
+        assert_eq!(level(Some(ago(9 * 86_400))), Some(Level::Warning));
+        assert_eq!(backup(&Database { kind: "PostgreSQL", ..facts }, NOW), None);
+    }
+
+    #[test]
+    fn directories() {
+        let servers = ["ldaps://a".to_owned(), "ldaps://b".to_owned()];
+        let judged = |good, bad: Option<Timestamp>| {
+            let contact = Contact { last_success: good, last_error: bad.map(|at| (at, "no answer".to_owned())) };
+            directory(&servers, &contact, NOW)
+        };
+        assert_eq!(judged(None, None).level, Level::Note);
+        assert_eq!(judged(Some(ago(5)), Some(ago(60))).level, Level::Ok);
+        let away = judged(Some(ago(60)), Some(ago(5)));
+        assert_eq!(away.level, Level::Fault);
+        assert_eq!(away.what, "ldaps://a, ldaps://b: no answer, 5 s ago; it answered last 1 min ago");
+        assert!(judged(None, Some(ago(5))).what.ends_with("never since the start"));
+    }
+
+    #[test]
+    fn loops() {
+        let every = Some(Duration::from_secs(5));
+        let well = Rounds { every, last_at: Some(ago(3)), took: Duration::from_millis(12), ..Rounds::default() };
+        let judged = |rounds: &Rounds| of_loop("sessions", rounds, NOW);
+        assert_eq!(judged(&well).what, "3 s ago, in 12 ms");
+        let failed = Rounds { failed: true, last_error: Some((ago(3), "no disk".to_owned())), ..well.clone() };
+        assert_eq!(
+            (judged(&failed).level, judged(&failed).what.as_str()),
+            (Level::Warning, "the last round failed: no disk")
+        );
+        assert_eq!(judged(&Rounds { last_at: Some(ago(61)), ..well.clone() }).level, Level::Fault);
+        assert_eq!(judged(&Rounds { busy_since: Some(ago(61)), ..well.clone() }).level, Level::Fault);
+        assert_eq!(judged(&Rounds { busy_since: Some(ago(10)), ..well.clone() }).level, Level::Ok);
+        let hourly = Rounds { every: Some(Duration::from_hours(1)), last_at: Some(ago(7200)), ..well.clone() };
+        assert_eq!(judged(&hourly).level, Level::Ok);
+        let waits = Rounds { every: None, last_at: Some(ago(86_400)), ..well };
+        assert_eq!(judged(&waits).level, Level::Ok, "it waits for something to happen");
+        assert_eq!(judged(&Rounds { busy_since: Some(ago(86_400)), ..waits }).level, Level::Ok, "a long build");
+        assert_eq!(judged(&Rounds::default()).level, Level::Ok);
+    }
+}

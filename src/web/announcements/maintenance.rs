@@ -1,0 +1,258 @@
+//! Maintenance over REST and as a page. Everybody may read what holds, administrators change
+//! it; the rules are `model::maintenance`'s.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Nullable,
+    pages::{kept, moment},
+};
+use crate::{
+    auth::Principal,
+    model::{
+        FieldError, Maintenance, Phase, Timestamp,
+        maintenance::{Draft, Mode, phase},
+        time::form_moment,
+    },
+    web::{
+        Portal,
+        error::{Error, Problem, Result},
+        extract::{Admin, CurrentUser, Form, Json, Query},
+        page::{Nav, Page},
+        versions::{check_version, tagged},
+        views::{self, MaintenanceForm, MaintenancePage},
+    },
+};
+
+/// Whether anything may start, and until when not.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Maintenance)]
+pub struct MaintenanceView {
+    mode: Mode,
+    /// `coming` or `active`; null where there is none.
+    phase: Option<Phase>,
+    message: String,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Timestamp>,
+    /// Null: until somebody ends it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Option<Timestamp>,
+    /// When the sessions that run are ended; null: they go on.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    drain_at: Option<Timestamp>,
+    /// Whether administrators may start sessions meanwhile.
+    administrators_may_start: bool,
+}
+
+/// It changes by itself.
+const PASSING: [&str; 1] = ["phase"];
+
+impl MaintenanceView {
+    /// What is over is as if it had never been.
+    fn new(set: Option<&Maintenance>, now: Timestamp) -> Self {
+        let phase = phase(set, now);
+        let Draft { mode, message, from, to, drain_at, admins_may_start } = Draft::of(set.filter(|_| phase.is_some()));
+        Self { mode, phase, message, from, to, drain_at, administrators_may_start: admins_may_start }
+    }
+}
+
+/// What holds, for everybody.
+#[utoipa::path(get, path = "/maintenance", tag = "maintenance", responses((status = 200, body = MaintenanceView)))]
+pub async fn find(_: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Response> {
+    let set = portal.db.maintenance().await?;
+    Ok(tagged(&MaintenanceView::new(set.as_ref(), portal.clock.now()), &PASSING))
+}
+
+/// What is not named stays; `mode` orders maintenance, changes its kind, or ends it.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MaintenanceChange {
+    #[serde(default)]
+    mode: Option<Mode>,
+    #[serde(default)]
+    #[schema(max_length = 500)]
+    message: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Timestamp>,
+    /// Null: until somebody ends it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Nullable<Timestamp>,
+    /// For the mode `drain`: when the sessions that run are ended.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    drain_at: Nullable<Timestamp>,
+    #[serde(default)]
+    administrators_may_start: Option<bool>,
+}
+
+impl MaintenanceChange {
+    fn on(self, set: Option<&Maintenance>) -> Result<Draft> {
+        let before = Draft::of(set);
+        let mode = self.mode.unwrap_or(before.mode);
+        let names_more =
+            self.message.is_some() || self.from.is_some() || self.to.is_named() || self.drain_at.is_named();
+        if mode == Mode::Off && names_more {
+            let message = "Maintenance is off: say which, no_new_sessions or drain.";
+            return Err(Error::field("mode", "missing_field", message));
+        }
+        // In another mode than drain nothing is left of it.
+        let drain_at = self.drain_at.or(before.drain_at.filter(|_| mode == Mode::Drain));
+        Ok(Draft {
+            mode,
+            message: self.message.unwrap_or(before.message),
+            from: self.from.or(before.from),
+            to: self.to.or(before.to),
+            drain_at,
+            admins_may_start: self.administrators_may_start.unwrap_or(before.admins_may_start),
+        })
+    }
+}
+
+/// Order, change or end maintenance. It holds at once.
+#[utoipa::path(patch, path = "/maintenance", tag = "maintenance", request_body = MaintenanceChange,
+    responses((status = 200, body = MaintenanceView), (status = 403, description = "For administrators", body = Problem),
+        (status = 412, description = "Changed since If-Match", body = Problem),
+        (status = 422, description = "The message or the times cannot be", body = Problem)))]
+pub async fn change(
+    Admin(admin): Admin,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Json(change): Json<MaintenanceChange>,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let stored = portal.db.maintenance().await?;
+    let set = stored.as_ref().filter(|set| set.window.phase(now) != Phase::Past);
+    check_version(&headers, &MaintenanceView::new(set, now), &PASSING)?;
+    let draft = change.on(set)?;
+    let changed = order(&portal, &admin, stored.as_ref(), draft).await?;
+    Ok(tagged(&MaintenanceView::new(changed.as_ref(), now), &PASSING))
+}
+
+async fn order(
+    portal: &Portal,
+    admin: &Principal,
+    before: Option<&Maintenance>,
+    draft: Draft,
+) -> Result<Option<Maintenance>> {
+    let changed = portal.announcements.set_maintenance(admin.user.name.as_str(), before, draft).await?;
+    // Waiters learn why they wait, or are let in.
+    portal.sessions.wake();
+    Ok(changed)
+}
+
+/// The address of the page.
+#[derive(Default, Deserialize)]
+pub struct Visit {
+    done: Option<String>,
+}
+
+/// `/admin/maintenance`
+pub async fn page(
+    Admin(admin): Admin,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let set = portal.db.maintenance().await?;
+    let mut view = view(&portal, &admin, set.as_ref());
+    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+fn notice(done: &str) -> Option<&'static str> {
+    Some(match done {
+        "on" => "It is ordered, and everybody reads it on their pages.",
+        "off" => "Maintenance is over: sessions start again, and those that waited come first.",
+        _ => return None,
+    })
+}
+
+/// `POST /admin/maintenance`
+pub async fn order_by_form(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let stored = portal.db.maintenance().await?;
+    let typed = MaintenanceForm {
+        mode: if form.get("mode") == Mode::Drain.as_str() { Mode::Drain } else { Mode::NoNewSessions },
+        message: form.get("message").chars().take(2000).collect(),
+        from: form.get("from").chars().take(100).collect(),
+        to: form.get("to").chars().take(100).collect(),
+        drain_at: form.get("drain_at").chars().take(100).collect(),
+        admins_may_start: form.get("admins_may_start") == "yes",
+    };
+    let outcome = match draft(&typed) {
+        Ok(draft) => {
+            let before = Draft::of(stored.as_ref());
+            let from = kept(draft.from, before.from);
+            let (to, drain_at) = (kept(draft.to, before.to), kept(draft.drain_at, before.drain_at));
+            order(&portal, &admin, stored.as_ref(), Draft { from, to, drain_at, ..draft }).await
+        }
+        Err(faults) => Err(Error::invalid(faults)),
+    };
+    let error = match outcome {
+        Ok(_) => return Ok(Redirect::to("/admin/maintenance?done=on").into_response()),
+        Err(error) if error.field_errors().is_empty() => return Err(error),
+        Err(error) => error,
+    };
+    let mut view = view(&portal, &admin, stored.as_ref());
+    view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
+    view.form = typed;
+    Ok(error.with_page(Page(view)))
+}
+
+/// `POST /admin/maintenance/off`
+pub async fn off_by_form(Admin(admin): Admin, State(portal): State<Arc<Portal>>) -> Result<Redirect> {
+    let stored = portal.db.maintenance().await?;
+    order(&portal, &admin, stored.as_ref(), Draft::of(None)).await?;
+    Ok(Redirect::to("/admin/maintenance?done=off"))
+}
+
+fn draft(typed: &MaintenanceForm) -> Result<Draft, Vec<FieldError>> {
+    let mut faults = Vec::new();
+    let mut read = |field, text: &str| {
+        moment(field, text).unwrap_or_else(|fault| {
+            faults.push(fault);
+            None
+        })
+    };
+    let draft = Draft {
+        mode: typed.mode,
+        message: typed.message.clone(),
+        from: read("from", &typed.from),
+        to: read("to", &typed.to),
+        // Typed before the other mode was chosen, it is no fault.
+        drain_at: if typed.mode == Mode::Drain { read("drain_at", &typed.drain_at) } else { None },
+        admins_may_start: typed.admins_may_start,
+    };
+    if faults.is_empty() { Ok(draft) } else { Err(faults) }
+}
+
+fn view(portal: &Portal, admin: &Arc<Principal>, set: Option<&Maintenance>) -> MaintenancePage {
+    let now = portal.clock.now();
+    let phase = phase(set, now);
+    let set = set.filter(|_| phase.is_some());
+    let Draft { mode, message, from, to, drain_at, admins_may_start } = Draft::of(set);
+    let shown = |at: Option<Timestamp>| at.map(form_moment).unwrap_or_default();
+    MaintenancePage {
+        layout: portal.layout_of(admin, Nav::Administration),
+        notice: None,
+        errors: Vec::new(),
+        phase,
+        says: set.map(|set| views::AnnouncementLine::of_maintenance(set, now).sentence),
+        form: MaintenanceForm {
+            mode: if mode == Mode::Off { Mode::NoNewSessions } else { mode },
+            message,
+            from: shown(from),
+            to: shown(to),
+            drain_at: shown(drain_at),
+            admins_may_start,
+        },
+    }
+}

@@ -1,0 +1,280 @@
+//! Announcements over REST: everybody reads those that are active, administrators read and
+//! write all. The pages are in `pages`, the strip on top of every page in `strip`, maintenance
+//! has a file of its own; the rules are `announcements`'s.
+
+#![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
+
+pub mod maintenance;
+pub mod pages;
+pub mod strip;
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, NoContent, Response},
+};
+use serde::{Deserialize, Deserializer, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Portal,
+    error::{Created, Error, Problem, Result},
+    extract::{Admin, CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
+    paging::{Listed, Paging},
+    versions::{check_version, tagged},
+};
+use crate::{
+    db::{announcements::Filter, idempotency::Once},
+    model::{
+        Announcement, AnnouncementId, Phase, Timestamp,
+        announcement::{Draft, Level},
+    },
+};
+
+/// What administrators tell everybody for a while.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Announcement)]
+pub struct AnnouncementView {
+    #[schema(value_type = String, format = "uuid")]
+    id: AnnouncementId,
+    level: Level,
+    text: String,
+    #[schema(value_type = String, format = "date-time")]
+    from: Timestamp,
+    /// Null: until somebody ends it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Option<Timestamp>,
+    /// Whoever has not signed in sees it too.
+    on_login: bool,
+    phase: Phase,
+    changed_by: String,
+    #[schema(value_type = String, format = "date-time")]
+    changed_at: Timestamp,
+}
+
+/// It changes by itself.
+const PASSING: [&str; 1] = ["phase"];
+
+impl AnnouncementView {
+    fn new(one: Announcement, now: Timestamp) -> Self {
+        Self {
+            id: one.id,
+            level: one.level,
+            phase: one.window.phase(now),
+            from: one.window.from,
+            to: one.window.to,
+            text: one.text,
+            on_login: one.on_login,
+            changed_by: one.changed_by,
+            changed_at: one.changed_at,
+        }
+    }
+}
+
+/// `?phase=` of the list, with paging.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListParameters {
+    /// `coming`, `active` or `past`; without it administrators see all.
+    #[param(value_type = Option<String>)]
+    phase: Option<String>,
+    limit: Option<i64>,
+    cursor: Option<String>,
+}
+
+/// Announcements, the newest first: those that are active, and for administrators all.
+#[utoipa::path(get, path = "/announcements", tag = "announcements", params(ListParameters),
+    responses((status = 200, body = Listed<AnnouncementView>),
+        (status = 403, description = "Others than active ones are for administrators", body = Problem)))]
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(parameters): Query<ListParameters>,
+) -> Result<axum::Json<Listed<AnnouncementView>>> {
+    let paging = Paging::new(parameters.limit, parameters.cursor);
+    let limit = paging.limit()?;
+    let asked = match parameters.phase.as_deref() {
+        None | Some("") => None,
+        Some(word) => {
+            Some(word.parse().map_err(|_err| Error::field("phase", "invalid_value", "One of coming, active, past."))?)
+        }
+    };
+    let phase = match asked {
+        asked if user.is_admin() => asked,
+        None | Some(Phase::Active) => Some(Phase::Active),
+        Some(_) => return Err(Error::forbidden("Only administrators see announcements that are not active.")),
+    };
+    let now = portal.clock.now();
+    let found = portal.db.list_announcements(&Filter { phase, now, before: paging.after()?, limit: limit + 1 }).await?;
+    let views = found.into_iter().map(|one| AnnouncementView::new(one, now)).collect();
+    Ok(axum::Json(Listed::new(views, limit, |view: &AnnouncementView| view.id)))
+}
+
+/// A new announcement.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewAnnouncement {
+    #[serde(default = "usual")]
+    #[schema(default = "info")]
+    level: Level,
+    /// One line of plain text; addresses of http and https become links.
+    #[schema(min_length = 1, max_length = 500)]
+    text: String,
+    /// Without it: from now on.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Timestamp>,
+    /// Without it: until somebody ends it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Option<Timestamp>,
+    /// Whoever has not signed in sees it too.
+    #[serde(default)]
+    on_login: bool,
+}
+
+fn usual() -> Level {
+    Level::Info
+}
+
+/// Tell everybody something. Open pages show it at once.
+#[utoipa::path(post, path = "/announcements", tag = "announcements", request_body = NewAnnouncement,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    responses((status = 201, body = AnnouncementView), (status = 403, description = "For administrators", body = Problem),
+        (status = 422, description = "The text or the times cannot be", body = Problem)))]
+pub async fn create(
+    Admin(admin): Admin,
+    State(portal): State<Arc<Portal>>,
+    IdempotencyKey(key): IdempotencyKey,
+    HashedJson { value: new, hash }: HashedJson<NewAnnouncement>,
+) -> Result<Created<AnnouncementView>> {
+    let NewAnnouncement { level, text, from, to, on_login } = new;
+    let once = key.as_deref().map(|key| Once { user: admin.id(), key, request_hash: &hash });
+    let draft = Draft { level, text, from, to, on_login };
+    let made = portal.announcements.make(admin.user.name.as_str(), draft, once).await?;
+    let address = format!("/api/v1/announcements/{}", made.id);
+    Ok(Created(address, AnnouncementView::new(made, portal.clock.now())))
+}
+
+#[utoipa::path(get, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
+    responses((status = 200, body = AnnouncementView),
+        (status = 404, description = "There is none, or it is not active and one is no administrator", body = Problem)))]
+pub async fn find(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<AnnouncementId>,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let found = announcement(&portal, id).await?;
+    if !user.is_admin() && !found.window.is_active(now) {
+        return Err(Error::not_found());
+    }
+    Ok(tagged(&AnnouncementView::new(found, now), &PASSING))
+}
+
+/// What can be changed of an announcement; what is not named stays.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AnnouncementChange {
+    #[serde(default)]
+    level: Option<Level>,
+    #[serde(default)]
+    #[schema(min_length = 1, max_length = 500)]
+    text: Option<String>,
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    from: Option<Timestamp>,
+    /// Null: until somebody ends it.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    to: Nullable<Timestamp>,
+    #[serde(default)]
+    on_login: Option<bool>,
+}
+
+/// A field of a change that may be null, which is something else than not named.
+#[derive(Debug, Default)]
+pub enum Nullable<T> {
+    #[default]
+    NotNamed,
+    Named(Option<T>),
+}
+
+impl<T> Nullable<T> {
+    /// What was named, else what was there before.
+    fn or(self, before: Option<T>) -> Option<T> {
+        match self {
+            Self::NotNamed => before,
+            Self::Named(value) => value,
+        }
+    }
+
+    fn is_named(&self) -> bool {
+        matches!(self, Self::Named(_))
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Nullable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Option::deserialize(deserializer).map(Self::Named)
+    }
+}
+
+/// Change an announcement. With another text or level, whoever had put it aside sees it again.
+#[utoipa::path(patch, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
+    request_body = AnnouncementChange,
+    responses((status = 200, body = AnnouncementView), (status = 412, description = "Changed since If-Match", body = Problem),
+        (status = 422, description = "The text or the times cannot be", body = Problem)))]
+pub async fn change(
+    Admin(admin): Admin,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<AnnouncementId>,
+    headers: HeaderMap,
+    Json(change): Json<AnnouncementChange>,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let found = announcement(&portal, id).await?;
+    check_version(&headers, &AnnouncementView::new(found.clone(), now), &PASSING)?;
+    let before = Draft::from(&found);
+    let draft = Draft {
+        level: change.level.unwrap_or(before.level),
+        text: change.text.unwrap_or(before.text),
+        from: change.from.or(before.from),
+        to: change.to.or(before.to),
+        on_login: change.on_login.unwrap_or(before.on_login),
+    };
+    let changed = portal.announcements.change(admin.user.name.as_str(), &found, draft).await?;
+    Ok(tagged(&AnnouncementView::new(changed, now), &PASSING))
+}
+
+/// Remove an announcement; its rows of the audit log stay.
+#[utoipa::path(delete, path = "/announcements/{id}", tag = "announcements", params(("id" = String, Path)),
+    responses((status = 204, description = "Removed"), (status = 404, description = "There is none", body = Problem)))]
+pub async fn remove(
+    Admin(admin): Admin,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<AnnouncementId>,
+) -> Result<Response> {
+    portal.announcements.remove(admin.user.name.as_str(), id).await?;
+    Ok(NoContent.into_response())
+}
+
+/// Put an active announcement aside for oneself; one that is critical stays.
+#[utoipa::path(post, path = "/announcements/{id}/dismiss", tag = "announcements", params(("id" = String, Path)),
+    responses((status = 204, description = "Put aside"), (status = 404, description = "It is not active", body = Problem),
+        (status = 409, description = "It is critical", body = Problem)))]
+pub async fn dismiss(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<AnnouncementId>,
+) -> Result<Response> {
+    portal.announcements.dismiss(user.id(), id).await?;
+    Ok(NoContent.into_response())
+}
+
+async fn announcement(portal: &Portal, id: AnnouncementId) -> Result<Announcement> {
+    portal.db.find_announcement(id).await?.ok_or_else(Error::not_found)
+}
