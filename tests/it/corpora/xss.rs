@@ -150,6 +150,11 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
     ] {
         inert(world, &path, caller.visit(&path).await).await;
     }
+    forms(world, caller, (name, group), words).await;
+}
+
+/// Every form, with the words in each of its fields.
+async fn forms(world: &World, caller: &Caller, (name, group): (&str, &str), words: &str) {
     let html = caller.clone().with("accept", "text/html");
     let (rename, members) = (format!("/admin/groups/{group}/rename"), format!("/admin/groups/{group}/members"));
     let (managers, role) = (format!("/admin/groups/{group}/managers"), format!("/admin/users/{name}/role"));
