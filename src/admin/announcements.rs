@@ -76,7 +76,8 @@ pub enum AnnounceVerb {
 }
 
 pub(super) async fn maintenance(db: &Db, verb: MaintenanceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
-    let announcements = Announcements::new(db.clone(), Clock::System);
+    // The whole command happens at one moment: what begins now is active when it is printed.
+    let announcements = Announcements::new(db.clone(), Clock::manual(by.at));
     let stored = db.maintenance().await?;
     let now = by.at;
     let set = match verb {
@@ -125,7 +126,7 @@ fn status(set: Option<&Maintenance>, now: Timestamp) -> String {
 }
 
 pub(super) async fn announce(db: &Db, verb: AnnounceVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
-    let announcements = Announcements::new(db.clone(), Clock::System);
+    let announcements = Announcements::new(db.clone(), Clock::manual(by.at));
     let now = by.at;
     match verb {
         AnnounceVerb::Add { text, level, from, until, on_login } => {

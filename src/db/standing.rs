@@ -111,6 +111,13 @@ pub(super) const SUMS: &str = "SELECT owner = $1 AS own, COALESCE(charged_group,
 struct Sum {
     own: bool,
     charged: bool,
+    #[sqlx(flatten)]
+    amounts: Amounts,
+}
+
+/// Live sessions that all wait or all do not, summed up.
+#[derive(FromRow)]
+pub(super) struct Amounts {
     waits: bool,
     count: i64,
     gpus: i64,
@@ -120,6 +127,24 @@ struct Sum {
     light_cpus: i64,
     gpu_time: i64,
     cpu_time: i64,
+}
+
+impl Amounts {
+    /// Counts them: what they hold, and in `spent` the GPUs and cores × milliseconds of it that
+    /// fall into the period.
+    pub(super) fn add_to(&self, usage: &mut Usage, spent: &mut (i64, i64)) {
+        if self.waits {
+            usage.pending += self.count;
+            return;
+        }
+        usage.gpus += self.gpus;
+        usage.cpus += self.cpus;
+        usage.light_cpus += self.light_cpus;
+        usage.memory_bytes += self.memory_bytes;
+        usage.light += self.light;
+        usage.sessions += self.count - self.light;
+        *spent = (spent.0.saturating_add(self.gpu_time), spent.1.saturating_add(self.cpu_time));
+    }
 }
 
 /// Who holds them, who is charged, and the list.
@@ -158,17 +183,7 @@ impl Db {
             for ((_, usage), open) in
                 counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
             {
-                if sum.waits {
-                    usage.pending += sum.count;
-                    continue;
-                }
-                usage.gpus += sum.gpus;
-                usage.cpus += sum.cpus;
-                usage.light_cpus += sum.light_cpus;
-                usage.memory_bytes += sum.memory_bytes;
-                usage.light += sum.light;
-                usage.sessions += sum.count - sum.light;
-                *open = (open.0.saturating_add(sum.gpu_time), open.1.saturating_add(sum.cpu_time));
+                sum.amounts.add_to(usage, open);
             }
         }
         for (holder, charged, list) in gpus {

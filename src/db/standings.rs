@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use sqlx::{AssertSqlSafe, FromRow, query::QueryAs, query_as};
 
-use super::{Db, Error, Result, people::places, quotas, reading, search::pattern, types::parse};
+use super::{Db, Error, Result, people::places, quotas, reading, search::pattern, standing::Amounts, types::parse};
 use crate::model::{
     Timestamp, UserId, Username,
     quota::{LimitRow, Usage, Window},
@@ -111,15 +111,8 @@ struct LimitOf {
 #[derive(FromRow)]
 struct HeldBy {
     owner: String,
-    waits: bool,
-    count: i64,
-    gpus: i64,
-    cpus: i64,
-    memory_bytes: i64,
-    light: i64,
-    light_cpus: i64,
-    gpu_time: i64,
-    cpu_time: i64,
+    #[sqlx(flatten)]
+    amounts: Amounts,
 }
 
 /// The text that lists: `$1` pattern, `$2` and `$3` the place after which it goes on, `$4` how
@@ -286,25 +279,12 @@ fn by_person<T>(rows: impl Iterator<Item = Result<(String, T)>>) -> Result<HashM
 
 /// What is held, and the hours of what has ended and of what runs, rounded up to seconds.
 fn usages(held: Vec<HeldBy>, closed: Vec<(String, i64, i64)>) -> HashMap<String, Usage> {
-    let mut spent: HashMap<String, (i64, i64)> = HashMap::new();
+    let mut spent: HashMap<String, (i64, i64)> =
+        closed.into_iter().map(|(owner, gpus, cpus)| (owner, (gpus, cpus))).collect();
     let mut usages: HashMap<String, Usage> = HashMap::new();
-    for (owner, gpus, cpus) in closed {
-        spent.insert(owner, (gpus, cpus));
-    }
     for row in held {
         let usage = usages.entry(row.owner.clone()).or_default();
-        if row.waits {
-            usage.pending = row.count;
-            continue;
-        }
-        usage.gpus = row.gpus;
-        usage.cpus = row.cpus;
-        usage.light_cpus = row.light_cpus;
-        usage.memory_bytes = row.memory_bytes;
-        usage.light = row.light;
-        usage.sessions = row.count - row.light;
-        let so_far = spent.entry(row.owner).or_default();
-        *so_far = (so_far.0.saturating_add(row.gpu_time), so_far.1.saturating_add(row.cpu_time));
+        row.amounts.add_to(usage, spent.entry(row.owner).or_default());
     }
     for (owner, (gpus, cpus)) in spent {
         let usage = usages.entry(owner).or_default();

@@ -2,54 +2,17 @@
 
 use super::*;
 use crate::model::{
-    Resources, SessionId, UserId,
-    session::{Placement, SessionSpec},
+    session::{Placement, example},
     size::GIB,
 };
 
 const NOW: Timestamp = Timestamp(1_700_000_000_000);
 
 fn session(state: SessionState) -> Session {
-    Session {
-        id: SessionId::new(),
-        owner: UserId::new(),
-        owner_name: "alice".to_owned(),
-        app: "jupyter".to_owned(),
-        name: "nb".to_owned(),
-        state,
-        spec: SessionSpec {
-            resources: Resources { memory_bytes: 2 * GIB, ..Resources::default() },
-            profile: None,
-            environment: None,
-            working_directory: None,
-            duration_seconds: 28_800,
-            log_directory: None,
-            group: None,
-        },
-        spec_is_whole: true,
-        reasons: Vec::new(),
-        gpus: Vec::new(),
-        cluster: "local".to_owned(),
-        placement: None,
-        extensions: 0,
-        created_at: NOW.plus_seconds(-7200),
-        admitted_at: None,
-        started_at: None,
-        ready_at: None,
-        expires_at: None,
-        opened_at: None,
-        last_activity_at: None,
-        keep_until: None,
-        asked: None,
-        unknown_since: None,
-        stop_reason: None,
-        stopping_at: None,
-        ended_at: None,
-        end_reason: None,
-        exit_code: None,
-        signal: None,
-        detail: None,
-    }
+    let mut session = example(state);
+    session.created_at = NOW.plus_seconds(-7200);
+    session.spec.resources.memory_bytes = 2 * GIB;
+    session
 }
 
 fn reason(hint: &str) -> Reason {
