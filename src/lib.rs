@@ -23,6 +23,7 @@ pub mod environments;
 pub mod files;
 pub mod gpu;
 pub mod helper;
+pub mod jobs;
 pub mod journal;
 pub mod lifecycle;
 pub mod listen;

@@ -28,8 +28,8 @@ use crate::{
         Capacity, Clock, Gpu, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
         gpus::{Obstacle, labels},
         quota::{
-            Decision, Extension, Field, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage, Waiter,
-            Window, decide, extend, usual_extension, wait,
+            Class, Decision, Extension, Field, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage,
+            Waiter, Window, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -150,7 +150,7 @@ impl Admission {
 
     /// Decides about a new session and writes it, unless it is refused.
     pub async fn insert(&self, new: &NewSession) -> db::Result<Admitted> {
-        let request = request(&new.spec, new.light);
+        let request = request(&new.spec, new.class());
         self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, &mut None).await
     }
 
@@ -160,9 +160,9 @@ impl Admission {
         owner: UserId,
         id: SessionId,
         spec: &SessionSpec,
-        light: bool,
+        class: Class,
     ) -> db::Result<Verdict> {
-        self.admit(owner, None, Deed::Reconsider(id), &request(spec, light), &mut None).await.map(verdict)
+        self.admit(owner, None, Deed::Reconsider(id), &request(spec, class), &mut None).await.map(verdict)
     }
 
     /// Gives a running session more time, in the name of `by`, unless something is in the way:
@@ -300,7 +300,7 @@ impl Admission {
         let from = session.expires_at.unwrap_or(standing.at);
         let period_left = standing.window.to.map(|to| to.seconds_since(from).max(0));
         let resources = session.spec.resources.clone();
-        let request = Request { light: resources.is_light(), resources, duration_seconds: seconds };
+        let request = Request { class: session.class(), resources, duration_seconds: seconds };
         let asked = Extension {
             owner: session.owner,
             request: &request,
@@ -417,15 +417,15 @@ fn barred_sentence(outside: &[Gpu], down: &[Gpu]) -> String {
     if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", and ")) }
 }
 
-fn request(spec: &SessionSpec, light: bool) -> Request {
-    Request { resources: spec.resources.clone(), duration_seconds: spec.duration_seconds, light }
+fn request(spec: &SessionSpec, class: Class) -> Request {
+    Request { resources: spec.resources.clone(), duration_seconds: spec.duration_seconds, class }
 }
 
 /// For deeds that carry no idempotency key.
 fn verdict(admitted: Admitted) -> Verdict {
     match admitted {
         Admitted::Judged(verdict) => verdict,
-        Admitted::Repeated(_) => Verdict::Wait(Vec::new()),
+        Admitted::Repeated(_) | Admitted::Overtaken => Verdict::Wait(Vec::new()),
     }
 }
 

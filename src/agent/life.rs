@@ -20,7 +20,7 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    probe, record, server, software,
+    probe, record, script, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
@@ -57,7 +57,7 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         Program::Terminal { shell, arguments } => {
             Some(Terminals::new(launch.app.clone(), shell, arguments, &reaper, &status))
         }
-        Program::Exec { .. } => None,
+        Program::Exec { .. } | Program::Script { .. } => None,
     };
     if let Err(error) = server::start(launch, &status, terminals.clone()) {
         return record::now(ExitCause::LaunchFailed, format!("the agent cannot listen in its run directory: {error}"));
@@ -113,18 +113,21 @@ async fn work(
     if let Err(sentence) = software::prepare(launch, status, log, reaper).await {
         return End::LaunchFailed(sentence, None);
     }
-    match &launch.app.program {
+    let argv = match &launch.app.program {
         Program::Terminal { .. } => {
             status.enter(Phase::Ready, "");
-            std::future::pending().await
+            return std::future::pending().await;
         }
-        Program::Exec { argv } => match start(launch, argv, reaper, log) {
-            Ok((app, written)) => {
-                *output = Some(written);
-                attend(launch, app, status).await
-            }
-            Err(sentence) => End::LaunchFailed(sentence, None),
-        },
+        Program::Exec { argv } => Ok(argv.clone()),
+        Program::Script { text } => script::lay_out(&launch.run_directory, text)
+            .map_err(|error| format!("the script could not be written into the run directory: {error}")),
+    };
+    match argv.and_then(|argv| start(launch, &argv, reaper, log)) {
+        Ok((app, written)) => {
+            *output = Some(written);
+            attend(launch, app, status).await
+        }
+        Err(sentence) => End::LaunchFailed(sentence, None),
     }
 }
 
@@ -225,11 +228,13 @@ fn record(end: End, ended: Ended, launch: &AgentLaunch, log: &Log) -> ExitRecord
         lines if lines.is_empty() => sentence,
         lines => format!("{sentence}: {lines}"),
     };
+    // What answers nobody is a job's.
+    let it = if launch.app.ready.is_some() { "the app" } else { "the program" };
     let (cause, detail, exit) = match end {
         End::Asked => (ExitCause::Asked, asked(ended, launch.grace_seconds), None),
         End::OutOfMemory(sentence) => (ExitCause::OutOfMemory, sentence, None),
-        End::App(exit) if exit.code == Some(0) => (ExitCause::App, "the app ended by itself".to_owned(), Some(exit)),
-        End::App(exit) => (ExitCause::App, with_log(format!("the app ended ({})", tell(exit))), Some(exit)),
+        End::App(exit) if exit.code == Some(0) => (ExitCause::App, format!("{it} ended by itself"), Some(exit)),
+        End::App(exit) => (ExitCause::App, with_log(format!("{it} ended ({})", tell(exit))), Some(exit)),
         End::LaunchFailed(sentence, exit) => (ExitCause::LaunchFailed, with_log(sentence), exit),
     };
     let Exit { code, signal } = exit.unwrap_or(Exit { code: None, signal: None });

@@ -15,6 +15,7 @@ mod log;
 mod probe;
 mod record;
 mod replay;
+mod script;
 mod server;
 mod software;
 mod status;

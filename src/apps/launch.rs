@@ -9,8 +9,11 @@ use std::{
 
 use super::{App, AppKind, Listen, SiteApp, site::fill};
 use crate::{
-    model::user::Person,
-    model::{Gpu, Resources, SessionId},
+    model::{
+        Gpu, Resources, SessionId,
+        job::{Attempt, Task, Work},
+        user::Person,
+    },
     protocol::{AppLaunch, Program, ReadyProbe, files},
 };
 
@@ -39,8 +42,17 @@ pub struct Context<'a> {
     pub token: &'a str,
     /// The port of an app that listens on one.
     pub port: Option<u16>,
+    /// What a job runs.
+    pub batch: Option<Batch<'a>>,
     /// Further variables; those that the portal sets itself win.
     pub extra: &'a BTreeMap<String, String>,
+}
+
+/// An attempt of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    pub attempt: Attempt,
+    pub task: &'a Task,
 }
 
 /// An environment's Python, and what the person's own code runs in.
@@ -80,6 +92,8 @@ pub enum Error {
     NoEnvironment(String),
     #[error("`{0}` listens on a port and none was given")]
     NoPort(String),
+    #[error("what the job runs is not known any more")]
+    NoTask,
 }
 
 /// The path below which a session's app answers.
@@ -113,6 +127,7 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             let arguments = shell_command(context).map(|mut command| command.split_off(1)).unwrap_or_default();
             (Program::Terminal { shell: shell(context), arguments }, None)
         }
+        AppKind::Job => (job(&mut environment, context)?, None),
         AppKind::Site(site) => {
             let port = match site.listen {
                 Listen::Socket => None,
@@ -257,6 +272,24 @@ fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     Program::Exec { argv }
 }
 
+/// A job's program. Its own variables were checked when it was submitted: they may replace what
+/// is only a proposal, as the number of threads.
+fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Result<Program, Error> {
+    let Batch { attempt, task } = context.batch.ok_or(Error::NoTask)?;
+    // Nobody looks on: what it prints is to be read while it runs.
+    environment.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    environment.extend(task.variables.clone());
+    environment.insert("LYCEUM_JOB".to_owned(), attempt.job.to_string());
+    environment.insert("LYCEUM_ATTEMPT".to_owned(), attempt.number.to_string());
+    if let Some(folder) = context.log_directory {
+        environment.insert("LYCEUM_LOG_DIRECTORY".to_owned(), text(folder));
+    }
+    Ok(match &task.work {
+        Work::Command(argv) => Program::Exec { argv: argv.clone() },
+        Work::Script(script) => Program::Script { text: script.clone() },
+    })
+}
+
 /// What a command may name; an app on a socket has an empty port.
 fn placeholders(port: Option<u16>, context: &Context<'_>) -> [(&'static str, String); 6] {
     [
@@ -340,6 +373,7 @@ mod tests {
             gpu_driver: true,
             token: "s3cret",
             port: None,
+            batch: None,
             extra: &given.extra,
         }
     }
@@ -347,7 +381,7 @@ mod tests {
     fn argv(launch: &AppLaunch) -> &[String] {
         match &launch.program {
             Program::Exec { argv } => argv,
-            Program::Terminal { .. } => panic!("not a terminal"),
+            Program::Terminal { .. } | Program::Script { .. } => panic!("a program by its arguments"),
         }
     }
 
@@ -383,6 +417,35 @@ mod tests {
 
         let without = Context { python: None, ..context(&given) };
         assert_eq!(launch(jupyter, &without).expect_err("no Python"), Error::NoEnvironment("jupyter".to_owned()));
+    }
+
+    #[test]
+    fn a_job_is_told_what_it_is() {
+        let given = given();
+        let catalogue = Catalogue::default();
+        let job = catalogue.find(crate::apps::JOB).expect("built in");
+        assert!(catalogue.iter().all(|app| app.name != job.name), "nobody chooses it");
+        assert_eq!(launch(job, &context(&given)).expect_err("nothing to run"), Error::NoTask);
+        let variables = [("SEED", "7"), ("OMP_NUM_THREADS", "1"), ("LYCEUM_JOB", "forged")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let task = Task { work: Work::Script("echo $SEED".to_owned()), variables };
+        let batch = Batch { attempt: Attempt { job: crate::model::JobId::new(), number: 2 }, task: &task };
+        let logs = Some(Path::new("/home/ada/runs/x"));
+        let started = launch(job, &Context { batch: Some(batch), log_directory: logs, ..context(&given) });
+        let started = started.expect("everything is there");
+        for (key, value) in [
+            ("SEED", "7"),
+            ("OMP_NUM_THREADS", "1"),
+            ("HOME", "/home/ada"),
+            ("LYCEUM_JOB", &*batch.attempt.job.to_string()),
+            ("LYCEUM_ATTEMPT", "2"),
+            ("LYCEUM_LOG_DIRECTORY", "/home/ada/runs/x"),
+            ("PATH", "/env/bin:/usr/local/bin:/usr/bin:/bin"),
+        ] {
+            assert_eq!(started.environment[key], value, "{key}");
+        }
+        assert!(matches!(started.program, Program::Script { text } if text == "echo $SEED"));
+        assert!(started.ready.is_none(), "nobody waits for an answer");
     }
 
     #[test]

@@ -5,18 +5,23 @@
 mod launch;
 mod site;
 
-pub use launch::{Context, Error, OwnPython, Python, base_url, launch};
-pub use site::{Fault, Listen, SiteApp, validate};
+pub use launch::{Batch, Context, Error, OwnPython, Python, base_url, launch};
+pub use site::{Fault, Listen, SiteApp, is_variable, validate};
 
 use crate::{
     model::{Resources, size::GIB},
     protocol::files,
 };
 
+/// The name under which attempts of jobs stand beside apps.
+pub const JOB: &str = "job";
+
 /// Everything that can be started here, in the order of the form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Catalogue {
     apps: Vec<App>,
+    /// How jobs are started; nobody chooses it as an app.
+    job: App,
 }
 
 /// One app, as forms and cards show it.
@@ -42,6 +47,8 @@ pub enum AppKind {
     Jupyter,
     TensorBoard,
     Terminal,
+    /// A command or a script, which nobody opens.
+    Job,
     Site(SiteApp),
 }
 
@@ -71,13 +78,14 @@ pub enum Idle {
 impl Catalogue {
     /// The built-in apps, then the site's, which must have passed [`validate`].
     pub fn new(site: Vec<SiteApp>) -> Self {
-        Self { apps: built_in().into_iter().chain(site.into_iter().map(App::from)).collect() }
+        Self { apps: built_in().into_iter().chain(site.into_iter().map(App::from)).collect(), job: job() }
     }
 
     pub fn find(&self, name: &str) -> Option<&App> {
-        self.apps.iter().find(|app| app.name == name)
+        self.apps.iter().chain([&self.job]).find(|app| app.name == name)
     }
 
+    /// Those that people choose from.
     pub fn iter(&self) -> impl Iterator<Item = &App> {
         self.apps.iter()
     }
@@ -138,6 +146,19 @@ impl From<SiteApp> for App {
             default_resources: None,
             kind: AppKind::Site(site),
         }
+    }
+}
+
+fn job() -> App {
+    App {
+        kind: AppKind::Job,
+        name: JOB.to_owned(),
+        title: "Job".to_owned(),
+        description: "A command or a script that runs by itself.".to_owned(),
+        icon: "job",
+        uses_environment: true,
+        idle: Idle::None,
+        default_resources: None,
     }
 }
 

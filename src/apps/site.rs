@@ -70,7 +70,7 @@ pub fn validate(apps: &[SiteApp], allow_port_apps: bool) -> Vec<Fault> {
             faults.push(Fault { field: format!("apps[{index}].{field}"), message });
         };
         check(app, &mut fault);
-        if ["jupyter", "tensorboard", "terminal"].contains(&app.name.as_str()) {
+        if ["jupyter", "tensorboard", "terminal", super::JOB].contains(&app.name.as_str()) {
             fault("name", format!("`{}` is built in: choose another name", app.name));
         }
         if apps[..index].iter().any(|earlier| earlier.name == app.name) {
@@ -147,7 +147,8 @@ fn is_name(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-')
 }
 
-fn is_variable(key: &str) -> bool {
+/// Whether an environment variable may be called so.
+pub fn is_variable(key: &str) -> bool {
     key.len() <= 64
         && key.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

@@ -230,6 +230,7 @@ impl Rehearsal {
             gpu_driver: false,
             token: &SessionId::new().to_string(),
             port: None,
+            batch: None,
             extra: &BTreeMap::new(),
         };
         let mut app = apps::launch(app, &context).map_err(|err| err.to_string())?;

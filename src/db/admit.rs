@@ -9,11 +9,18 @@ use super::{
     audit::{Entry, append_audit},
     facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
+    jobs::{ADD_JOB, NEXT_ATTEMPT},
+    search::fold,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
     transaction,
 };
-use crate::model::{Clock, Gpu, GroupId, SessionId, UserId, quota::Reason, session::SessionSpec};
+use crate::model::{
+    Clock, Gpu, GroupId, SessionId, Timestamp, UserId,
+    job::{Attempt, Task},
+    quota::{Class, Reason},
+    session::SessionSpec,
+};
 
 /// What a judge says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +42,22 @@ pub struct NewSession {
     pub light: bool,
     pub cluster: String,
     pub idempotency: Option<(String, String)>,
+    /// What it is an attempt at, where it is no interactive session.
+    pub job: Option<NewAttempt>,
+}
+
+/// An attempt of a job to be written.
+#[derive(Clone, Debug)]
+pub struct NewAttempt {
+    pub attempt: Attempt,
+    /// What the job runs, where this is its first attempt and the job is written too.
+    pub task: Option<Task>,
+}
+
+impl NewSession {
+    pub fn class(&self) -> Class {
+        Class::of(self.light, self.job.is_some())
+    }
 }
 
 /// What to do with the verdict.
@@ -54,6 +77,74 @@ pub enum Admitted {
     Judged(Verdict),
     /// The idempotency key was used before.
     Repeated(Earlier),
+    /// The job has another attempt by now, or its latest one has not ended, or it is gone.
+    Overtaken,
+}
+
+/// Writes a workload as it was judged, with its job where it is the first attempt; false, and
+/// nothing is written, where the job has gone on meanwhile.
+macro_rules! insert {
+    ($tx:ident, $new:expr, $verdict:expr, $at:expr, $owner:expr, $group:expr) => {'insert: {
+        let (new, verdict, at, owner, group): (&NewSession, &Verdict, Timestamp, &str, Option<&str>) =
+            ($new, $verdict, $at, $owner, $group);
+        let id = new.id.to_string();
+        let attempt = new.job.as_ref().map(|job| job.attempt);
+        let job_id = attempt.map(|attempt| attempt.job.to_string());
+        if let Some(NewAttempt { task: None, attempt }) = &new.job {
+            let begun = query(NEXT_ATTEMPT)
+                .bind(&job_id).bind(&id).bind(attempt.number).bind(owner)
+                .execute(&mut *$tx).await?.rows_affected();
+            if begun == 0 {
+                break 'insert false;
+            }
+        }
+        let resources = &new.spec.resources;
+        let (gpus, reasons, admitted_at) = match &verdict {
+            Verdict::Admit { gpus } => (gpus.as_slice(), [].as_slice(), Some(at.0)),
+            Verdict::Wait(reasons) | Verdict::Refuse(reasons) => ([].as_slice(), reasons.as_slice(), None),
+        };
+        let (gpu_list, reasons_text, spec) = (Json::write(&gpus), Json::write(&reasons), Json::write(&new.spec));
+        query("INSERT INTO sessions (id, owner, app, name, state, spec, gpus, cpus, memory_bytes, light,
+                 gpu_list, reasons, cluster, extensions, created_at, admitted_at, charged_group,
+                 duration_seconds, gpu_model, job_id, attempt)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, $19)")
+            .bind(&id).bind(owner).bind(&new.app).bind(&new.name).bind(&spec)
+            .bind(resources.gpus).bind(resources.cpus).bind(resources.memory_bytes).bind(new.light)
+            .bind(&gpu_list).bind(&reasons_text).bind(&new.cluster).bind(at.0).bind(admitted_at)
+            .bind(group).bind(new.spec.duration_seconds).bind(&resources.gpu_model)
+            .bind(&job_id).bind(attempt.map(|attempt| attempt.number))
+            .execute(&mut *$tx).await?;
+        let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
+        query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind(message).execute(&mut *$tx).await?;
+        let actor: String = query_scalar("SELECT name FROM users WHERE id = $1")
+            .bind(owner).fetch_one(&mut *$tx).await?;
+        if let Some(NewAttempt { task: Some(task), .. }) = &new.job {
+            query(ADD_JOB).bind(&job_id).bind(owner).bind(&new.name).bind(fold(&new.name))
+                .bind(Json::write(task)).bind(&id).bind(at.0)
+                .execute(&mut *$tx).await?;
+        }
+        let (action, detail) = match &new.job {
+            None => ("session.start", new.app.as_str()),
+            Some(NewAttempt { task: Some(_), .. }) => ("job.submit", new.name.as_str()),
+            Some(NewAttempt { task: None, .. }) => ("job.resume", new.name.as_str()),
+        };
+        let subject = job_id.as_deref().unwrap_or(&id);
+        append_audit!($tx, &Entry { at, actor: &actor, action, subject, detail });
+        if admitted_at.is_some() {
+            query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
+                     charged_group)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
+                .bind(&id).bind(owner).bind(resources.gpus).bind(resources.cpus)
+                .bind(resources.memory_bytes).bind(&gpu_list).bind(at.0).bind(group)
+                .execute(&mut *$tx).await?;
+        }
+        if let Some((key, hash)) = &new.idempotency {
+            query("INSERT INTO idempotency (user_id, key, request_hash, created_id, created_at) VALUES ($1, $2, $3, $4, $5)")
+                .bind(owner).bind(key).bind(hash).bind(subject).bind(at.0)
+                .execute(&mut *$tx).await?;
+        }
+        true
+    }};
 }
 
 impl Db {
@@ -103,40 +194,8 @@ impl Db {
             match (deed, &verdict) {
                 (Deed::Nothing, _) | (Deed::Insert(_), Verdict::Refuse(_)) => {}
                 (Deed::Insert(new), _) => {
-                    let id = new.id.to_string();
-                    let resources = &new.spec.resources;
-                    let (gpus, reasons, admitted_at) = match &verdict {
-                        Verdict::Admit { gpus } => (gpus.as_slice(), [].as_slice(), Some(at.0)),
-                        Verdict::Wait(reasons) | Verdict::Refuse(reasons) => ([].as_slice(), reasons.as_slice(), None),
-                    };
-                    let (gpu_list, reasons_text, spec) = (Json::write(&gpus), Json::write(&reasons), Json::write(&new.spec));
-                    query("INSERT INTO sessions (id, owner, app, name, state, spec, gpus, cpus, memory_bytes, light,
-                             gpu_list, reasons, cluster, extensions, created_at, admitted_at, charged_group,
-                             duration_seconds, gpu_model)
-                         VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17)")
-                        .bind(&id).bind(&owner).bind(&new.app).bind(&new.name).bind(&spec)
-                        .bind(resources.gpus).bind(resources.cpus).bind(resources.memory_bytes).bind(new.light)
-                        .bind(&gpu_list).bind(&reasons_text).bind(&new.cluster).bind(at.0).bind(admitted_at)
-                        .bind(&group).bind(new.spec.duration_seconds).bind(&resources.gpu_model)
-                        .execute(&mut *tx).await?;
-                    let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
-                    query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind(message).execute(&mut *tx).await?;
-                    let actor: String = query_scalar("SELECT name FROM users WHERE id = $1")
-                        .bind(&owner).fetch_one(&mut *tx).await?;
-                    let (action, detail) = ("session.start", new.app.as_str());
-                    append_audit!(tx, &Entry { at, actor: &actor, action, subject: &id, detail });
-                    if admitted_at.is_some() {
-                        query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
-                                 charged_group)
-                             VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
-                            .bind(&id).bind(&owner).bind(resources.gpus).bind(resources.cpus)
-                            .bind(resources.memory_bytes).bind(&gpu_list).bind(at.0).bind(&group)
-                            .execute(&mut *tx).await?;
-                    }
-                    if let Some((key, hash)) = &new.idempotency {
-                        query("INSERT INTO idempotency (user_id, key, request_hash, created_id, created_at) VALUES ($1, $2, $3, $4, $5)")
-                            .bind(&owner).bind(key).bind(hash).bind(&id).bind(at.0)
-                            .execute(&mut *tx).await?;
+                    if !insert!(tx, new, &verdict, at, &*owner, group.as_deref()) {
+                        break 'decide Admitted::Overtaken;
                     }
                 }
                 (Deed::Reconsider(id), Verdict::Admit { gpus }) => {

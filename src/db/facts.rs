@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::{
     Gpu, GroupId, Maintenance, Resources, Role, Timestamp, UserId,
-    quota::{Held, Interval, Reason, Request, Usage, Waiter, Window},
+    quota::{Class, Held, Interval, Reason, Request, Usage, Waiter, Window},
 };
 
 /// What is true at the moment of the decision.
@@ -65,6 +65,7 @@ pub(super) struct Live {
     cpus: i64,
     memory_bytes: i64,
     light: bool,
+    job_id: Option<String>,
     gpu_list: String,
     reasons: String,
     pub charged_group: Option<String>,
@@ -72,7 +73,7 @@ pub(super) struct Live {
 
 pub(super) const LIVE: &str =
     "SELECT id, owner, name, state, created_at, admitted_at, expires_at, duration_seconds, gpus,
-         gpu_model, cpus, memory_bytes, light, gpu_list, reasons, charged_group
+         gpu_model, cpus, memory_bytes, light, job_id, gpu_list, reasons, charged_group
      FROM sessions WHERE state <> 'ended'";
 
 /// GPUs × milliseconds since `$1` of those who wait, and of `$2`.
@@ -121,13 +122,14 @@ impl Db {
             }
             let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
             let resources = request(&row).resources;
-            usage.add(&resources, row.light);
+            let class = class(&row);
+            usage.add(&resources, class);
             usage.hold(&gpus);
-            holdings.all.add(&resources, row.light);
+            holdings.all.add(&resources, class);
             holdings.all.hold(&gpus);
             if let Some(group) = &row.charged_group {
                 let of_group = holdings.by_group.entry(parse(group, "group id")?).or_default();
-                of_group.add(&resources, row.light);
+                of_group.add(&resources, class);
                 of_group.hold(&gpus);
             }
         }
@@ -170,7 +172,7 @@ pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<
         let request = request(&row);
         for ((_, usage), open) in counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
         {
-            usage.add(&request.resources, row.light);
+            usage.add(&request.resources, request.class);
             usage.hold(&gpus);
             open.push(interval);
         }
@@ -218,5 +220,9 @@ fn waiter(row: &Live, recent: &HashMap<String, i64>) -> Result<Waiter> {
 fn request(row: &Live) -> Request {
     let resources =
         Resources { gpus: row.gpus, gpu_model: row.gpu_model.clone(), cpus: row.cpus, memory_bytes: row.memory_bytes };
-    Request { resources, duration_seconds: row.duration_seconds, light: row.light }
+    Request { resources, duration_seconds: row.duration_seconds, class: class(row) }
+}
+
+fn class(row: &Live) -> Class {
+    Class::of(row.light, row.job_id.is_some())
 }

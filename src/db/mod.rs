@@ -12,6 +12,7 @@ pub mod facts;
 pub mod gpus;
 pub mod groups;
 pub mod idempotency;
+pub mod jobs;
 pub mod limits;
 pub mod logins;
 pub mod maintenance;

@@ -1,5 +1,5 @@
-//! What is forgotten by age of the sessions that have ended: their rows, their history and
-//! what they held. How long each is kept is `retention`'s business.
+//! What is forgotten by age of the workloads that have ended: their rows, their history, what
+//! they held, and jobs with their last attempt. How long each is kept is `retention`'s business.
 
 use sqlx::{query, query_scalar};
 
@@ -16,6 +16,7 @@ impl Db {
             for id in &old {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM jobs WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM sessions WHERE id = $1").bind(id).execute(&mut *tx).await?;
             }
             old.len()

@@ -16,17 +16,20 @@ use super::{
     writing,
 };
 use crate::model::{
-    EndReason, Session, SessionId, SessionState, Timestamp, UserId,
+    EndReason, JobId, Session, SessionId, SessionState, Timestamp, UserId,
+    job::Attempt,
     quota::Reason,
     session::{Asked, Placement, SessionSpec},
 };
 
-/// Which sessions to list. Newest first; `before` is the last id of the page before.
+/// Which workloads to list, sessions and attempts of jobs alike where nothing else is said. Newest first; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Filter<'a> {
     pub owner: Option<UserId>,
     pub state: Option<SessionState>,
     pub live_only: bool,
+    /// Interactive sessions alone.
+    pub sessions_only: bool,
     /// The app's name.
     pub app: Option<&'a str>,
     pub end_reason: Option<EndReason>,
@@ -58,7 +61,7 @@ pub struct Ending {
 }
 
 /// The fields of [`Row`], in its order.
-const COLUMNS: &str = "s.id, s.owner, u.name, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, s.cluster, \
+const COLUMNS: &str = "s.id, s.owner, u.name, s.job_id, s.attempt, s.app, s.name, s.state, s.spec, s.gpu_list, s.reasons, s.cluster, \
      s.placement, s.extensions, s.created_at, s.admitted_at, s.started_at, s.ready_at, s.expires_at, \
      s.opened_at, s.last_activity_at, s.keep_until, s.asked_at, s.asked_by, s.unknown_since, s.stop_reason, s.stopping_at, s.ended_at, s.end_reason, \
      s.exit_code, s.signal, s.detail";
@@ -71,6 +74,8 @@ struct Row {
     id: SessionId,
     owner: UserId,
     owner_name: String,
+    job_id: Option<JobId>,
+    attempt: Option<i64>,
     app: String,
     name: String,
     state: SessionState,
@@ -108,6 +113,7 @@ pub(super) fn session(row: &str) -> Result<Session> {
         id: row.id,
         owner: row.owner,
         owner_name: row.owner_name,
+        job: row.job_id.zip(row.attempt).map(|(job, number)| Attempt { job, number }),
         app: row.app,
         name: row.name,
         state: row.state,
@@ -142,25 +148,41 @@ pub(super) fn session(row: &str) -> Result<Session> {
 pub(super) const ADD_EVENT: &str = "INSERT INTO session_events (session_id, number, at, state, message)
      SELECT $1, COALESCE(MAX(number), 0) + 1, $2, $3, $4 FROM session_events WHERE session_id = $1";
 
-/// The text that reads whole sessions, up to the conditions. What makes an array has a name
-/// of its own in each database.
-pub(super) fn select(db: &Db) -> String {
+/// A whole session `s` of the person `u` as one array. What makes an array has a name of its own
+/// in each database.
+pub(super) fn array_of(db: &Db) -> String {
     let array = match db {
         Db::Sqlite { .. } => "json_array",
         Db::Postgres { .. } => "json_build_array",
     };
-    format!("SELECT CAST({array}({COLUMNS}) AS TEXT) FROM sessions s JOIN users u ON u.id = s.owner")
+    format!("CAST({array}({COLUMNS}) AS TEXT)")
 }
+
+/// The text that reads whole sessions, up to the conditions.
+pub(super) fn select(db: &Db) -> String {
+    format!("SELECT {} FROM sessions s JOIN users u ON u.id = s.owner", array_of(db))
+}
+
+/// The owner's name, and the job where it is one's attempt.
+const WHOSE: &str = "SELECT u.name, s.job_id FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
 
 pub(super) const OWNER_NAME: &str = "SELECT u.name FROM sessions s JOIN users u ON u.id = s.owner WHERE s.id = $1";
 
 /// What the audit log says of a stop: an administrator's names whose session it was.
-fn stopped<'a>(reason: EndReason, at: Timestamp, actor: &'a str, id: &'a str, owner: &'a str) -> Entry<'a> {
-    let (action, detail) = match reason {
-        EndReason::StoppedByAdmin => ("session.admin_stop", owner),
-        _ => ("session.stop", ""),
+fn stopped<'a>(
+    reason: EndReason,
+    at: Timestamp,
+    actor: &'a str,
+    id: &'a str,
+    (owner, job): &'a (String, Option<String>),
+) -> Entry<'a> {
+    let (action, detail) = match (reason, job) {
+        (EndReason::StoppedByAdmin, None) => ("session.admin_stop", owner.as_str()),
+        (EndReason::StoppedByAdmin, Some(_)) => ("job.admin_cancel", owner.as_str()),
+        (_, None) => ("session.stop", ""),
+        (_, Some(_)) => ("job.cancel", ""),
     };
-    Entry { at, actor, action, subject: id, detail }
+    Entry { at, actor, action, subject: job.as_deref().unwrap_or(id), detail }
 }
 
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` app,
@@ -173,12 +195,13 @@ pub(super) fn list(db: &Db, filter: &Filter<'_>) -> String {
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
     let live_only = filter.live_only || filter.state.is_some_and(SessionState::is_live);
     let live = if live_only { "AND s.state <> 'ended'" } else { "" };
+    let kind = if filter.sessions_only { "AND s.job_id IS NULL" } else { "" };
     let app = if filter.app.is_some() { "s.app = $5" } else { "$5 = ''" };
     let reason = if filter.end_reason.is_some() { "s.end_reason = $6" } else { "$6 = ''" };
     let is_timed = filter.ended_from.is_some() || filter.ended_before.is_some();
     let ended = if is_timed { "s.ended_at >= $7 AND s.ended_at < $8" } else { "$7 < $8" };
     format!(
-        "{} WHERE {owner} AND {state} {live} AND {app} AND {reason} AND {ended} AND s.id < $3 ORDER BY s.id DESC LIMIT $4",
+        "{} WHERE {owner} AND {state} {live} {kind} AND {app} AND {reason} AND {ended} AND s.id < $3 ORDER BY s.id DESC LIMIT $4",
         select(db)
     )
 }
@@ -301,15 +324,17 @@ impl Db {
     pub async fn mark_running(&self, id: SessionId, at: Timestamp, expires_at: Timestamp) -> Result<bool> {
         let id = id.to_string();
         let changed = transaction!(self, tx => {
-            let changed = query("UPDATE sessions SET state = 'running', ready_at = $2, expires_at = $3, last_activity_at = $2, detail = NULL
-                 WHERE id = $1 AND state = 'starting'")
-                .bind(&id).bind(at.0).bind(expires_at.0).execute(&mut *tx).await?.rows_affected();
-            if 0 < changed {
-                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind("Its first answer came").execute(&mut *tx).await?;
+            let changed: Option<(Option<String>,)> = query_as("UPDATE sessions SET state = 'running', ready_at = $2,
+                     expires_at = $3, last_activity_at = $2, detail = NULL
+                 WHERE id = $1 AND state = 'starting' RETURNING job_id")
+                .bind(&id).bind(at.0).bind(expires_at.0).fetch_optional(&mut *tx).await?;
+            if let Some((job,)) = &changed {
+                let message = if job.is_some() { "Its program runs" } else { "Its first answer came" };
+                query(ADD_EVENT).bind(&id).bind(at.0).bind("running").bind(message).execute(&mut *tx).await?;
             }
-            changed
+            changed.is_some()
         });
-        Ok(0 < changed)
+        Ok(changed)
     }
 
     /// Asks for the end of a session that runs or starts. The first reason stays. Where a
@@ -330,8 +355,8 @@ impl Db {
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("stopping").bind(message).execute(&mut *tx).await?;
                 if let Some(actor) = by {
-                    let owner: String = query_scalar(OWNER_NAME).bind(&id).fetch_one(&mut *tx).await?;
-                    append_audit!(tx, &stopped(reason, at, actor, &id, &owner));
+                    let whose: (String, Option<String>) = query_as(WHOSE).bind(&id).fetch_one(&mut *tx).await?;
+                    append_audit!(tx, &stopped(reason, at, actor, &id, &whose));
                 }
             }
             changed
@@ -357,8 +382,8 @@ impl Db {
             if 0 < changed {
                 query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
                 if let Some(actor) = by {
-                    let owner: String = query_scalar(OWNER_NAME).bind(&id).fetch_one(&mut *tx).await?;
-                    append_audit!(tx, &stopped(reason, at, actor, &id, &owner));
+                    let whose: (String, Option<String>) = query_as(WHOSE).bind(&id).fetch_one(&mut *tx).await?;
+                    append_audit!(tx, &stopped(reason, at, actor, &id, &whose));
                 }
             }
             changed

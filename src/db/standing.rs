@@ -96,13 +96,14 @@ pub(super) const SUMS: &str = "SELECT owner = $1 AS own, COALESCE(charged_group,
          admitted_at IS NULL AS waits, COUNT(*) AS count,
          CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
          CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
+         SUM(CASE WHEN job_id IS NOT NULL THEN 1 ELSE 0 END) AS jobs,
          CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
          CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
          CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
-     FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light,
+     FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id,
                CASE WHEN ends < $3 THEN $3 WHEN ends > $5 THEN $5 ELSE ends END AS ends,
                CASE WHEN admitted_at < $4 THEN $4 ELSE admitted_at END AS begins
-           FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light,
+           FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id,
                      COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
                  FROM sessions WHERE state <> 'ended') AS live) AS parts
      GROUP BY 1, 2, 3";
@@ -124,6 +125,7 @@ pub(super) struct Amounts {
     cpus: i64,
     memory_bytes: i64,
     light: i64,
+    jobs: i64,
     light_cpus: i64,
     gpu_time: i64,
     cpu_time: i64,
@@ -142,7 +144,8 @@ impl Amounts {
         usage.light_cpus += self.light_cpus;
         usage.memory_bytes += self.memory_bytes;
         usage.light += self.light;
-        usage.sessions += self.count - self.light;
+        usage.jobs += self.jobs;
+        usage.sessions += self.count - self.light - self.jobs;
         *spent = (spent.0.saturating_add(self.gpu_time), spent.1.saturating_add(self.cpu_time));
     }
 }

@@ -179,13 +179,14 @@ pub(super) fn held_by(people: &str, first: usize) -> String {
         "SELECT owner, admitted_at IS NULL AS waits, COUNT(*) AS count,
              CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
              CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
+             SUM(CASE WHEN job_id IS NOT NULL THEN 1 ELSE 0 END) AS jobs,
              CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
              CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
              CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
-         FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light,
+         FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id,
                    CASE WHEN ends < ${now} THEN ${now} WHEN ends > ${to} THEN ${to} ELSE ends END AS ends,
                    CASE WHEN admitted_at < ${from} THEN ${from} ELSE admitted_at END AS begins
-               FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light,
+               FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id,
                          COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
                      FROM sessions WHERE state <> 'ended' AND owner IN ({people})) AS live) AS parts
          GROUP BY 1, 2"

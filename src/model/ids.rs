@@ -57,6 +57,10 @@ id!(
     SessionId
 );
 id!(
+    /// A batch job, through all its attempts.
+    JobId
+);
+id!(
     /// An API token; the secret itself is never stored.
     TokenId
 );

@@ -7,7 +7,11 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
-use super::{Gpu, Resources, SessionId, Timestamp, UserId, quota::Reason};
+use super::{
+    Gpu, Resources, SessionId, Timestamp, UserId,
+    job::Attempt,
+    quota::{Class, Reason},
+};
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal),+ $(,)? }) => {
@@ -118,7 +122,7 @@ pub struct SessionSpec {
     /// Absolute, inside what the user may read; absent means the home directory.
     pub working_directory: Option<String>,
     pub duration_seconds: i64,
-    /// TensorBoard: the folder of logs.
+    /// The folder of event files that `TensorBoard` reads, or a job writes.
     pub log_directory: Option<String>,
     /// The name of the group that it is charged to, as it was called then.
     #[serde(default)]
@@ -180,6 +184,8 @@ pub struct Session {
     pub owner: UserId,
     /// The owner's name at the time of reading; an attribute, not a key.
     pub owner_name: String,
+    /// Set where this is no interactive session but an attempt of a job.
+    pub job: Option<Attempt>,
     pub app: String,
     pub name: String,
     pub state: SessionState,
@@ -219,6 +225,11 @@ pub struct Session {
 }
 
 impl Session {
+    /// As what it counts against quotas.
+    pub fn class(&self) -> Class {
+        Class::of(self.spec.resources.is_light(), self.job.is_some())
+    }
+
     pub fn is_admitted(&self) -> bool {
         self.admitted_at.is_some()
     }
@@ -232,6 +243,7 @@ pub(crate) fn example(state: SessionState) -> Session {
         id: SessionId::new(),
         owner: UserId::new(),
         owner_name: "alice".to_owned(),
+        job: None,
         app: "jupyter".to_owned(),
         name: "nb".to_owned(),
         state,

@@ -24,6 +24,8 @@ pub mod files {
     pub const APP_SOCKET: &str = "app.sock";
     /// What the app wrote to standard output and error; bounded, the oldest half is dropped.
     pub const LOG: &str = "log";
+    /// A job's script.
+    pub const SCRIPT: &str = "script";
     /// What Jupyter finds before all else: `kernels/python3/kernel.json`, by the agent.
     pub const JUPYTER: &str = "jupyter";
     /// The [`super::ExitRecord`], written last, by fsync and rename.
@@ -252,6 +254,8 @@ pub struct AppLaunch {
 pub enum Program {
     /// A program that listens on [`files::APP_SOCKET`] (or on a port of the loopback).
     Exec { argv: Vec<String> },
+    /// A job's script: written as [`files::SCRIPT`], and run by the program that its first line names.
+    Script { text: String },
     /// Terminals served by the agent itself: a shell for each, with these arguments. Without
     /// any it is a login shell.
     Terminal {

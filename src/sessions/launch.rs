@@ -12,7 +12,7 @@ use sha2::Sha256;
 
 use super::{Error, Result, Route, Sessions};
 use crate::{
-    apps::{self, App, AppKind, Context, OwnPython},
+    apps::{self, App, AppKind, Batch, Context, OwnPython},
     environments::{DEFAULT, Environment, State},
     model::{Session, SessionId, User},
     overlay,
@@ -55,8 +55,15 @@ impl Sessions {
             gpu_driver: self.scheduler.inventory().driver,
             token: &self.upstream_secret(session.id),
             port,
+            batch: None,
             extra: &extra,
         };
+        let task = match session.job {
+            Some(attempt) => self.db.job_task(attempt.job).await?,
+            None => None,
+        };
+        let batch = session.job.zip(task.as_ref()).map(|(attempt, task)| Batch { attempt, task });
+        let context = Context { batch, ..context };
         let mut app = apps::launch(app, &context).map_err(|problem| Error::Conflict(problem.to_string()))?;
         if let Some(ready) = &mut app.ready {
             ready.timeout_seconds = self.config.start_timeout_seconds;
@@ -127,8 +134,15 @@ impl Sessions {
         needs.iter().map(|name| (*name).to_owned()).collect()
     }
 
+    /// Lets people come to a session; to an attempt of a job nobody comes.
+    pub(super) fn add_route(&self, session: &Session) {
+        if session.job.is_none() {
+            self.routes.set(self.route(session));
+        }
+    }
+
     /// The route of a session as its row stands.
-    pub(super) fn route(&self, session: &Session) -> Route {
+    fn route(&self, session: &Session) -> Route {
         let app = self.apps.find(&session.app);
         let socket = app.and_then(App::socket).unwrap_or(files::APP_SOCKET);
         let placement = session.placement.as_ref();

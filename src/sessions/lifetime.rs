@@ -116,7 +116,7 @@ impl Sessions {
                     at = %deadline.at, warning, "a session will end");
             }
         }
-        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended: false, told: true });
+        self.send(Change { told: true, ..Change::of(session, false) });
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //! launches and ends. A call writes a row and wakes the loop; everything that touches a
 //! process happens in `reconcile`, which needs no input and may run at any time.
 
+mod attempts;
 mod clock;
 mod idle;
 mod launch;
@@ -36,17 +37,21 @@ use crate::{
     },
     environments::{Environments, Installed},
     model::{
-        Clock, EndReason, FieldError, Loops, Maintenance, Phase, Role, Session, SessionId, SessionState, Timestamp,
-        User, UserId, ending::Deadline, maintenance, quota::Reason,
+        Clock, EndReason, FieldError, JobId, Loops, Maintenance, Phase, Role, Session, SessionId, SessionState,
+        Timestamp, User, UserId,
+        ending::Deadline,
+        maintenance,
+        quota::{Class, Reason},
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
 };
 
+pub use attempts::{Batch, Begun};
 pub use lifetime::Told;
 pub use packages::OwnPackages;
 pub use profiles::shipped_profiles;
-pub use request::{Options, Profile, StartRequest};
+pub use request::{Options, Profile, StartRequest, parse_name};
 pub use routes::{Route, Routes};
 
 /// What the service is made of.
@@ -126,11 +131,20 @@ pub struct Live {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     pub session: SessionId,
+    /// The job that it is an attempt of, if it is one.
+    pub job: Option<JobId>,
     pub owner: UserId,
     /// It has ended: its endpoint is invalid and its connections are to be cut.
     pub ended: bool,
     /// There is something else to tell its owner than before, wherever they are.
     pub told: bool,
+}
+
+impl Change {
+    fn of(session: &Session, ended: bool) -> Self {
+        let job = session.job.map(|attempt| attempt.job);
+        Self { session: session.id, job, owner: session.owner, ended, told: ended }
+    }
 }
 
 /// The loop's last round, for the health page.
@@ -164,6 +178,12 @@ pub enum Error {
     Scheduler(#[from] scheduler::Error),
     #[error("the database failed")]
     Db(#[from] db::Error),
+}
+
+impl Error {
+    fn key_in_use() -> Self {
+        Self::Conflict("this idempotency key was used for another request; use a new one".to_owned())
+    }
 }
 
 /// Who asks: what they own, and what their role adds.
@@ -219,7 +239,8 @@ impl Sessions {
     pub async fn start(&self, actor: Actor<'_>, request: StartRequest, key: Option<&str>) -> Result<Session> {
         let hash = request.hash();
         let standing = self.admission.standing(actor.user.id).await?;
-        let checked = self.check(actor, request, &standing)?;
+        let app = self.chosen_app(actor, &request.app);
+        let checked = self.check(app, request, &standing)?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let new = NewSession {
@@ -232,6 +253,7 @@ impl Sessions {
             light: checked.light,
             cluster: self.scheduler.cluster().to_owned(),
             idempotency: key.map(|key| (key.to_owned(), hash.clone())),
+            job: None,
         };
         let id = match self.admission.insert(&new).await? {
             Admitted::Judged(Verdict::Refuse(reasons)) => return Err(self.refusal(reasons).await?),
@@ -240,11 +262,7 @@ impl Sessions {
                 let id = earlier.created_id.parse().map_err(|_err| db::Error::Stored("session id"))?;
                 return self.db.find_session(id).await?.ok_or(Error::NotFound);
             }
-            Admitted::Repeated(_) => {
-                return Err(Error::Conflict(
-                    "this idempotency key was used for another request; use a new one".to_owned(),
-                ));
-            }
+            Admitted::Repeated(_) | Admitted::Overtaken => return Err(Error::key_in_use()),
         };
         if let Some(group) = checked.charged_group.filter(|group| standing.purse.chosen != Some(*group)) {
             self.db.choose_charged_group(actor.user.id, group).await?;
@@ -268,17 +286,26 @@ impl Sessions {
     /// What would be decided about a request, with nothing written.
     pub async fn rehearse(&self, actor: Actor<'_>, request: StartRequest) -> Result<Rehearsal> {
         let standing = self.admission.standing(actor.user.id).await?;
-        let checked = self.check(actor, request, &standing)?;
+        let app = self.chosen_app(actor, &request.app);
+        let checked = self.check(app, request, &standing)?;
         self.check_places(actor.user, &checked).await?;
         let request = crate::model::quota::Request {
             duration_seconds: checked.spec.duration_seconds,
             resources: checked.spec.resources,
-            light: checked.light,
+            class: Class::of(checked.light, false),
         };
         Ok(self.admission.rehearse(actor.user.id, checked.charged_group, &request).await?)
     }
 
     pub async fn find(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+        self.find_workload(actor, id).await.and_then(|found| match found.job {
+            None => Ok(found),
+            Some(_) => Err(Error::NotFound),
+        })
+    }
+
+    /// A session, or an attempt of a job.
+    pub async fn find_workload(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
         match self.db.find_session(id).await? {
             Some(session) if actor.sees(&session) => Ok(session),
             _ => Err(Error::NotFound),
@@ -296,7 +323,13 @@ impl Sessions {
 
     /// Asks for the end of a session; one that has ended already is fine.
     pub async fn stop(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
-        let session = self.find(actor, id).await?;
+        self.find(actor, id).await?;
+        self.stop_workload(actor, id).await
+    }
+
+    /// Asks for the end of a session, or of an attempt of a job.
+    pub async fn stop_workload(&self, actor: Actor<'_>, id: SessionId) -> Result<Session> {
+        let session = self.find_workload(actor, id).await?;
         let now = self.clock.now();
         let (reason, message) = if actor.owns(&session) {
             (EndReason::StoppedByOwner, "Stopped by its owner".to_owned())
@@ -311,10 +344,11 @@ impl Sessions {
                 self.forget(id);
             }
             if changed {
-                self.changed(id, session.owner, waiting);
+                self.tell(&session, waiting);
+                self.wake();
             }
         }
-        self.find(actor, id).await
+        self.find_workload(actor, id).await
     }
 
     /// Asks the owner, in the name of an operator, whether they still need GPUs that rest;
@@ -334,7 +368,7 @@ impl Sessions {
 
     pub async fn rename(&self, actor: Actor<'_>, id: SessionId, name: &str) -> Result<Session> {
         let session = self.own(actor, id).await?;
-        let name = request::parse_name(name).map_err(|fault| Error::Invalid(vec![fault]))?;
+        let name = parse_name(name).map_err(|fault| Error::Invalid(vec![fault]))?;
         self.db.rename_session(id, &name).await?;
         self.changed(id, session.owner, false);
         self.find(actor, id).await
@@ -343,6 +377,12 @@ impl Sessions {
     /// The end of the log, at most `bytes`: of the running app, or what was kept of an ended one.
     pub async fn log_tail(&self, actor: Actor<'_>, id: SessionId, bytes: u64) -> Result<Vec<u8>> {
         let session = self.find(actor, id).await?;
+        self.log_of(&session, bytes).await
+    }
+
+    /// The same of a workload that was found already.
+    pub async fn log_of(&self, session: &Session, bytes: u64) -> Result<Vec<u8>> {
+        let id = session.id;
         if session.state.is_live() {
             let Some(placement) = &session.placement else { return Ok(Vec::new()) };
             return Ok(self.scheduler.log_tail(id, placement, bytes).await.unwrap_or_default());
@@ -419,9 +459,13 @@ impl Sessions {
     }
 
     fn changed(&self, session: SessionId, owner: UserId, ended: bool) {
-        // Nobody may be listening; that is fine.
-        let _ = self.changes.send(Change { session, owner, ended, told: ended });
+        self.send(Change { session, job: None, owner, ended, told: ended });
         self.wake();
+    }
+
+    fn send(&self, change: Change) {
+        // Nobody may be listening; that is fine.
+        let _ = self.changes.send(change);
     }
 
     fn kept_log(&self, id: SessionId) -> PathBuf {

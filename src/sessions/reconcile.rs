@@ -23,8 +23,10 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// scheduler is told to kill.
 const KILL_MARGIN: i64 = 10;
 
-/// What is kept of an ended session's log (bytes).
+/// What is kept of an ended session's log (bytes). Of a job's it is as much as the agent keeps:
+/// what it printed is often its result.
 const KEPT_LOG: u64 = 256 * 1024;
+const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
 
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
@@ -66,7 +68,7 @@ impl Sessions {
         self.routes.retain(&live);
         self.live.write().retain(|id, _| live.contains(id));
         for session in &sessions {
-            self.routes.set(self.route(session));
+            self.add_route(session);
             self.live.write().entry(session.id).or_default();
         }
         for session in sessions.iter().filter(|session| !session.is_admitted()) {
@@ -80,8 +82,7 @@ impl Sessions {
 
     /// Decides again about a session that waits.
     async fn reconsider(&self, session: &Session) -> Result<()> {
-        let light = session.spec.resources.is_light();
-        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, light).await?;
+        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, session.class()).await?;
         match verdict {
             Verdict::Admit { .. } => {
                 let waited = self.clock.now().seconds_since(session.created_at);
@@ -171,8 +172,10 @@ impl Sessions {
         let Some(session) = self.db.find_session(id).await?.filter(|session| session.state.is_live()) else {
             return Ok(());
         };
-        self.note_opened(&session).await?;
-        self.tell_owner(&session).await?;
+        if session.job.is_none() {
+            self.note_opened(&session).await?;
+            self.tell_owner(&session).await?;
+        }
         match session.state {
             SessionState::Queued => self.begin(&session).await,
             SessionState::Starting if session.placement.is_none() => self.launch(session).await,
@@ -244,7 +247,7 @@ impl Sessions {
             Ok(placement) => {
                 self.db.set_placement(session.id, &placement).await?;
                 let placed = Session { placement: Some(placement), ..session };
-                self.routes.set(self.route(&placed));
+                self.add_route(&placed);
                 self.tell(&placed, false);
                 self.watch(&placed);
                 return Ok(());
@@ -383,7 +386,8 @@ impl Sessions {
         detail: String,
     ) -> Result<()> {
         if let Some(placement) = &session.placement {
-            if let Ok(log) = self.scheduler.log_tail(session.id, placement, KEPT_LOG).await
+            let kept = if session.job.is_some() { KEPT_JOB_LOG } else { KEPT_LOG };
+            if let Ok(log) = self.scheduler.log_tail(session.id, placement, kept).await
                 && let Err(error) = keep_log(&self.kept_log(session.id), &log).await
             {
                 tracing::warn!(session.id = %session.id, %error, "the log of an ended session could not be kept");
@@ -429,7 +433,7 @@ impl Sessions {
 
     /// Tells whoever shows it; an end makes room, so it is also a reason for another round.
     pub(super) fn tell(&self, session: &Session, ended: bool) {
-        let _ = self.changes.send(Change { session: session.id, owner: session.owner, ended, told: ended });
+        self.send(Change::of(session, ended));
         if ended {
             self.wake();
         }

@@ -13,7 +13,7 @@ use crate::{
     apps::{App, AppKind},
     db::quotas::{Purse, QuotaGroup},
     environments::DEFAULT,
-    model::{FieldError, GroupId, Resources, Role, User, quota::Field, session::SessionSpec, size::GIB},
+    model::{FieldError, GroupId, Resources, Role, User, quota::Class, session::SessionSpec, size::GIB},
     protocol::{Directory, Errand, Found, Installer, OwnEnvironment},
     scheduler::PortalUser,
 };
@@ -103,16 +103,29 @@ impl Sessions {
         self.apps.iter().filter(move |app| all || app.allows(&actor.user.groups))
     }
 
+    /// The app that a request names, if this person may start it.
+    pub(super) fn chosen_app<'a>(&'a self, actor: Actor<'a>, name: &str) -> Result<&'a App, FieldError> {
+        self.apps_for(actor).find(|app| app.name == name).ok_or_else(|| {
+            let known: Vec<_> = self.apps_for(actor).map(|app| app.name.as_str()).collect();
+            let message = format!("there is no such app; there are {}", known.join(", "));
+            FieldError::new("app", "unknown_app", &message)
+        })
+    }
+
     /// Checks a request against what there is, and fills in what it leaves out.
-    pub(super) fn check(&self, actor: Actor<'_>, request: StartRequest, standing: &Standing) -> Result<Checked, Error> {
+    pub(super) fn check(
+        &self,
+        app: Result<&App, FieldError>,
+        request: StartRequest,
+        standing: &Standing,
+    ) -> Result<Checked, Error> {
         let mut faults = Vec::new();
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
 
-        let app = self.apps_for(actor).find(|app| app.name == request.app);
-        if app.is_none() {
-            let known: Vec<_> = self.apps_for(actor).map(|app| app.name.as_str()).collect();
-            fault("app", "unknown_app", &format!("there is no such app; there are {}", known.join(", ")));
-        }
+        let app = app.map_err(|unknown| fault(&unknown.field, &unknown.code, &unknown.message)).ok();
+        let is_job = app.is_some_and(|app| app.kind == AppKind::Job);
+        let (what, class, usual) =
+            if is_job { ("job", Class::Job, 48 * 3600) } else { ("session", Class::Session, 8 * 3600) };
         let name = match request.name.as_deref().filter(|name| !name.trim().is_empty()) {
             Some(name) => parse_name(name).unwrap_or_else(|problem| {
                 fault("name", &problem.code, &problem.message);
@@ -136,14 +149,14 @@ impl Sessions {
             .or_else(|| app.and_then(|app| app.default_resources.clone()))
             .unwrap_or_default();
         check_resources(&resources, &mut fault);
-        let longest = standing.limits.of(&Field::MaxSessionSeconds).limit;
+        let longest = standing.limits.of(&class.longest()).limit;
         let duration_seconds = request
             .duration_seconds
-            .unwrap_or_else(|| longest.cap(profile.map_or(8 * 3600, |profile| profile.duration_seconds)));
+            .unwrap_or_else(|| longest.cap(profile.map_or(usual, |profile| profile.duration_seconds)));
         if duration_seconds < 60 {
-            fault("duration_seconds", "too_small", "a session lasts at least 60 seconds");
+            fault("duration_seconds", "too_small", &format!("a {what} lasts at least 60 seconds"));
         } else if LONGEST_DURATION < duration_seconds {
-            fault("duration_seconds", "too_large", "a session lasts at most ten years");
+            fault("duration_seconds", "too_large", &format!("a {what} lasts at most ten years"));
         }
         let uses_environment = app.is_some_and(|app| app.uses_environment);
         let takes_environment = app.is_some_and(App::takes_environment);
@@ -159,11 +172,12 @@ impl Sessions {
             // A terminal takes the default environment where it is there, and waits for none.
             Some(DEFAULT) if !uses_environment => None,
             Some(name) => Some(name.to_owned()),
-            None => uses_environment.then(|| DEFAULT.to_owned()),
+            // A job takes what is there, and waits for what it names alone.
+            None => (uses_environment && !is_job).then(|| DEFAULT.to_owned()),
         };
         let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
         let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
-        if log_directory.is_some() && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
+        if log_directory.is_some() && !is_job && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
             fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
         }
         let charged = match charged_group(request.group.as_deref(), &standing.purse) {
@@ -349,7 +363,7 @@ fn check_resources(resources: &Resources, fault: &mut impl FnMut(&str, &str, &st
 }
 
 /// A name for people: 1 to 64 characters, none of them a control character.
-pub(super) fn parse_name(name: &str) -> Result<String, FieldError> {
+pub fn parse_name(name: &str) -> Result<String, FieldError> {
     let name = name.trim();
     if name.is_empty() {
         return Err(FieldError::new("name", "empty", "must not be empty"));

@@ -83,8 +83,11 @@ impl Sessions {
             news
         };
         // Agents repeat themselves; only the first time is anything to write.
-        let is_starting =
-            self.routes.find(session.id).is_none_or(|route| matches!(route.state, SessionState::Starting));
+        let is_starting = match session.job {
+            // Nobody comes to it, so it has no route.
+            Some(_) => news && session.state != SessionState::Running,
+            None => self.routes.find(session.id).is_none_or(|route| matches!(route.state, SessionState::Starting)),
+        };
         if ready && is_starting {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
@@ -99,6 +102,10 @@ impl Sessions {
                 Ok(false) => {}
                 Err(error) => {
                     tracing::warn!(session.id = %session.id, %error, "a session's readiness could not be noted");
+                    // What it says next is news again.
+                    if let Some(live) = self.live.write().get_mut(&session.id) {
+                        live.status = None;
+                    }
                 }
             }
         }
@@ -112,7 +119,7 @@ impl Sessions {
         if let Ok(Some(session)) = self.db.find_session(session.id).await
             && session.state.is_live()
         {
-            self.routes.set(self.route(&session));
+            self.add_route(&session);
             self.tell(&session, false);
         }
     }

@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{announcements, auth, db, dial, proxy, scheduler, sessions};
+use crate::{announcements, auth, db, dial, jobs, proxy, scheduler, sessions};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -60,6 +60,18 @@ impl From<sessions::Error> for Error {
             sessions::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             sessions::Error::Scheduler(err) => err.into(),
             sessions::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<jobs::Error> for Error {
+    fn from(err: jobs::Error) -> Self {
+        match err {
+            jobs::Error::NotFound => Self::not_found(),
+            jobs::Error::Invalid(faults) => Self::invalid(faults),
+            jobs::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            jobs::Error::Sessions(err) => err.into(),
+            jobs::Error::Db(err) => err.into(),
         }
     }
 }

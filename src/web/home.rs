@@ -27,7 +27,7 @@ const LIVE: i64 = 200;
 /// `/`
 pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let own = Filter { owner: Some(user.id()), ..Filter::default() };
+    let own = Filter { owner: Some(user.id()), sessions_only: true, ..Filter::default() };
     let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..own }).await?;
     let ended =
         portal.sessions.list(Filter { state: Some(crate::model::SessionState::Ended), limit: ENDED, ..own }).await?;

@@ -48,7 +48,10 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         change = changes.recv() => match change {
                             Ok(change) if sees_all || change.owner == user.id() => {
                                 let told = change.told && change.owner == user.id();
-                                break json!({ "type": "session", "id": change.session, "notices": told });
+                                break match change.job {
+                                    Some(job) => json!({ "type": "job", "id": job, "notices": told }),
+                                    None => json!({ "type": "session", "id": change.session, "notices": told }),
+                                };
                             }
                             Ok(_) => {}
                             // It missed some: the page looks at everything.

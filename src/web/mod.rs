@@ -24,6 +24,7 @@ mod health;
 mod health_report;
 mod home;
 pub mod identity;
+mod jobs;
 mod json;
 mod live;
 mod login;
@@ -83,6 +84,7 @@ use crate::{
     cluster::Cluster,
     db::Db,
     files::Files,
+    jobs::Jobs,
     model::{Clock, Timestamp},
     sessions::Sessions,
 };
@@ -100,6 +102,7 @@ pub struct Portal {
     pub config: WebConfig,
     pub metrics: Metrics,
     pub sessions: Arc<Sessions>,
+    pub jobs: Arc<Jobs>,
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
@@ -152,6 +155,7 @@ impl Portal {
             config,
             metrics: Metrics::default(),
             since: sessions.clock.now(),
+            jobs: Jobs::new(sessions.clone()),
             sessions,
             cluster,
             gateway,
@@ -293,6 +297,14 @@ fn api() -> Api {
         .routes(routes!(sessions::keep))
         .routes(routes!(sessions::log))
         .routes(routes!(sessions::events))
+        .routes(routes!(jobs::list, jobs::submit))
+        .routes(routes!(jobs::find, jobs::change, jobs::delete))
+        .routes(routes!(jobs::admission))
+        .routes(routes!(jobs::cancel))
+        .routes(routes!(jobs::resume))
+        .routes(routes!(jobs::copy))
+        .routes(routes!(jobs::log))
+        .routes(routes!(jobs::events))
         .routes(routes!(files::list, files::rename, files::delete))
         .routes(routes!(files::roots))
         .routes(routes!(files::info))

@@ -23,7 +23,7 @@ const LIVE: i64 = 200;
 
 /// `/notices`
 pub async fn fragment(user: CurrentUser, State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Response> {
-    let own = Filter { owner: Some(user.id()), live_only: true, limit: LIVE, ..Filter::default() };
+    let own = Filter { owner: Some(user.id()), live_only: true, sessions_only: true, limit: LIVE, ..Filter::default() };
     let sessions = portal.sessions.list(own).await?;
     let told = sessions.iter().filter_map(|session| Some((session, portal.sessions.notice(session)?)));
     let mut told: Vec<_> = told.collect();

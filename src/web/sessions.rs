@@ -18,7 +18,7 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
-    streams::{LOG_WINDOW, follow_events, follow_log, sse_for},
+    streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
 };
 use crate::{
     admission::Rehearsal,
@@ -196,6 +196,7 @@ pub async fn list(
         before: paging.after()?,
         limit: limit + 1,
         live_only: false,
+        sessions_only: true,
     };
     let found = portal.sessions.list(filter).await?;
     let views = found.into_iter().map(|session| SessionView::new(&portal, &headers, session)).collect();
@@ -331,7 +332,7 @@ pub async fn log(
         return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
     }
     let reader = user.id();
-    sse_for(&portal, reader, follow_log(portal.clone(), user, id, tail))
+    sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Session(id), tail))
 }
 
 /// What happened to a session, as server-sent events with ids; `Last-Event-ID` resumes.
@@ -344,10 +345,9 @@ pub async fn events(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse().ok()).unwrap_or(0);
     portal.sessions.find(user.actor(), id).await?;
     let reader = user.id();
-    sse_for(&portal, reader, follow_events(portal.clone(), user, id, last))
+    sse_for(&portal, reader, follow_events(portal.clone(), user, Subject::Session(id), Mark::resumed(&headers)))
 }
 
 /// What would be decided about a request.
@@ -369,21 +369,26 @@ pub async fn admission(
     State(portal): State<Arc<Portal>>,
     Json(request): Json<StartRequest>,
 ) -> Result<axum::Json<AdmissionAnswer>> {
-    let now = portal.clock.now();
-    let Rehearsal { verdict, estimated_start } = portal.sessions.rehearse(user.actor(), request).await?;
-    Ok(axum::Json(match verdict {
-        Verdict::Admit { .. } => AdmissionAnswer { outcome: "admit", reasons: Vec::new(), estimated_start: Some(now) },
-        Verdict::Wait(reasons) => AdmissionAnswer { outcome: "wait", reasons, estimated_start },
-        Verdict::Refuse(reasons) => AdmissionAnswer { outcome: "refuse", reasons, estimated_start: None },
-    }))
+    let rehearsal = portal.sessions.rehearse(user.actor(), request).await?;
+    Ok(axum::Json(AdmissionAnswer::new(rehearsal, portal.clock.now())))
 }
 
-fn wants_events(headers: &HeaderMap) -> bool {
+impl AdmissionAnswer {
+    pub fn new(Rehearsal { verdict, estimated_start }: Rehearsal, now: Timestamp) -> Self {
+        match verdict {
+            Verdict::Admit { .. } => Self { outcome: "admit", reasons: Vec::new(), estimated_start: Some(now) },
+            Verdict::Wait(reasons) => Self { outcome: "wait", reasons, estimated_start },
+            Verdict::Refuse(reasons) => Self { outcome: "refuse", reasons, estimated_start: None },
+        }
+    }
+}
+
+pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The last `lines` lines.
-fn last_lines(text: &[u8], lines: usize) -> &[u8] {
+pub(super) fn last_lines(text: &[u8], lines: usize) -> &[u8] {
     let body = text.strip_suffix(b"\n").unwrap_or(text);
     let start = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').nth(lines.saturating_sub(1));
     start.map_or(text, |(at, _)| &text[at + 1..])

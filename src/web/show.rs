@@ -29,7 +29,11 @@ pub async fn page(
     Id(id): Id<SessionId>,
 ) -> Result<Response> {
     let actor = user.actor();
-    let session = portal.sessions.find(actor, id).await?;
+    // Lists of what was used lead here.
+    let session = portal.sessions.find_workload(actor, id).await?;
+    if let Some(attempt) = session.job {
+        return Ok(Redirect::to(&format!("/jobs/{}", attempt.job)).into_response());
+    }
     let standing = portal.sessions.standing(session.owner).await?;
     let now = portal.clock.now();
     let history = portal.sessions.events(actor, id, 0).await?;
@@ -80,7 +84,8 @@ pub async fn stop(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Redirect> {
-    portal.sessions.stop(user.actor(), id).await?;
+    // Also a job's attempt, beside the GPUs that it holds.
+    portal.sessions.stop_workload(user.actor(), id).await?;
     Ok(back(&headers, id))
 }
 

@@ -27,7 +27,7 @@ use crate::{
     environments::State as Building,
     model::{
         Resources, Session, SessionId,
-        quota::{Decision, Field, Limit, Request},
+        quota::{Class, Decision, Field, Limit, Request},
         size::{GIB, human_size, parse_size},
     },
     sessions::{Options, StartRequest},
@@ -339,7 +339,8 @@ fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
 
 /// Whether a size would start, by the same rule that decides, and a few words about it.
 fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
-    let request = Request { resources: resources.clone(), duration_seconds: 60, light: resources.is_light() };
+    let request =
+        Request { resources: resources.clone(), duration_seconds: 60, class: Class::of(resources.is_light(), false) };
     let first = |reasons: Vec<crate::model::quota::Reason>| reasons.into_iter().next().map(|reason| reason.hint);
     match standing.decide(&request) {
         Decision::Admit if 0 < resources.gpus => {

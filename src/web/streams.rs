@@ -2,11 +2,14 @@
 //! follow one session, its log and its history. Each looks again and again whether its reader
 //! still may read.
 
-use std::{collections::HashMap, convert::Infallible, sync::Arc, time::Duration};
+use std::{collections::HashMap, convert::Infallible, fmt, sync::Arc, time::Duration};
 
-use axum::response::{
-    IntoResponse, Response,
-    sse::{Event, KeepAlive, Sse},
+use axum::{
+    http::HeaderMap,
+    response::{
+        IntoResponse, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
 };
 use futures_util::{Stream, StreamExt};
 use parking_lot::Mutex;
@@ -18,7 +21,11 @@ use super::{
     error::{Error, Result},
     extract::CurrentUser,
 };
-use crate::model::{SessionId, SessionState, Timestamp, UserId};
+use crate::{
+    jobs::Happening,
+    model::{JobId, SessionId, SessionState, Timestamp, UserId},
+    sessions::Change,
+};
 
 /// The most that is read of a log (bytes).
 pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
@@ -91,10 +98,86 @@ where
 /// How often a followed log is looked at; files on network mounts do not tell by themselves.
 const LOG_PERIOD: Duration = Duration::from_secs(1);
 
+/// Whose log or history is followed.
+#[derive(Clone, Copy)]
+pub(super) enum Subject {
+    Session(SessionId),
+    Job(JobId),
+}
+
+impl Subject {
+    /// Whether it goes on, and what its log holds now.
+    async fn log(self, portal: &Portal, user: &CurrentUser) -> Result<(bool, Vec<u8>)> {
+        let actor = user.actor();
+        Ok(match self {
+            Self::Session(id) => {
+                let session = portal.sessions.find(actor, id).await?;
+                (session.state.is_live(), portal.sessions.log_of(&session, LOG_WINDOW).await?)
+            }
+            Self::Job(id) => {
+                let job = portal.jobs.find(actor, id).await?;
+                (job.latest.state.is_live(), portal.jobs.log_tail(&job, None, LOG_WINDOW).await?)
+            }
+        })
+    }
+
+    /// Whether it goes on, and what happened after that moment of its history.
+    async fn events(self, portal: &Portal, user: &CurrentUser, after: Mark) -> Result<(bool, Vec<Happening>)> {
+        let actor = user.actor();
+        Ok(match self {
+            Self::Session(id) => {
+                // Read first: an end that comes between the two is told by the next look.
+                let is_live = portal.sessions.find(actor, id).await?.state.is_live();
+                let events = portal.sessions.events(actor, id, after.number).await?;
+                (is_live, events.into_iter().map(|event| Happening { attempt: 0, event }).collect())
+            }
+            Self::Job(id) => {
+                let job = portal.jobs.find(actor, id).await?;
+                (job.latest.state.is_live(), portal.jobs.events(&job, (after.attempt, after.number)).await?)
+            }
+        })
+    }
+
+    fn is_of(self, change: &Change) -> bool {
+        match self {
+            Self::Session(id) => change.session == id,
+            Self::Job(id) => change.job == Some(id),
+        }
+    }
+}
+
+/// A place in a history; of a job's, `3.2` is the second line of the third attempt.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Mark {
+    attempt: i64,
+    number: i64,
+}
+
+impl Mark {
+    /// `Last-Event-ID`; the beginning where it says nothing that we said.
+    pub(super) fn resumed(headers: &HeaderMap) -> Self {
+        let text = headers.get("last-event-id").and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (attempt, number) = text.split_once('.').unwrap_or(("0", text));
+        match (attempt.parse(), number.parse()) {
+            (Ok(attempt), Ok(number)) => Self { attempt, number },
+            _ => Self::default(),
+        }
+    }
+}
+
+impl fmt::Display for Mark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.attempt {
+            0 => write!(f, "{}", self.number),
+            attempt => write!(f, "{attempt}.{}", self.number),
+        }
+    }
+}
+
 pub(super) fn follow_log(
     portal: Arc<Portal>,
     user: CurrentUser,
-    id: SessionId,
+    subject: Subject,
     tail: Vec<u8>,
 ) -> impl Stream<Item = Event> {
     let first = futures_util::stream::once({
@@ -109,15 +192,13 @@ pub(super) fn follow_log(
             }
             loop {
                 tokio::time::sleep(LOG_PERIOD).await;
-                let actor = user.actor();
                 // Access may have ended meanwhile.
                 if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
                     return None;
                 }
-                let session = portal.sessions.find(actor, id).await.ok()?;
-                let text = portal.sessions.log_tail(actor, id, LOG_WINDOW).await.ok()?;
+                let (is_live, text) = subject.log(&portal, &user).await.ok()?;
                 let news = grown(&seen, &text).to_vec();
-                let ended = !session.state.is_live();
+                let ended = !is_live;
                 if !news.is_empty() {
                     return Some((log_event(&news), (text, ended)));
                 }
@@ -148,37 +229,34 @@ fn grown<'a>(seen: &[u8], now: &'a [u8]) -> &'a [u8] {
 pub(super) fn follow_events(
     portal: Arc<Portal>,
     user: CurrentUser,
-    id: SessionId,
-    last: i64,
+    subject: Subject,
+    last: Mark,
 ) -> impl Stream<Item = Event> {
     let changes = portal.sessions.subscribe();
-    let state = (changes, last, Vec::new().into_iter(), false);
-    futures_util::stream::unfold(state, move |(mut changes, mut last, mut ready, mut over)| {
+    let state = (changes, last, Vec::new().into_iter());
+    futures_util::stream::unfold(state, move |(mut changes, mut last, mut ready)| {
         let (portal, user) = (Arc::clone(&portal), user.clone());
         async move {
             loop {
                 if let Some(happened) = ready.next() {
-                    let happened: crate::db::sessions::Event = happened;
-                    last = happened.number;
+                    let happened: Happening = happened;
+                    last = Mark { attempt: happened.attempt, number: happened.event.number };
                     let event =
                         Event::default().id(last.to_string()).event("state").json_data(EventView::new(&happened));
-                    return Some((event.unwrap_or_default(), (changes, last, ready, over)));
+                    return Some((event.unwrap_or_default(), (changes, last, ready)));
                 }
-                if over || !matches!(portal.access.still(&user).await, Ok(Some(_))) {
+                if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
                     return None;
                 }
-                let actor = user.actor();
-                let news = portal.sessions.events(actor, id, last).await.ok()?;
-                over = news.last().is_some_and(|event| event.state == SessionState::Ended);
+                let (is_live, news) = subject.events(&portal, &user, last).await.ok()?;
                 if news.is_empty() {
-                    let ended = portal.sessions.find(actor, id).await.ok()?.state == SessionState::Ended;
-                    if ended {
+                    if !is_live {
                         return None;
                     }
                     // A missed change is caught up with at the next one or after a while.
                     let wait = async {
                         while let Ok(change) = changes.recv().await {
-                            if change.session == id {
+                            if subject.is_of(&change) {
                                 break;
                             }
                         }
@@ -194,6 +272,9 @@ pub(super) fn follow_events(
 /// One line of history, as the stream tells it.
 #[derive(Serialize)]
 struct EventView<'a> {
+    /// Of a job's history: which attempt.
+    #[serde(skip_serializing_if = "is_zero")]
+    attempt: i64,
     number: i64,
     at: Timestamp,
     state: SessionState,
@@ -201,9 +282,15 @@ struct EventView<'a> {
 }
 
 impl<'a> EventView<'a> {
-    fn new(event: &'a crate::db::sessions::Event) -> Self {
-        Self { number: event.number, at: event.at, state: event.state, message: &event.message }
+    fn new(happening: &'a Happening) -> Self {
+        let Happening { attempt, event } = happening;
+        Self { attempt: *attempt, number: event.number, at: event.at, state: event.state, message: &event.message }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
 }
 
 #[cfg(test)]
@@ -220,6 +307,22 @@ mod tests {
         places.push(streams.enter(ann).unwrap_or_else(|_| panic!("room again")));
         drop(places);
         assert!(streams.0.lock().is_empty(), "nobody is remembered who has none");
+    }
+
+    #[test]
+    fn a_history_goes_on_where_it_was_left() {
+        let resumed = |id: &'static str| {
+            let mark = Mark::resumed(&HeaderMap::from_iter([("last-event-id".parse().unwrap(), id.parse().unwrap())]));
+            (mark.attempt, mark.number)
+        };
+        for (id, place) in [("7", (0, 7)), ("3.2", (3, 2)), ("", (0, 0)), ("x.2", (0, 0)), ("1.", (0, 0))] {
+            assert_eq!(resumed(id), place, "{id}");
+        }
+        for id in ["7", "3.2"] {
+            let (attempt, number) = resumed(id);
+            assert_eq!(Mark { attempt, number }.to_string(), id);
+        }
+        assert_eq!(Mark::resumed(&HeaderMap::new()), Mark::default());
     }
 
     #[test]

@@ -105,11 +105,12 @@ impl Scene {
             light: false,
             cluster: "local".to_owned(),
             idempotency: None,
+            job: None,
         };
         match self.portal.portal.sessions.admission.insert(&new).await.unwrap() {
             Admitted::Judged(Verdict::Admit { .. }) => {}
             Admitted::Judged(Verdict::Wait(reasons) | Verdict::Refuse(reasons)) => return Err(reasons[0].hint.clone()),
-            Admitted::Repeated(_) => unreachable!("it has no key"),
+            Admitted::Repeated(_) | Admitted::Overtaken => unreachable!("it has no key, and is no job"),
         }
         let (db, now) = (self.portal.db(), self.portal.clock.now());
         assert!(db.begin_start(id, now).await.unwrap());

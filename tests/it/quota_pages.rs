@@ -77,6 +77,7 @@ async fn holds(portal: &TestPortal, owner: UserId) {
         light: true,
         cluster: "local".to_owned(),
         idempotency: None,
+        job: None,
     };
     let facts = lyceum::db::admit::Verdict::Admit { gpus: Vec::new() };
     let asking = crate::db::asking(owner);

@@ -3,7 +3,7 @@
 //! machine. How a reason is said is `sentence`'s business.
 
 use super::{
-    Decision, Field, Limit, Reason, Request, Situation, Total, Usage, Whose,
+    Class, Decision, Field, Limit, Reason, Request, Situation, Total, Usage, Whose,
     sentence::{self, Amount, What},
 };
 
@@ -18,11 +18,12 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
     for field in amounts(request) {
         own_limit(&field, request, situation, &mut reasons);
     }
-    let longest = situation.limits.of(&Field::MaxSessionSeconds);
+    let field = request.class.longest();
+    let longest = situation.limits.of(&field);
     if let Limit::AtMost(limit) = longest.limit
         && limit < request.duration_seconds
     {
-        let amount = Amount { field: &Field::MaxSessionSeconds, used: 0, requested: request.duration_seconds, limit };
+        let amount = Amount { field: &field, used: 0, requested: request.duration_seconds, limit };
         reasons.never.push(sentence::too_much(&amount, &longest.source));
     }
     for field in [Field::GpuHours, Field::CpuHours] {
@@ -67,8 +68,7 @@ struct Reasons {
 /// The fields of which a request holds an amount while it runs.
 fn amounts(request: &Request) -> Vec<Field> {
     let model = request.resources.gpu_model.clone().map(Field::GpusOf);
-    let count = if request.light { Field::Light } else { Field::Sessions };
-    let fields = [Some(Field::Gpus), model, Some(Field::Cpus), Some(Field::MemoryBytes), Some(count)];
+    let fields = [Some(Field::Gpus), model, Some(Field::Cpus), Some(Field::MemoryBytes), Some(request.class.count())];
     fields.into_iter().flatten().filter(|field| 0 < requested(field, request)).collect()
 }
 
@@ -78,8 +78,7 @@ fn requested(field: &Field, request: &Request) -> i64 {
         Field::Gpus | Field::GpusOf(_) => asked.gpus,
         Field::Cpus => asked.cpus,
         Field::MemoryBytes => asked.memory_bytes,
-        Field::Sessions => i64::from(!request.light),
-        Field::Light => i64::from(request.light),
+        Field::Sessions | Field::Light | Field::Jobs => i64::from(*field == request.class.count()),
         _ => 0,
     }
 }
@@ -159,7 +158,7 @@ fn machine(request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) 
         }
         if amount.never_fits() {
             reasons.never.push(sentence::machine_too_small(&amount));
-        } else if amount.is_over() && !(request.light && field == Field::Cpus) {
+        } else if amount.is_over() && !(request.class == Class::Light && field == Field::Cpus) {
             reasons.later.push(sentence::machine_full(&amount));
         }
     }
@@ -186,7 +185,7 @@ mod tests {
         Request {
             resources: Resources { gpus, gpu_model: None, cpus, memory_bytes },
             duration_seconds: 3600,
-            light: false,
+            class: Class::Session,
         }
     }
 
@@ -284,7 +283,7 @@ mod tests {
             waits(answer_with(&ask(0, 1, GIB), &[], &Usage::default(), &sessions))[0].code,
             "quota.sessions.cluster"
         );
-        let light = Request { light: true, ..ask(0, 1, GIB) };
+        let light = Request { class: Class::Light, ..ask(0, 1, GIB) };
         assert_eq!(answer_with(&light, &[], &Usage::default(), &sessions), Decision::Admit);
     }
 
@@ -363,7 +362,7 @@ mod tests {
 
     #[test]
     fn light_sessions_share_cores_but_not_quotas() {
-        let light = Request { light: true, ..ask(0, 1, GIB) };
+        let light = Request { class: Class::Light, ..ask(0, 1, GIB) };
         let full = Usage { cpus: 34, light_cpus: 2, light: 2, ..Usage::default() };
         assert_eq!(answer(&light, &[], &full), Decision::Admit);
         assert!(matches!(answer(&ask(0, 1, GIB), &[], &full), Decision::Wait(_)), "others do not");

@@ -3,7 +3,7 @@
 //! and hours bind, and, where the site wants it so, those who wait for what it holds.
 
 use super::{
-    Field, Limit, Limits, Reason, Request, Situation, Waiter,
+    Class, Field, Limit, Limits, Reason, Request, Situation, Waiter,
     decide::hours,
     sentence::{self, Amount, What},
 };
@@ -83,7 +83,7 @@ fn holds_up(asked: &Extension<'_>, waiter: &Waiter, situation: &Situation<'_>) -
         None => 0 < held.gpus && is_short(in_use.gpus, wanted.gpus, capacity.gpus),
     };
     // Light sessions share cores that others leave idle, and lack none.
-    let cores = !asked.request.light && !waiter.request.light;
+    let cores = asked.request.class != Class::Light && waiter.request.class != Class::Light;
     let cores = cores && is_short(in_use.cpus - in_use.light_cpus, wanted.cpus, capacity.cpus);
     let memory = is_short(in_use.memory_bytes, wanted.memory_bytes, capacity.memory_bytes);
     waiter.lacks_room && waiter.owner != asked.owner && (gpus || cores || memory)
@@ -108,12 +108,12 @@ mod tests {
 
     fn holds(gpus: i64, seconds: i64) -> Request {
         let resources = Resources { gpus, gpu_model: None, cpus: 8, memory_bytes: 16 * GIB };
-        Request { resources, duration_seconds: seconds, light: false }
+        Request { resources, duration_seconds: seconds, class: Class::Session }
     }
 
     fn waiter(gpus: i64, cpus: i64) -> Waiter {
         let resources = Resources { gpus, gpu_model: None, cpus, memory_bytes: GIB };
-        let request = Request { resources, duration_seconds: HOUR, light: false };
+        let request = Request { resources, duration_seconds: HOUR, class: Class::Session };
         Waiter { owner: UserId::new(), request, recent_gpu_seconds: 0, since: Timestamp(0), lacks_room: true }
     }
 

@@ -112,14 +112,15 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// Adds one admitted session.
-    pub fn add(&mut self, resources: &Resources, light: bool) {
+    /// Adds one admitted workload.
+    pub fn add(&mut self, resources: &Resources, class: Class) {
         self.gpus += resources.gpus;
         self.cpus += resources.cpus;
-        self.light_cpus += if light { resources.cpus } else { 0 };
+        self.light_cpus += if class == Class::Light { resources.cpus } else { 0 };
         self.memory_bytes += resources.memory_bytes;
-        self.light += i64::from(light);
-        self.sessions += i64::from(!light);
+        self.light += i64::from(class == Class::Light);
+        self.jobs += i64::from(class == Class::Job);
+        self.sessions += i64::from(class == Class::Session);
     }
 
     /// Counts the GPUs that a session was given, by their model.
@@ -158,8 +159,48 @@ fn hours(seconds: i64) -> i64 {
 pub struct Request {
     pub resources: Resources,
     pub duration_seconds: i64,
-    /// Counts as `light` rather than as a session.
-    pub light: bool,
+    pub class: Class,
+}
+
+/// As what a workload counts, besides what it holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Class {
+    #[default]
+    Session,
+    /// A session that is so small that it shares the cores that others leave idle.
+    Light,
+    Job,
+}
+
+impl Class {
+    /// Of which a person may have so many at once.
+    #[must_use]
+    pub fn count(self) -> Field {
+        match self {
+            Self::Session => Field::Sessions,
+            Self::Light => Field::Light,
+            Self::Job => Field::Jobs,
+        }
+    }
+
+    /// The limit of how long one may take.
+    #[must_use]
+    pub fn longest(self) -> Field {
+        match self {
+            Self::Session | Self::Light => Field::MaxSessionSeconds,
+            Self::Job => Field::MaxJobSeconds,
+        }
+    }
+
+    /// As it is stored.
+    #[must_use]
+    pub fn of(is_light: bool, is_job: bool) -> Self {
+        match (is_job, is_light) {
+            (true, _) => Self::Job,
+            (false, true) => Self::Light,
+            (false, false) => Self::Session,
+        }
+    }
 }
 
 /// The answer to a request.

@@ -6,7 +6,7 @@
 
 use std::cmp::Ordering;
 
-use super::{Reason, Request, sentence};
+use super::{Class, Reason, Request, sentence};
 use crate::model::{Timestamp, UserId};
 
 /// Somebody's request that waits, or is just being made.
@@ -221,7 +221,7 @@ impl Waiter {
 
 /// Light sessions share the cores that others leave idle.
 fn cores(request: &Request) -> i64 {
-    if request.light { 0 } else { request.resources.cpus }
+    if request.class == Class::Light { 0 } else { request.resources.cpus }
 }
 
 fn add(sum: &mut [i64], amounts: &[i64], sign: i64) {
@@ -242,7 +242,7 @@ mod tests {
 
     fn request(gpus: i64, hours: i64) -> Request {
         let resources = Resources { gpus, gpu_model: None, cpus: 1, memory_bytes: GIB };
-        Request { resources, duration_seconds: hours * HOUR, light: false }
+        Request { resources, duration_seconds: hours * HOUR, class: Class::Session }
     }
 
     fn held(gpus: usize, hours: i64) -> Held {
@@ -326,7 +326,7 @@ mod tests {
         let large = waiter(Request { resources: Resources { cpus: 4, ..request(0, 1).resources }, ..request(0, 1) }, 0);
         let queue = Queue::new(room, &[busy], vec![large.clone()], NOW);
         assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(SOON)));
-        let light = waiter(Request { light: true, ..request(0, 9) }, 1);
+        let light = waiter(Request { class: Class::Light, ..request(0, 9) }, 1);
         assert_eq!(queue.objection(&light), None);
         assert!(queue.objection(&waiter(request(0, 9), 1)).is_some());
     }

@@ -229,7 +229,7 @@ async fn jupyter(portal: &Portal, user: &CurrentUser, headers: &HeaderMap, spot:
     if roots.first() != Some(&spot.root) {
         return Ok(None);
     }
-    let own = Filter { owner: Some(user.id()), live_only: true, limit: 200, ..Filter::default() };
+    let own = Filter { owner: Some(user.id()), live_only: true, sessions_only: true, limit: 200, ..Filter::default() };
     let live = portal.sessions.list(own).await?;
     // One that works outside the home shows that place alone.
     let shows_home = |directory: &Option<String>| {

@@ -110,6 +110,7 @@ fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
         gpu_driver: false,
         token: "",
         port: None,
+        batch: None,
         extra: &BTreeMap::new(),
     };
     apps::launch(app, &context).unwrap()

@@ -37,6 +37,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // The agents that touch files are started by the helper and speak to this module alone.
     ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
+    // An attempt of a job is a workload like any other: one loop launches and ends them all.
+    ("jobs", &["model", "db", "admission", "sessions", "apps"]),
     ("proxy", &["model", "dial"]),
     (
         "web",
@@ -46,6 +48,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "auth",
             "admission",
             "sessions",
+            "jobs",
             "cluster",
             "files",
             "announcements",

@@ -4,7 +4,7 @@
 use lyceum::{
     db::{
         Db, Error,
-        admit::{Deed, Verdict},
+        admit::{Deed, NewSession, Verdict},
         audit::ACTIONS,
         directory::{Arrival, Person},
         limits::{Author, LevelChange},
@@ -17,12 +17,16 @@ use lyceum::{
     model::{
         Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, SessionId,
         TokenId, UserId, Username, Window, announcement,
+        job::Attempt,
         quota::{Field, Period},
     },
 };
 use sqlx::{AssertSqlSafe, query_scalar};
 
-use super::{BY, House, NOTED, START, add_user, asking, each, execute, new_session, on_both, running, tables};
+use super::{
+    BY, House, NOTED, START, add_user, asking, begun, each, ended_job, execute, new_attempt, new_session, on_both,
+    running, tables,
+};
 
 /// They tell of no change in the database, so that there is nothing to be one with.
 const ALONE: [&str; 3] = ["sign_in.failed", "packages.reset", "server.insecure_http"];
@@ -41,6 +45,10 @@ struct Scene<'a> {
     vision: GroupId,
     empty: GroupId,
     sessions: [SessionId; 3],
+    /// Of jobs that live.
+    attempts: [SessionId; 2],
+    /// Of jobs that have ended.
+    ended: [Attempt; 2],
     announcements: [Announcement; 2],
 }
 
@@ -77,12 +85,32 @@ impl<'a> Scene<'a> {
         db.set_member(vision, ada, true, BY).await.unwrap();
         db.set_manager(vision, ada, true, BY).await.unwrap();
         let sessions = [running(db, ada).await, running(db, ada).await, running(db, ada).await];
+        let live = [new_attempt(ada, "one", None), new_attempt(ada, "two", None)];
+        for attempt in &live {
+            begun(db, attempt).await;
+        }
+        let attempts = live.map(|attempt| attempt.id);
+        let ended = [ended_job(db, ada, "resumed").await, ended_job(db, ada, "deleted").await];
         let announcements = [announcement("one"), announcement("two")];
         for one in &announcements {
             db.add_announcement(one, None, &NOTED).await.unwrap();
         }
         let (token, login) = (token.id, login.id);
-        Self { db, ada, unused, disabled, of_directory, token, login, vision, empty, sessions, announcements }
+        Self {
+            db,
+            ada,
+            unused,
+            disabled,
+            of_directory,
+            token,
+            login,
+            vision,
+            empty,
+            sessions,
+            attempts,
+            ended,
+            announcements,
+        }
     }
 
     /// Does what an action is the name of; the id of a session and moments are all that differ
@@ -116,6 +144,17 @@ impl<'a> Scene<'a> {
                 let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
+            "job.submit" => begin(db, &new_attempt(ada, "another", None)).await,
+            "job.resume" => begin(db, &new_attempt(ada, "resumed", Some(self.ended[0]))).await,
+            "job.cancel" => {
+                let (id, reason) = (self.attempts[0], EndReason::StoppedByOwner);
+                db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)
+            }
+            "job.admin_cancel" => {
+                let (id, reason) = (self.attempts[1], EndReason::StoppedByAdmin);
+                db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
+            }
+            "job.delete" => db.delete_job(self.ended[1].job, BY).await.map(drop),
             "quota.change" => {
                 let change = LevelChange::new(Level::Group(vision), each([(Field::Gpus, Some(1))]).to_vec());
                 db.change_limits(&[change], &Author::administrator("chief", soon)).await.map(drop)
@@ -169,6 +208,11 @@ impl<'a> Scene<'a> {
             other => panic!("{other} is audited: say here what it does"),
         }
     }
+}
+
+async fn begin(db: &Db, new: &NewSession) -> Result<(), Error> {
+    let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
+    db.admit(&asking(new.owner), Deed::Insert(new), &Clock::manual(START), admit).await.map(drop)
 }
 
 /// What a deed is called whose caller says what is written.

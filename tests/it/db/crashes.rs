@@ -54,7 +54,7 @@ async fn within<T>(looks: usize, future: impl Future<Output = T>) -> Option<T> {
 /// A browser that closes its connection drops the request wherever it just waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn dropped_at_every_point() {
-    on_both(async |house| {
+    let test = on_both(async |house| {
         let db = &house.db;
         let owner = add_user(db, "a").await;
         let (mut looks, mut done) = (0, 0);
@@ -74,8 +74,8 @@ async fn dropped_at_every_point() {
         let new = new_session(owner, 0);
         admit(db, &new).await.unwrap();
         assert!(end(db, new.id).await.unwrap());
-    })
-    .await;
+    });
+    Box::pin(test).await;
 }
 
 /// The server ends all connections again and again, as at a restart or by an administrator.

@@ -7,6 +7,7 @@ use lyceum::{
         directory::{Group, Person},
         gpus::{Point, Span},
         idempotency::Earlier,
+        jobs::JobFilter,
         limits::Marks,
         logins::Login,
         quotas::Level,
@@ -20,7 +21,8 @@ use lyceum::{
 };
 
 use super::{
-    BY, NOTED, START, add_user, each, mode, number, on_both, running, set_limits, tables, whole::assert_whole,
+    BY, NOTED, START, add_user, each, ended_job, mode, number, on_both, running, set_limits, tables,
+    whole::assert_whole,
 };
 
 /// Writes at least one row into every table.
@@ -87,6 +89,7 @@ async fn fill(db: &Db) -> UserId {
     db.dismiss_announcement(announcement.id, user).await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
+    ended_job(db, user, "train").await;
     user
 }
 
@@ -104,7 +107,10 @@ async fn everything(db: &Db, user: UserId) -> String {
             db.setting("name").await.unwrap(),
             (db.current_announcements(START).await.unwrap(), db.announcement_dismissals(START).await.unwrap()),
             db.list_audit(10).await.unwrap(),
-            db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
+            (
+                db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
+                db.list_jobs(JobFilter { limit: 10, ..JobFilter::default() }).await.unwrap(),
+            ),
             (
                 db.open_intervals().await.unwrap(),
                 db.gpu_points(Span::Hour, Timestamp(0), Timestamp(i64::MAX)).await.unwrap()

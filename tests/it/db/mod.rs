@@ -12,6 +12,7 @@ mod disk;
 mod extending;
 mod gpus;
 mod history;
+mod jobs;
 mod listed;
 pub mod opening;
 mod people;
@@ -33,17 +34,19 @@ use futures_util::FutureExt;
 use lyceum::{
     db::{
         Config, Db,
-        admit::{Admitted, Deed, NewSession, Verdict},
+        admit::{Admitted, Deed, NewAttempt, NewSession, Verdict},
         audit::{By, Entry},
         extend::Extended,
         facts::Facts,
         limits::{Author, LevelChange, Marks, Outcome},
         quotas::Level,
+        sessions::Ending,
         standing::Asking,
         users::NewUser,
     },
     model::{
-        Clock, Gpu, GpuInventory, Resources, Role, SessionId, Timestamp, UserId, Username,
+        Clock, EndReason, Gpu, GpuInventory, JobId, Resources, Role, SessionId, Timestamp, UserId, Username,
+        job::{Attempt, Task, Work},
         quota::{Change, Field, Kind, Period},
         session::SessionSpec,
     },
@@ -197,7 +200,46 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
         light: false,
         cluster: "local".to_owned(),
         idempotency: Some((id.to_string(), "hash".to_owned())),
+        job: None,
     }
+}
+
+/// A request for a job of that name, or for the next attempt at one.
+pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSession {
+    let attempt = earlier.map_or_else(
+        || Attempt { job: JobId::new(), number: 1 },
+        |earlier| Attempt { number: earlier.number + 1, ..earlier },
+    );
+    let work = Work::Command(vec!["true".to_owned()]);
+    let task = earlier.is_none().then(|| Task { work, variables: [("A".to_owned(), "1".to_owned())].into() });
+    NewSession {
+        app: "job".to_owned(),
+        name: name.to_owned(),
+        idempotency: None,
+        job: Some(NewAttempt { attempt, task }),
+        ..new_session(owner, 0)
+    }
+}
+
+/// Writes an admitted attempt.
+pub async fn begun(db: &Db, new: &NewSession) -> Attempt {
+    let (clock, verdict) = (Clock::manual(START), Verdict::Admit { gpus: Vec::new() });
+    let answer = db.admit(&asking(new.owner), Deed::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, Admitted::Judged(verdict));
+    new.job.as_ref().unwrap().attempt
+}
+
+/// Writes a job that has ended.
+pub async fn ended_job(db: &Db, owner: UserId, name: &str) -> Attempt {
+    let new = new_attempt(owner, name, None);
+    let attempt = begun(db, &new).await;
+    assert!(db.end_session(new.id, &exited(START)).await.unwrap());
+    attempt
+}
+
+/// An end by exit code 0.
+pub fn exited(at: Timestamp) -> Ending {
+    Ending { reason: EndReason::Exited, exit_code: Some(0), signal: None, at, detail: String::new() }
 }
 
 /// Nobody is charged, and hours are of 30 days.

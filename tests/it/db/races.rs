@@ -201,7 +201,8 @@ async fn serve_all(admission: Admission) {
         // Whoever is next in order may be anywhere in the list.
         let mut room = MACHINE;
         for session in waiting {
-            let verdict = admission.reconsider(session.owner, session.id, &session.spec, false).await.unwrap();
+            let verdict =
+                admission.reconsider(session.owner, session.id, &session.spec, session.class()).await.unwrap();
             room -= i64::from(matches!(verdict, Verdict::Admit { .. }));
             if room == 0 {
                 break;

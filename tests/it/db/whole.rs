@@ -7,7 +7,7 @@ use sqlx::query_as;
 use super::number;
 
 /// Each counts rows that may not be.
-const NEVER: [(&str, &str); 9] = [
+const NEVER: [(&str, &str); 11] = [
     (
         "an admitted session without an interval",
         "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND id NOT IN (SELECT session_id FROM intervals)",
@@ -23,9 +23,21 @@ const NEVER: [(&str, &str); 9] = [
     ),
     (
         "a session that is not in the audit once, or a start in the audit of no session",
-        "SELECT (SELECT COUNT(*) FROM sessions WHERE (SELECT COUNT(*) FROM audit
+        "SELECT (SELECT COUNT(*) FROM sessions WHERE job_id IS NULL AND (SELECT COUNT(*) FROM audit
              WHERE action = 'session.start' AND subject = sessions.id) <> 1)
          + (SELECT COUNT(*) FROM audit WHERE action = 'session.start' AND subject NOT IN (SELECT id FROM sessions))",
+    ),
+    (
+        "an attempt that is not in the audit, or a submission of none",
+        "SELECT COUNT(*) FROM (SELECT DISTINCT job_id FROM sessions WHERE job_id IS NOT NULL) AS tried
+         WHERE (SELECT COUNT(*) FROM sessions WHERE job_id = tried.job_id)
+             <> (SELECT COUNT(*) FROM audit WHERE action IN ('job.submit', 'job.resume') AND subject = tried.job_id)",
+    ),
+    (
+        "a job whose latest attempt is not its own, or not the latest",
+        "SELECT COUNT(*) FROM jobs WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.id = jobs.session_id
+             AND job_id = jobs.id AND sessions.attempt = jobs.attempt AND sessions.owner = jobs.owner)
+             OR attempt <> (SELECT MAX(sessions.attempt) FROM sessions WHERE job_id = jobs.id)",
     ),
     ("an interval that ends before it begins", "SELECT COUNT(*) FROM intervals WHERE ended_at < started_at"),
     (
@@ -49,8 +61,8 @@ const NEVER: [(&str, &str); 9] = [
 ];
 
 /// How many sessions are without their Idempotency-Key, and keys without what they made.
-const KEYLESS: &str = "SELECT (SELECT COUNT(*) FROM sessions WHERE id NOT IN (SELECT created_id FROM idempotency))
-     + (SELECT COUNT(*) FROM idempotency WHERE created_id NOT IN (SELECT id FROM sessions UNION SELECT id FROM tokens))";
+const KEYLESS: &str = "SELECT (SELECT COUNT(*) FROM sessions WHERE job_id IS NULL AND id NOT IN (SELECT created_id FROM idempotency))
+     + (SELECT COUNT(*) FROM idempotency WHERE created_id NOT IN (SELECT id FROM sessions UNION SELECT id FROM tokens UNION SELECT id FROM jobs))";
 
 /// Fails when anything is half written. Every session was asked for with a key.
 pub async fn assert_whole(db: &Db) {

@@ -164,6 +164,7 @@ impl World {
             light: true,
             cluster: "local".to_owned(),
             idempotency: None,
+            job: None,
         };
         self.portal.portal.sessions.admission.insert(&new).await.unwrap();
         id

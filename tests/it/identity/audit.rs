@@ -47,7 +47,18 @@ async fn running(portal: &TestPortal) -> SessionId {
         group: None,
     };
     let (app, name, cluster) = ("terminal".to_owned(), "x".to_owned(), "local".to_owned());
-    let new = NewSession { id, owner, charged_group: None, app, name, spec, light: true, cluster, idempotency: None };
+    let new = NewSession {
+        id,
+        owner,
+        charged_group: None,
+        app,
+        name,
+        spec,
+        light: true,
+        cluster,
+        idempotency: None,
+        job: None,
+    };
     let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
     portal.db().admit(&crate::db::asking(owner), Deed::Insert(&new), &portal.clock, admit).await.unwrap();
     let now = portal.clock.now();

@@ -63,6 +63,19 @@ const MATRIX: &[Row] = &[
     row("POST", "/api/v1/sessions/{id}/keep", "{}", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/jobs", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/jobs", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/api/v1/jobs/admission", r#"{"script": "x"}"#, [401, 200, 200, 200, 403, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/jobs/{id}", r#"{"name": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
+    // It waits: whoever may delete or resume it hears of the conflict.
+    row("DELETE", "/api/v1/jobs/{id}", "", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/jobs/{id}/cancel", "", [401, 202, 404, 202, 403, 401, 401]),
+    row("POST", "/api/v1/jobs/{id}/resume", "", [401, 409, 404, 404, 403, 401, 401]),
+    // What can be seen can be copied; the copy is whoever asked for it.
+    row("POST", "/api/v1/jobs/{id}/clone", "{}", [401, 202, 404, 202, 403, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
     // There is no helper behind this portal: who may come hears that files cannot be reached.
     row("GET", "/api/v1/files", "", [401, 503, 503, 503, 403, 401, 401]),
     row("PATCH", "/api/v1/files", r#"{"path": "x"}"#, [401, 503, 503, 503, 403, 401, 401]),
@@ -336,6 +349,9 @@ impl Scene {
         if template.contains("/sessions/") || template.starts_with("/s/") {
             return self.session().await;
         }
+        if template.contains("/jobs/") {
+            return self.job().await;
+        }
         if template.contains("/announcements/") {
             let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };
             return self.portal.portal.announcements.make("test", draft, None).await.unwrap().id.to_string();
@@ -365,21 +381,19 @@ impl Scene {
         self.portal.db().add_group(&name, None, self.portal.by()).await.unwrap().to_string()
     }
 
+    /// A job of the user's that waits.
+    async fn job(&self) -> String {
+        self.make_room().await;
+        let body = json!({ "command": ["true"] });
+        let made: Value = self.user.post("/api/v1/jobs", &body).await.json().await.unwrap();
+        made["id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
+    }
+
     /// A session of the user's that waits. Those of the rows before have ended.
     async fn session(&self) -> String {
+        self.make_room().await;
         let sessions = &self.portal.portal.sessions;
         let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
-        let live = Filter { owner: Some(owner.id), live_only: true, limit: 500, ..Filter::default() };
-        for session in sessions.list(live).await.unwrap() {
-            let ending = Ending {
-                reason: EndReason::StoppedByOwner,
-                exit_code: None,
-                signal: None,
-                at: self.portal.clock.now(),
-                detail: String::new(),
-            };
-            assert!(self.portal.db().end_session(session.id, &ending).await.unwrap());
-        }
         let id = SessionId::new();
         let new = NewSession {
             id,
@@ -399,9 +413,26 @@ impl Scene {
             light: true,
             cluster: "local".to_owned(),
             idempotency: None,
+            job: None,
         };
         assert!(matches!(sessions.admission.insert(&new).await.unwrap(), Admitted::Judged(Verdict::Admit { .. })));
         id.to_string()
+    }
+
+    /// Ends what lives of the user's and of those who copied it.
+    async fn make_room(&self) {
+        let sessions = &self.portal.portal.sessions;
+        let live = Filter { live_only: true, limit: 500, ..Filter::default() };
+        for session in sessions.list(live).await.unwrap() {
+            let ending = Ending {
+                reason: EndReason::StoppedByOwner,
+                exit_code: None,
+                signal: None,
+                at: self.portal.clock.now(),
+                detail: String::new(),
+            };
+            assert!(self.portal.db().end_session(session.id, &ending).await.unwrap());
+        }
     }
 }
 

@@ -16,6 +16,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
         id: SessionId::new(),
         owner: UserId::new(),
         owner_name: word("alice"),
+        job: None,
         app: "jupyter".to_owned(),
         name: word(name),
         state,

@@ -1,0 +1,209 @@
+//! Jobs: what outlives an attempt. Writing a new one, and a new attempt of one, is part of
+//! `admit`, because both are decided about first; states and ends are those of the attempt's
+//! row in `sessions`.
+
+use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
+
+use super::{
+    Db, Json, Result,
+    audit::{By, append_audit},
+    reading,
+    search::{fold, pattern},
+    sessions::{array_of, select, session},
+    transaction,
+    types::parse,
+    writing,
+};
+use crate::model::{
+    Job, JobId, Session, SessionId, SessionState, Timestamp, UserId,
+    job::{Task, Visibility},
+};
+
+/// Which jobs to list. Newest first; `before` is the last id of the page before.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JobFilter<'a> {
+    pub owner: Option<UserId>,
+    pub state: Option<SessionState>,
+    pub live_only: bool,
+    pub tag: Option<&'a str>,
+    pub starred: bool,
+    /// A part of the name, whatever its case.
+    pub find: &'a str,
+    pub before: Option<JobId>,
+    pub limit: i64,
+}
+
+/// What is to be another than it was; `None` stays.
+#[derive(Clone, Debug, Default)]
+pub struct JobChange {
+    pub name: Option<String>,
+    pub notes: Option<String>,
+    pub tags: Option<Vec<String>>,
+    pub starred: Option<bool>,
+    pub visibility: Option<Visibility>,
+}
+
+/// What became of a job that was to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// These were its attempts.
+    Done(Vec<SessionId>),
+    /// It has not ended.
+    Live,
+    /// There is none.
+    Missing,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    name: String,
+    notes: String,
+    tags: String,
+    starred: bool,
+    visibility: String,
+    created_at: i64,
+    attempt: i64,
+    latest: String,
+}
+
+/// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now.
+pub(super) const ADD_JOB: &str = "INSERT INTO jobs (id, owner, name, folded_name, task, session_id, attempt, notes,
+         tags, starred, visibility, created_at)
+     VALUES ($1, $2, $3, $4, $5, $6, 1, '', '[]', FALSE, 'private', $7)";
+
+/// `$1` job, `$2` its new attempt, `$3` the number of that, `$4` owner.
+pub(super) const NEXT_ATTEMPT: &str = "UPDATE jobs SET session_id = $2, attempt = $3
+     WHERE id = $1 AND attempt = $3 - 1 AND owner = $4
+         AND EXISTS (SELECT 1 FROM sessions WHERE sessions.id = jobs.session_id AND sessions.state = 'ended')";
+
+fn job(row: Row) -> Result<Job> {
+    let latest = session(&row.latest)?;
+    Ok(Job {
+        id: parse(&row.id, "job id")?,
+        owner: latest.owner,
+        owner_name: latest.owner_name.clone(),
+        name: row.name,
+        notes: row.notes,
+        tags: Json::read(&row.tags, "job's tags")?,
+        starred: row.starred,
+        visibility: parse(&row.visibility, "job's visibility")?,
+        created_at: Timestamp(row.created_at),
+        attempt: row.attempt,
+        latest,
+    })
+}
+
+fn select_jobs(db: &Db) -> String {
+    format!(
+        "SELECT j.id, j.name, j.notes, j.tags, j.starred, j.visibility, j.created_at, j.attempt, {} AS latest
+         FROM jobs j JOIN sessions s ON s.id = j.session_id JOIN users u ON u.id = j.owner",
+        array_of(db)
+    )
+}
+
+/// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` a tag
+/// as a pattern, `$6` a name as a pattern. A condition is there only when it is asked for.
+pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
+    let owner = if filter.owner.is_some() { "j.owner = $1" } else { "$1 = ''" };
+    let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
+    let live = if filter.live_only { "AND s.state <> 'ended'" } else { "" };
+    let tag = if filter.tag.is_some() { "j.tags LIKE $5 ESCAPE '!'" } else { "$5 = ''" };
+    let starred = if filter.starred { "AND j.starred" } else { "" };
+    let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
+    format!(
+        "{} WHERE {owner} AND {state} {live} AND {tag} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
+        select_jobs(db)
+    )
+}
+
+impl Db {
+    pub async fn find_job(&self, id: JobId) -> Result<Option<Job>> {
+        let sql = format!("{} WHERE j.id = $1", select_jobs(self));
+        let row: Option<Row> = reading!(self, pool =>
+            query_as(AssertSqlSafe(sql)).bind(id.to_string()).fetch_optional(pool).await)?;
+        row.map(job).transpose()
+    }
+
+    /// What it runs.
+    pub async fn job_task(&self, id: JobId) -> Result<Option<Task>> {
+        let text: Option<String> = reading!(self, pool => query_scalar("SELECT task FROM jobs WHERE id = $1")
+            .bind(id.to_string()).fetch_optional(pool).await)?;
+        text.map(|text| Json::read(&text, "job's task")).transpose()
+    }
+
+    pub async fn list_jobs(&self, filter: JobFilter<'_>) -> Result<Vec<Job>> {
+        let sql = list(self, &filter);
+        let owner = filter.owner.map(|owner| owner.to_string()).unwrap_or_default();
+        // "g" sorts after every hexadecimal digit, so after every id.
+        let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
+            .bind(&owner).bind(filter.state.map_or("", SessionState::as_str)).bind(&before).bind(filter.limit)
+            .bind(filter.tag.map(tag_pattern).unwrap_or_default()).bind(pattern(filter.find))
+            .fetch_all(pool).await)?;
+        rows.into_iter().map(job).collect()
+    }
+
+    /// All attempts of a job, the latest first.
+    pub async fn job_attempts(&self, id: JobId) -> Result<Vec<Session>> {
+        let sql = format!("{} WHERE s.job_id = $1 ORDER BY s.attempt DESC", select(self));
+        let rows: Vec<String> = reading!(self, pool =>
+            query_scalar(AssertSqlSafe(sql)).bind(id.to_string()).fetch_all(pool).await)?;
+        rows.iter().map(|row| session(row)).collect()
+    }
+
+    /// Changes what people say of a job; false where it is gone.
+    pub async fn change_job(&self, id: JobId, change: &JobChange) -> Result<bool> {
+        let folded = change.name.as_deref().map(fold);
+        let tags = change.tags.as_ref().map(Json::write);
+        let changed = writing!(self, pool => query("UPDATE jobs SET name = COALESCE($2, name),
+                 folded_name = COALESCE($3, folded_name), notes = COALESCE($4, notes), tags = COALESCE($5, tags),
+                 starred = COALESCE($6, starred), visibility = COALESCE($7, visibility) WHERE id = $1")
+            .bind(id.to_string()).bind(&change.name).bind(&folded).bind(&change.notes).bind(&tags)
+            .bind(change.starred).bind(change.visibility.map(Visibility::as_str))
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(0 < changed)
+    }
+
+    /// Deletes a job that has ended. The rows of its attempts stay, since what they held is
+    /// part of people's use, and go by age.
+    pub async fn delete_job(&self, id: JobId, by: By<'_>) -> Result<Deleted> {
+        let id = id.to_string();
+        Ok(transaction!(self, tx => 'delete: {
+            let found: Option<(String, String)> = query_as("SELECT j.name, s.state FROM jobs j
+                 JOIN sessions s ON s.id = j.session_id WHERE j.id = $1")
+                .bind(&id).fetch_optional(&mut *tx).await?;
+            let Some((name, state)) = found else { break 'delete Deleted::Missing };
+            if state != SessionState::Ended.as_str() {
+                break 'delete Deleted::Live;
+            }
+            query("DELETE FROM jobs WHERE id = $1").bind(&id).execute(&mut *tx).await?;
+            append_audit!(tx, &by.did("job.delete", &id, &name));
+            let attempts: Vec<String> = query_scalar("SELECT id FROM sessions WHERE job_id = $1")
+                .bind(&id).fetch_all(&mut *tx).await?;
+            let attempts = attempts.iter().map(|id| parse(id, "session id"));
+            Deleted::Done(attempts.collect::<Result<_>>()?)
+        }))
+    }
+
+    /// Whether two people are members of one group.
+    pub async fn share_a_group(&self, one: UserId, other: UserId) -> Result<bool> {
+        let found: Option<(i64,)> = reading!(self, pool => query_as("SELECT CAST(1 AS BIGINT) FROM group_members a
+             JOIN group_members b ON b.group_id = a.group_id WHERE a.user_id = $1 AND b.user_id = $2 LIMIT 1")
+            .bind(one.to_string()).bind(other.to_string()).fetch_optional(pool).await)?;
+        Ok(found.is_some())
+    }
+}
+
+/// A tag as it stands in the list, as a pattern.
+fn tag_pattern(tag: &str) -> String {
+    let mut pattern = String::from("%");
+    for letter in Json::write(&tag.replace('\0', "\u{fffd}")).chars() {
+        if matches!(letter, '!' | '%' | '_') {
+            pattern.push('!');
+        }
+        pattern.push(letter);
+    }
+    pattern.push('%');
+    pattern
+}

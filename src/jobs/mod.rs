@@ -1,0 +1,243 @@
+//! Jobs: the service that pages, API and command line call. A job is what outlives its
+//! attempts, and each attempt is a workload of `sessions`, which launches and ends it; here are
+//! the rules about the whole: who sees one, a new attempt, a copy, notes and tags, its end.
+
+mod request;
+
+use std::sync::Arc;
+
+use crate::{
+    admission::Rehearsal,
+    db::{
+        self, Db,
+        admit::NewAttempt,
+        audit::By,
+        jobs::{Deleted, JobChange, JobFilter},
+        sessions::Event,
+    },
+    model::{
+        FieldError, Job, JobId, Role, Session, User,
+        job::{Attempt, Task, Visibility},
+    },
+    sessions::{self, Actor, Begun, Sessions},
+};
+
+pub use request::{Changes, JobRequest};
+
+/// What the service is made of.
+pub struct Jobs {
+    pub db: Db,
+    pub sessions: Arc<Sessions>,
+}
+
+/// A line of a job's history: which attempt, and what happened to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    pub attempt: i64,
+    pub event: Event,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no such job")]
+    NotFound,
+    #[error("the request has faults")]
+    Invalid(Vec<FieldError>),
+    /// The job is not in a state that allows this; the sentence says why.
+    #[error("{0}")]
+    Conflict(&'static str),
+    #[error("a workload could not be asked for, or asked to end")]
+    Sessions(#[from] sessions::Error),
+    #[error("the database failed")]
+    Db(#[from] db::Error),
+}
+
+impl Jobs {
+    #[must_use]
+    pub fn new(sessions: Arc<Sessions>) -> Arc<Self> {
+        Arc::new(Self { db: sessions.db.clone(), sessions })
+    }
+
+    /// Asks for a job. It is written before anything happens; asked twice with one idempotency
+    /// key it is the same job.
+    pub async fn submit(&self, actor: Actor<'_>, request: JobRequest, key: Option<&str>) -> Result<Job> {
+        let idempotency = key.map(|key| (key.to_owned(), request.hash()));
+        let id = JobId::new();
+        let (task, batch) = self.check(actor, id, request).await?;
+        let attempt = NewAttempt { attempt: Attempt { job: id, number: 1 }, task: Some(task) };
+        let id = match self.sessions.begin_attempt(actor, batch, attempt, idempotency).await? {
+            Begun::Repeated(earlier) => earlier,
+            Begun::Written | Begun::Overtaken => id,
+        };
+        self.find(actor, id).await
+    }
+
+    /// What would be decided about a job, with nothing written.
+    pub async fn rehearse(&self, actor: Actor<'_>, request: JobRequest) -> Result<Rehearsal> {
+        let (_, batch) = self.check(actor, JobId::new(), request).await?;
+        Ok(self.sessions.rehearse_batch(actor, &batch).await?)
+    }
+
+    async fn check(&self, actor: Actor<'_>, id: JobId, request: JobRequest) -> Result<(Task, sessions::Batch)> {
+        let (task, like) = request.check().map_err(Error::Invalid)?;
+        let mut batch = self.sessions.check_batch(actor, like).await.map_err(in_our_words)?;
+        if batch.spec.log_directory.is_none() {
+            batch.spec.log_directory = Some(Job::usual_log_directory(id, &batch.name));
+        }
+        Ok((task, batch))
+    }
+
+    /// A job that this person may look at.
+    pub async fn find(&self, actor: Actor<'_>, id: JobId) -> Result<Job> {
+        let job = self.db.find_job(id).await?.ok_or(Error::NotFound)?;
+        if self.sees(actor.user, &job).await? { Ok(job) } else { Err(Error::NotFound) }
+    }
+
+    async fn sees(&self, user: &User, job: &Job) -> Result<bool> {
+        if job.owner == user.id || Role::Operator <= user.role {
+            return Ok(true);
+        }
+        Ok(match job.visibility {
+            Visibility::Private => false,
+            Visibility::Everybody => true,
+            Visibility::Group => self.db.share_a_group(job.owner, user.id).await?,
+        })
+    }
+
+    /// One's own job; that it can be seen is not enough.
+    pub async fn own(&self, actor: Actor<'_>, id: JobId) -> Result<Job> {
+        let job = self.find(actor, id).await?;
+        if job.owner == actor.user.id { Ok(job) } else { Err(Error::NotFound) }
+    }
+
+    pub async fn list(&self, filter: JobFilter<'_>) -> Result<Vec<Job>> {
+        Ok(self.db.list_jobs(filter).await?)
+    }
+
+    /// What a job runs, for whoever may look at it.
+    pub async fn task(&self, job: &Job) -> Result<Task> {
+        self.db.job_task(job.id).await?.ok_or(Error::NotFound)
+    }
+
+    /// All attempts, the latest first.
+    pub async fn attempts(&self, job: &Job) -> Result<Vec<Session>> {
+        Ok(self.db.job_attempts(job.id).await?)
+    }
+
+    /// Asks for the end of a job; one that has ended already is fine. Operators may end others'.
+    pub async fn cancel(&self, actor: Actor<'_>, id: JobId) -> Result<Job> {
+        let job = self.find(actor, id).await?;
+        if job.owner != actor.user.id && actor.user.role < Role::Operator {
+            return Err(Error::NotFound);
+        }
+        self.sessions.stop_workload(actor, job.latest.id).await?;
+        self.find(actor, id).await
+    }
+
+    /// Runs an ended job again as its next attempt: the same command and the same folder of logs.
+    pub async fn resume(&self, actor: Actor<'_>, id: JobId) -> Result<Job> {
+        let job = self.own(actor, id).await?;
+        if job.latest.state.is_live() {
+            return Err(Error::Conflict("it has not ended yet: cancel it first, or wait for its end"));
+        }
+        let like = Sessions::request_like(&job.latest);
+        let like = sessions::StartRequest { name: Some(job.name.clone()), ..like };
+        // The folder of logs was checked when it was new, or is made by the program itself.
+        let logs = like.options.log_directory.clone();
+        let like = sessions::StartRequest { options: sessions::Options::default(), ..like };
+        let mut batch = self.sessions.check_batch(actor, like).await.map_err(in_our_words)?;
+        batch.spec.log_directory = logs;
+        let attempt = NewAttempt { attempt: Attempt { job: id, number: job.attempt.saturating_add(1) }, task: None };
+        match self.sessions.begin_attempt(actor, batch, attempt, None).await? {
+            Begun::Written => self.find(actor, id).await,
+            Begun::Repeated(_) | Begun::Overtaken => {
+                Err(Error::Conflict("somebody else resumed or deleted it at the same moment: look at it again"))
+            }
+        }
+    }
+
+    /// A new job like this one, with what `changes` names instead.
+    pub async fn copy(&self, actor: Actor<'_>, id: JobId, changes: JobRequest, key: Option<&str>) -> Result<Job> {
+        let job = self.find(actor, id).await?;
+        let request = self.request_like(actor, &job).await?.with(changes);
+        self.submit(actor, request, key).await
+    }
+
+    /// What a job asked for, as a request for another one. Its variables and its group are its
+    /// owner's own business.
+    pub async fn request_like(&self, actor: Actor<'_>, job: &Job) -> Result<JobRequest> {
+        let is_own = job.owner == actor.user.id;
+        let task = self.task(job).await?;
+        let mut request = JobRequest::like(job, task);
+        if !is_own {
+            request.variables = None;
+            request.group = None;
+        }
+        Ok(request)
+    }
+
+    /// Changes what its owner says of it.
+    pub async fn change(&self, actor: Actor<'_>, id: JobId, changes: Changes) -> Result<Job> {
+        let job = self.own(actor, id).await?;
+        let change: JobChange = changes.check().map_err(Error::Invalid)?;
+        if !self.db.change_job(id, &change).await? {
+            return Err(Error::NotFound);
+        }
+        self.sessions.announce_job(job.latest.id, id, job.owner);
+        self.find(actor, id).await
+    }
+
+    /// Deletes a job that has ended, and its logs. What it used stays in the history of use.
+    pub async fn delete(&self, actor: Actor<'_>, id: JobId) -> Result<()> {
+        let job = self.own(actor, id).await?;
+        let by = By { actor: actor.user.name.as_str(), at: self.sessions.clock.now() };
+        match self.db.delete_job(id, by).await? {
+            Deleted::Done(attempts) => self.sessions.forget_logs(&attempts).await,
+            Deleted::Live => return Err(Error::Conflict("it has not ended yet: cancel it first")),
+            Deleted::Missing => return Err(Error::NotFound),
+        }
+        self.sessions.announce_job(job.latest.id, id, job.owner);
+        Ok(())
+    }
+
+    /// The end of the log of an attempt (the latest where none is named), at most `bytes`.
+    pub async fn log_tail(&self, job: &Job, attempt: Option<i64>, bytes: u64) -> Result<Vec<u8>> {
+        let Some(number) = attempt.filter(|number| *number != job.attempt) else {
+            return Ok(self.sessions.log_of(&job.latest, bytes).await?);
+        };
+        let attempts = self.attempts(job).await?;
+        let found = attempts.iter().find(|one| one.job.is_some_and(|attempt| attempt.number == number));
+        Ok(self.sessions.log_of(found.ok_or(Error::NotFound)?, bytes).await?)
+    }
+
+    /// What happened to all its attempts after this one's line, in order.
+    pub async fn events(&self, job: &Job, (attempt, number): (i64, i64)) -> Result<Vec<Happening>> {
+        let mut happened = Vec::new();
+        let attempts = self.attempts(job).await?;
+        for (session, at) in attempts.iter().rev().filter_map(|one| Some((one, one.job?.number))) {
+            if at < attempt {
+                continue;
+            }
+            let after = if at == attempt { number } else { 0 };
+            let events = self.db.session_events(session.id, after).await?;
+            happened.extend(events.into_iter().map(|event| Happening { attempt: at, event }));
+        }
+        Ok(happened)
+    }
+}
+
+/// Faults name the fields of a job's request.
+fn in_our_words(error: sessions::Error) -> Error {
+    let sessions::Error::Invalid(faults) = error else { return Error::Sessions(error) };
+    let renamed = faults.into_iter().map(|fault| {
+        let field = match fault.field.as_str() {
+            "duration_seconds" => "time_limit_seconds".to_owned(),
+            "options.log_directory" => "log_directory".to_owned(),
+            _ => fault.field,
+        };
+        FieldError { field, ..fault }
+    });
+    Error::Invalid(renamed.collect())
+}

@@ -1,0 +1,368 @@
+//! What somebody may ask for when they submit a job, or change what they say of one, and the
+//! check of every field that a session has not. All faults are reported at once.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::{
+    apps::is_variable,
+    db::jobs::JobChange,
+    model::{
+        FieldError, Job, Resources,
+        job::{Task, Visibility, Work},
+    },
+    sessions::{Options, StartRequest, parse_name},
+};
+
+/// `POST /jobs`, as the API documents it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = JobRequest)]
+pub struct JobRequest {
+    /// Left out, it is made from the command.
+    pub name: Option<String>,
+    /// The program and its arguments; no shell looks at them. This or `script`.
+    pub command: Option<Vec<String>>,
+    /// The text of a script. Its first line may name the program that runs it, as
+    /// `#!/bin/bash`; else it is `/bin/sh`.
+    pub script: Option<String>,
+    /// Absolute, or below the home directory, which it is when nothing is said.
+    pub working_directory: Option<String>,
+    /// A named size; instead of `resources`.
+    pub profile: Option<String>,
+    pub resources: Option<Resources>,
+    /// How many nodes: 1 here.
+    pub nodes: Option<i64>,
+    /// How many times the program is started on each node: 1 here.
+    pub tasks_per_node: Option<i64>,
+    /// The software that it runs in: one of `GET /environments` by its name, or one of one's own
+    /// by its path. Left out, it runs in the default one where that is ready.
+    pub environment: Option<String>,
+    pub modules: Vec<String>,
+    /// Environment variables.
+    pub variables: Option<BTreeMap<String, String>>,
+    /// Which of one's groups is charged.
+    pub group: Option<String>,
+    /// After so long it is ended.
+    pub time_limit_seconds: Option<i64>,
+    /// Where the program puts event files and checkpoints; it is told by `LYCEUM_LOG_DIRECTORY`.
+    /// Left out, it is a folder of the job's own below `runs` in the home directory.
+    pub log_directory: Option<String>,
+}
+
+/// `PATCH /jobs/{id}`: what is left out stays.
+#[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = JobChanges)]
+pub struct Changes {
+    pub name: Option<String>,
+    /// Markdown.
+    pub notes: Option<String>,
+    pub tags: Option<Vec<String>>,
+    pub starred: Option<bool>,
+    pub visibility: Option<Visibility>,
+}
+
+/// The longest script and the longest command (bytes). Both travel to the node in one message.
+const LONGEST_SCRIPT: usize = 64 * 1024;
+const LONGEST_COMMAND: usize = 32 * 1024;
+/// All variables together (bytes).
+const LONGEST_VARIABLES: usize = 16 * 1024;
+const LONGEST_NOTES: usize = 64 * 1024;
+const MOST_TAGS: usize = 20;
+const LONGEST_TAG: usize = 32;
+
+/// Variables that say who and where a job is.
+const OURS: [&str; 5] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES"];
+
+type Fault<'a> = &'a mut dyn FnMut(&str, &str, &str);
+
+impl JobRequest {
+    /// Tells one request from another under the same idempotency key.
+    pub(super) fn hash(&self) -> String {
+        let text = serde_json::to_vec(self).expect("a request has string keys");
+        hex::encode(Sha256::new().chain_update(b"job ").chain_update(&text).finalize())
+    }
+
+    /// What a job asked for.
+    pub(super) fn like(job: &Job, task: Task) -> Self {
+        let spec = &job.latest.spec;
+        let (command, script) = match task.work {
+            Work::Command(argv) => (Some(argv), None),
+            Work::Script(text) => (None, Some(text)),
+        };
+        Self {
+            name: Some(job.name.clone()),
+            command,
+            script,
+            working_directory: spec.working_directory.clone(),
+            profile: None,
+            resources: Some(spec.resources.clone()),
+            nodes: None,
+            tasks_per_node: None,
+            environment: spec.environment.clone(),
+            modules: Vec::new(),
+            variables: Some(task.variables).filter(|variables| !variables.is_empty()),
+            group: spec.group.clone(),
+            time_limit_seconds: Some(spec.duration_seconds),
+            // A copy does not write among the original's curves.
+            log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
+        }
+    }
+
+    /// With what another one names instead.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        let new_work = other.command.is_some() || other.script.is_some();
+        let new_size = other.profile.is_some() || other.resources.is_some();
+        Self {
+            name: other.name.or(self.name),
+            command: if new_work { other.command } else { self.command },
+            script: if new_work { other.script } else { self.script },
+            working_directory: other.working_directory.or(self.working_directory),
+            profile: if new_size { other.profile } else { self.profile },
+            resources: if new_size { other.resources } else { self.resources },
+            nodes: other.nodes.or(self.nodes),
+            tasks_per_node: other.tasks_per_node.or(self.tasks_per_node),
+            environment: other.environment.or(self.environment),
+            modules: if other.modules.is_empty() { self.modules } else { other.modules },
+            variables: other.variables.or(self.variables),
+            group: other.group.or(self.group),
+            time_limit_seconds: other.time_limit_seconds.or(self.time_limit_seconds),
+            log_directory: other.log_directory.or(self.log_directory),
+        }
+    }
+
+    /// Checks what only jobs have; the rest becomes a request that `sessions` checks.
+    pub(super) fn check(self) -> Result<(Task, StartRequest), Vec<FieldError>> {
+        let mut faults = Vec::new();
+        let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
+        let work = check_work(self.command, self.script, &mut fault);
+        let variables = self.variables.unwrap_or_default();
+        check_variables(&variables, &mut fault);
+        for (field, count) in [("nodes", self.nodes), ("tasks_per_node", self.tasks_per_node)] {
+            if count.is_some_and(|count| count != 1) {
+                fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
+            }
+        }
+        // One that is wrong is told together with the rest.
+        let named = self.name.filter(|name| !name.trim().is_empty());
+        if let Some(Err(problem)) = named.as_deref().map(parse_name) {
+            faults.push(problem);
+        }
+        let Some(work) = work.filter(|_| faults.is_empty()) else { return Err(faults) };
+        let name = named.unwrap_or_else(|| name_of(&work));
+        let like = StartRequest {
+            app: String::new(),
+            name: Some(name),
+            profile: self.profile,
+            resources: self.resources,
+            environment: self.environment,
+            working_directory: self.working_directory,
+            group: self.group,
+            modules: self.modules,
+            duration_seconds: self.time_limit_seconds,
+            options: Options { log_directory: self.log_directory },
+        };
+        Ok((Task { work, variables }, like))
+    }
+}
+
+impl Changes {
+    pub(super) fn check(self) -> Result<JobChange, Vec<FieldError>> {
+        let mut faults = Vec::new();
+        let name = self.name.and_then(|name| parse_name(&name).map_err(|fault| faults.push(fault)).ok());
+        let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
+        let notes = self.notes.map(|notes| unix_lines(&notes));
+        if let Some(notes) = &notes {
+            if LONGEST_NOTES < notes.len() {
+                fault("notes", "too_long", "have at most 64 KB");
+            } else if notes.contains(is_unprintable) {
+                fault("notes", "characters", "must not contain control characters");
+            }
+        }
+        let tags = self.tags.map(|tags| check_tags(tags, &mut fault));
+        if !faults.is_empty() {
+            return Err(faults);
+        }
+        Ok(JobChange { name, notes, tags, starred: self.starred, visibility: self.visibility })
+    }
+}
+
+fn check_work(command: Option<Vec<String>>, script: Option<String>, fault: Fault<'_>) -> Option<Work> {
+    match (command, script) {
+        (Some(_), Some(_)) => {
+            fault("script", "ambiguous", "give a command or a script, not both");
+            None
+        }
+        (None, None) => {
+            fault("command", "required", "give a command or a script: what is the job to run?");
+            None
+        }
+        (Some(argv), None) => {
+            if argv.first().is_none_or(|program| program.trim().is_empty()) {
+                fault("command", "empty", "begins with the program to run");
+            } else if argv.iter().any(|word| word.contains('\0')) {
+                fault("command", "characters", "must not contain NUL characters");
+            } else if LONGEST_COMMAND < argv.iter().map(|word| word.len() + 1).sum() {
+                fault("command", "too_long", "has at most 32 KB: put the rest into a file, and name that");
+            }
+            Some(Work::Command(argv))
+        }
+        (None, Some(text)) => {
+            // The mark that some editors put first would hide the line that names the program.
+            let text = unix_lines(text.strip_prefix('\u{feff}').unwrap_or(&text));
+            if text.trim().is_empty() {
+                fault("script", "empty", "must not be empty");
+            } else if LONGEST_SCRIPT < text.len() {
+                fault("script", "too_long", "has at most 64 KB: put the rest into a file of yours, and run that");
+            } else if text.contains(is_unprintable) {
+                fault("script", "characters", "must not contain control characters but tabs and line breaks");
+            }
+            Some(Work::Script(text))
+        }
+    }
+}
+
+fn check_variables(variables: &BTreeMap<String, String>, fault: Fault<'_>) {
+    for (name, value) in variables {
+        let shown: String = name.chars().take(64).flat_map(char::escape_debug).collect();
+        let field = format!("variables.{shown}");
+        if !is_variable(name) {
+            fault(&field, "malformed", "a variable is 1 to 64 of A-Z, a-z, 0-9 and `_`, no digit first");
+        } else if OURS.contains(&name.as_str()) || name.starts_with("LYCEUM_") {
+            fault(&field, "reserved", "the portal sets this one itself: choose another name");
+        } else if value.contains('\0') {
+            fault(&field, "characters", "must not contain NUL characters");
+        }
+    }
+    if LONGEST_VARIABLES < variables.iter().map(|(name, value)| name.len() + value.len()).sum() {
+        fault("variables", "too_long", "have at most 16 KB together: put the rest into a file");
+    }
+}
+
+fn check_tags(tags: Vec<String>, fault: Fault<'_>) -> Vec<String> {
+    let mut kept: Vec<String> = Vec::new();
+    for tag in tags {
+        let tag = tag.trim();
+        let plain = |c: char| c.is_alphanumeric() || "-_.:/+ ".contains(c);
+        if tag.is_empty() || LONGEST_TAG < tag.chars().count() || !tag.chars().all(plain) {
+            fault("tags", "malformed", "each has 1 to 32 letters, digits, spaces and - _ . : / +");
+        } else if !kept.iter().any(|known| known == tag) {
+            kept.push(tag.to_owned());
+        }
+    }
+    if MOST_TAGS < kept.len() {
+        fault("tags", "too_many", "are at most 20");
+    }
+    kept
+}
+
+/// A name for whoever gives none: the beginning of the command.
+fn name_of(work: &Work) -> String {
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let line: String = work.line().chars().map(|c| if hostile(c) { ' ' } else { c }).take(48).collect();
+    match line.trim() {
+        "" => "Job".to_owned(),
+        line => line.to_owned(),
+    }
+}
+
+/// With line ends as programs here read them.
+fn unix_lines(text: &str) -> String {
+    text.replace("\r\n", "\n").replace('\r', "\n")
+}
+
+fn is_unprintable(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t' | '\u{c}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn faults(request: JobRequest) -> Vec<(String, String)> {
+        let faults = request.check().err().unwrap_or_default();
+        faults.into_iter().map(|fault| (fault.field, fault.code)).collect()
+    }
+
+    fn script(text: &str) -> JobRequest {
+        JobRequest { script: Some(text.to_owned()), ..JobRequest::default() }
+    }
+
+    #[test]
+    fn scripts_as_editors_write_them() {
+        for (text, kept) in [
+            ("\u{feff}#!/bin/bash\r\necho a\r\n", "#!/bin/bash\necho a\n"),
+            ("echo a\recho b", "echo a\necho b"),
+            ("if x\n\tthen y\u{c}", "if x\n\tthen y\u{c}"),
+        ] {
+            let (task, _) = script(text).check().unwrap();
+            assert_eq!(task.work, Work::Script(kept.to_owned()));
+        }
+        let long = "x".repeat(5 << 20);
+        for (text, code) in [("", "empty"), (" \r\n", "empty"), ("a\0b", "characters"), (&*long, "too_long")] {
+            assert_eq!(faults(script(text)), [("script".to_owned(), code.to_owned())]);
+        }
+    }
+
+    #[test]
+    fn every_fault_at_once() {
+        let request = JobRequest {
+            command: Some(vec!["a\0".to_owned()]),
+            name: Some("a\nb".to_owned()),
+            nodes: Some(2),
+            tasks_per_node: Some(1),
+            variables: Some(
+                [("1A", ""), ("LYCEUM_JOB", ""), ("A", "\0"), ("B", "x")].map(|(n, v)| (n.into(), v.into())).into(),
+            ),
+            ..JobRequest::default()
+        };
+        let fields: Vec<_> = faults(request).into_iter().map(|(field, _)| field).collect();
+        assert_eq!(fields, ["command", "variables.1A", "variables.A", "variables.LYCEUM_JOB", "nodes", "name"]);
+        assert_eq!(faults(JobRequest::default())[0].1, "required");
+        assert_eq!(faults(JobRequest { command: Some(Vec::new()), ..script("x") })[0].1, "ambiguous");
+        assert_eq!(faults(JobRequest { command: Some(Vec::new()), ..JobRequest::default() })[0].1, "empty");
+    }
+
+    #[test]
+    fn names_that_nobody_gave() {
+        for (work, name) in [
+            (Work::Command(vec!["python".to_owned(), "train.py\n\u{202e}".to_owned()]), "python train.py"),
+            (Work::Script("#!/bin/sh\n# x\nsleep 1".to_owned()), "sleep 1"),
+            (Work::Script("#".to_owned()), "Job"),
+        ] {
+            let name_made = name_of(&work);
+            assert_eq!(name_made, name);
+            assert!(parse_name(&name_made).is_ok());
+        }
+    }
+
+    #[test]
+    fn a_copy_with_another_command() {
+        let original = JobRequest { variables: Some([("A".to_owned(), "1".to_owned())].into()), ..script("echo a") };
+        let changes = JobRequest { command: Some(vec!["true".to_owned()]), ..JobRequest::default() };
+        let copy = original.clone().with(changes);
+        assert_eq!((copy.script, copy.command.map(|argv| argv.len())), (None, Some(1)));
+        assert_eq!(copy.variables, original.variables);
+    }
+
+    #[test]
+    fn tags_and_notes() {
+        let changes = |tags: &[&str], notes: &str| Changes {
+            tags: Some(tags.iter().map(|tag| (*tag).to_owned()).collect()),
+            notes: Some(notes.to_owned()),
+            ..Changes::default()
+        };
+        let change = changes(&[" vision ", "a/b:1", "vision"], "a\r\nb").check().unwrap();
+        assert_eq!(change.tags.unwrap(), ["vision", "a/b:1"]);
+        assert_eq!(change.notes.unwrap(), "a\nb");
+        for (tags, notes) in
+            [(&["<b>"][..], ""), (&["\""], ""), (&[""], ""), (&[], "\0"), (&[], &*"x".repeat(65 * 1024))]
+        {
+            assert!(changes(tags, notes).check().is_err(), "{tags:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A job: a command or a script that runs once, without anybody watching. Each attempt of it is
+//! a [`Session`] row, which says where it is in its life; here is what outlives an attempt.
+//! Checking what somebody asks for is `jobs`' business.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    JobId, Session, Timestamp, UserId,
+    session::{UnknownWord, words},
+};
+
+words!(
+    /// Who besides its owner and operators may look at a job.
+    Visibility {
+        Private = "private",
+        /// Those who share a group with its owner.
+        Group = "group",
+        Everybody = "everybody",
+    }
+);
+
+/// What a job runs, as it was asked for. It never changes afterwards.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub work: Work,
+    /// Environment variables; those that the portal sets itself win.
+    #[serde(default)]
+    pub variables: BTreeMap<String, String>,
+}
+
+/// The program of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// The argument vector; no shell looks at it.
+    Command(Vec<String>),
+    /// The text of a script, which the program of its first line (`#!`) runs, else `/bin/sh`.
+    Script(String),
+}
+
+impl Work {
+    /// In one line, for lists and titles.
+    #[must_use]
+    pub fn line(&self) -> String {
+        match self {
+            Self::Command(argv) => argv.join(" "),
+            Self::Script(text) => {
+                let telling = |line: &&str| !line.is_empty() && !line.starts_with('#');
+                text.lines().map(str::trim).find(telling).unwrap_or_default().to_owned()
+            }
+        }
+    }
+}
+
+/// Which attempt of which job a workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attempt {
+    pub job: JobId,
+    /// 1, 2, 3 …
+    pub number: i64,
+}
+
+/// One job with its latest attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    pub id: JobId,
+    pub owner: UserId,
+    pub owner_name: String,
+    pub name: String,
+    /// Markdown.
+    pub notes: String,
+    pub tags: Vec<String>,
+    pub starred: bool,
+    pub visibility: Visibility,
+    pub created_at: Timestamp,
+    pub attempt: i64,
+    pub latest: Session,
+}
+
+impl Job {
+    /// Where its program puts event files and checkpoints when nobody says: below the home.
+    #[must_use]
+    pub fn usual_log_directory(id: JobId, name: &str) -> String {
+        let plain = |c: char| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+        let name: String = name.chars().map(plain).take(40).collect();
+        let name = name.trim_matches(['-', '.']);
+        let end = end_of(id);
+        if name.is_empty() { format!("runs/{end}") } else { format!("runs/{name}-{end}") }
+    }
+
+    /// Whether this folder is this job's because nobody said another.
+    #[must_use]
+    pub fn is_usual_log_directory(&self, folder: &str) -> bool {
+        folder.starts_with("runs/") && folder.ends_with(&end_of(self.id))
+    }
+}
+
+/// What tells a job's folder from those of others of its name.
+fn end_of(id: JobId) -> String {
+    let id = id.uuid().simple().to_string();
+    id[id.len() - 8..].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_in_one_line() {
+        let script = "#!/bin/bash\n#SBATCH --gpus=1\n\n  python train.py\nexit 3\n";
+        assert_eq!(Work::Script(script.to_owned()).line(), "python train.py");
+        assert_eq!(Work::Script("# nothing".to_owned()).line(), "");
+        assert_eq!(Work::Command(vec!["echo".to_owned(), "a b".to_owned()]).line(), "echo a b");
+    }
+
+    #[test]
+    fn a_folder_for_each_job_that_needs_no_quotes() {
+        let id = JobId::new();
+        let end = &id.to_string()[28..];
+        for (name, folder) in [
+            ("resnet 50, lr=0.1", format!("runs/resnet-50--lr-0.1-{end}")),
+            ("../../etc", format!("runs/etc-{end}")),
+            ("日本", format!("runs/{end}")),
+        ] {
+            assert_eq!(Job::usual_log_directory(id, name), folder);
+        }
+    }
+}

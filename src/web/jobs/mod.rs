@@ -1,0 +1,361 @@
+//! Jobs over REST: what `/api/v1/jobs` takes and answers. The pages of jobs are in `pages`; both
+//! call the same service.
+
+#![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use super::{
+    Portal,
+    error::{Accepted, Created, Error, Problem, Result},
+    extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+    paging::{Listed, Paging},
+    sessions::{AdmissionAnswer, last_lines, wants_events},
+    streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
+};
+use crate::{
+    db::jobs::JobFilter,
+    jobs::{Changes, JobRequest},
+    model::{
+        EndReason, Gpu, Job, JobId, Resources, Role, SessionState, Timestamp, UserId,
+        job::{Visibility, Work},
+        quota::Reason,
+    },
+};
+
+/// A job, as the API shows it: where it is in its life is that of its latest attempt.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Job)]
+pub struct JobView {
+    #[schema(value_type = String, format = "uuid")]
+    pub id: JobId,
+    /// The owner's name.
+    pub owner: String,
+    pub name: String,
+    pub state: SessionState,
+    /// Why it waits, or why it was refused.
+    pub reasons: Vec<Reason>,
+    pub end_reason: Option<EndReason>,
+    pub exit_code: Option<i64>,
+    /// The number of the signal that ended it.
+    pub signal: Option<i64>,
+    /// Since when nobody can be asked about it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub unknown_since: Option<Timestamp>,
+    pub resources: Resources,
+    pub gpus: Vec<Gpu>,
+    pub profile: Option<String>,
+    pub environment: Option<String>,
+    /// The group that it is charged to, as it was called then.
+    pub group: Option<String>,
+    pub cluster: String,
+    pub node: Option<String>,
+    /// 1, 2, 3 …
+    pub attempt: i64,
+    pub working_directory: Option<String>,
+    pub log_directory: Option<String>,
+    pub time_limit_seconds: i64,
+    #[schema(value_type = String, format = "date-time")]
+    pub created_at: Timestamp,
+    /// When its program came to run.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub started_at: Option<Timestamp>,
+    /// When its time limit ends it.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub expires_at: Option<Timestamp>,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub ended_at: Option<Timestamp>,
+    /// Markdown.
+    pub notes: String,
+    pub tags: Vec<String>,
+    pub starred: bool,
+    pub visibility: Visibility,
+    /// A sentence for people.
+    pub detail: Option<String>,
+    /// What it runs; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub command: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub script: Option<String>,
+    /// For its owner alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub variables: Option<BTreeMap<String, String>>,
+}
+
+impl From<Job> for JobView {
+    fn from(job: Job) -> Self {
+        let latest = job.latest;
+        let spec = latest.spec;
+        Self {
+            id: job.id,
+            owner: job.owner_name,
+            name: job.name,
+            state: latest.state,
+            reasons: latest.reasons,
+            end_reason: latest.end_reason,
+            exit_code: latest.exit_code,
+            signal: latest.signal,
+            unknown_since: latest.unknown_since,
+            resources: spec.resources,
+            gpus: latest.gpus,
+            profile: spec.profile,
+            environment: spec.environment,
+            group: spec.group,
+            cluster: latest.cluster,
+            node: latest.placement.map(|placement| placement.node),
+            attempt: job.attempt,
+            working_directory: spec.working_directory,
+            log_directory: spec.log_directory,
+            time_limit_seconds: spec.duration_seconds,
+            created_at: job.created_at,
+            started_at: latest.ready_at.or(latest.started_at),
+            expires_at: latest.expires_at,
+            ended_at: latest.ended_at,
+            notes: job.notes,
+            tags: job.tags,
+            starred: job.starred,
+            visibility: job.visibility,
+            detail: latest.detail,
+            command: None,
+            script: None,
+            variables: None,
+        }
+    }
+}
+
+/// A job with what it runs.
+async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
+    let task = portal.jobs.task(&job).await?;
+    let variables = (job.owner == reader).then_some(task.variables);
+    let (command, script) = match task.work {
+        Work::Command(argv) => (Some(argv), None),
+        Work::Script(text) => (None, Some(text)),
+    };
+    Ok(JobView { command, script, variables, ..JobView::from(job) })
+}
+
+/// `?state=&owner=` and more of the list, with paging.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobParameters {
+    #[param(value_type = Option<String>)]
+    state: Option<String>,
+    /// Operators: somebody's name, or `*` for everybody.
+    owner: Option<String>,
+    tag: Option<String>,
+    /// Those with a star alone.
+    starred: Option<bool>,
+    /// A part of the name.
+    search: Option<String>,
+    limit: Option<i64>,
+    cursor: Option<String>,
+}
+
+/// One's own jobs, newest first, ended ones included.
+#[utoipa::path(get, path = "/jobs", tag = "jobs", params(JobParameters),
+    responses((status = 200, body = Listed<JobView>)))]
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(parameters): Query<JobParameters>,
+) -> Result<Listed<JobView>> {
+    let paging = Paging::new(parameters.limit, parameters.cursor);
+    let limit = paging.limit()?;
+    let state = match parameters.state.as_deref() {
+        None | Some("") => None,
+        Some(word) => {
+            let expected = "One of queued, starting, running, stopping, ended.";
+            Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?)
+        }
+    };
+    let filter = JobFilter {
+        owner: owner_asked(&portal, &user, parameters.owner.as_deref()).await?,
+        state,
+        live_only: false,
+        tag: parameters.tag.as_deref().filter(|tag| !tag.is_empty()),
+        starred: parameters.starred == Some(true),
+        find: parameters.search.as_deref().unwrap_or_default(),
+        before: paging.after()?,
+        limit: limit + 1,
+    };
+    let found = portal.jobs.list(filter).await?;
+    Ok(Listed::new(found.into_iter().map(JobView::from).collect(), limit, |view: &JobView| view.id))
+}
+
+/// Whose jobs are listed; `None` for everybody's.
+async fn owner_asked(portal: &Portal, user: &CurrentUser, asked: Option<&str>) -> Result<Option<UserId>> {
+    match asked {
+        None | Some("") => Ok(Some(user.id())),
+        Some(name) if name == user.user.name.as_str() => Ok(Some(user.id())),
+        Some(_) if user.user.role < Role::Operator => {
+            Err(Error::forbidden("Only operators see lists of other people's jobs."))
+        }
+        Some("*") => Ok(None),
+        Some(name) => Ok(Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id)),
+    }
+}
+
+/// Asks for a job. It starts as soon as the quota and the machine allow.
+#[utoipa::path(post, path = "/jobs", tag = "jobs", request_body = JobRequest,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    responses((status = 201, body = JobView)))]
+pub async fn submit(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(request): Json<JobRequest>,
+) -> Result<Created<JobView>> {
+    let job = portal.jobs.submit(user.actor(), request, key.as_deref()).await?;
+    Ok(Created(format!("/api/v1/jobs/{}", job.id), whole(&portal, user.id(), job).await?))
+}
+
+/// What would be decided about a job: a dry run, nothing is written.
+#[utoipa::path(post, path = "/jobs/admission", tag = "jobs", request_body = JobRequest,
+    responses((status = 200, body = AdmissionAnswer)))]
+pub async fn admission(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(request): Json<JobRequest>,
+) -> Result<axum::Json<AdmissionAnswer>> {
+    let rehearsal = portal.jobs.rehearse(user.actor(), request).await?;
+    Ok(axum::Json(AdmissionAnswer::new(rehearsal, portal.clock.now())))
+}
+
+#[utoipa::path(get, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 200, body = JobView)))]
+pub async fn find(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+) -> Result<axum::Json<JobView>> {
+    let job = portal.jobs.find(user.actor(), id).await?;
+    Ok(axum::Json(whole(&portal, user.id(), job).await?))
+}
+
+/// Changes its name, notes, tags, star or visibility.
+#[utoipa::path(patch, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)), request_body = Changes,
+    responses((status = 200, body = JobView)))]
+pub async fn change(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+    Json(changes): Json<Changes>,
+) -> Result<axum::Json<JobView>> {
+    let job = portal.jobs.change(user.actor(), id, changes).await?;
+    Ok(axum::Json(whole(&portal, user.id(), job).await?))
+}
+
+/// Deletes an ended job and its logs; what it used stays in the history of use.
+#[utoipa::path(delete, path = "/jobs/{id}", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 204), (status = 409, description = "It has not ended", body = Problem)))]
+pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<StatusCode> {
+    portal.jobs.delete(user.actor(), id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Asks for its end; fine when it has ended already.
+#[utoipa::path(post, path = "/jobs/{id}/cancel", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 202, body = JobView)))]
+pub async fn cancel(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+) -> Result<Accepted<JobView>> {
+    let job = portal.jobs.cancel(user.actor(), id).await?;
+    Ok(Accepted(whole(&portal, user.id(), job).await?))
+}
+
+/// Runs an ended job again, as its next attempt.
+#[utoipa::path(post, path = "/jobs/{id}/resume", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 202, body = JobView), (status = 409, description = "It has not ended", body = Problem)))]
+pub async fn resume(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+) -> Result<Accepted<JobView>> {
+    let job = portal.jobs.resume(user.actor(), id).await?;
+    Ok(Accepted(whole(&portal, user.id(), job).await?))
+}
+
+/// Asks for a new job like this one, with what the request names instead. It is one's own,
+/// whosever the original is; `{}` changes nothing.
+#[utoipa::path(post, path = "/jobs/{id}/clone", tag = "jobs", request_body = JobRequest,
+    params(("id" = String, Path),
+        ("Idempotency-Key" = Option<String>, Header, description = "Asked twice with one key, it is made once.")),
+    responses((status = 202, body = JobView)))]
+pub async fn copy(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+    IdempotencyKey(key): IdempotencyKey,
+    Json(changes): Json<JobRequest>,
+) -> Result<Accepted<JobView>> {
+    let job = portal.jobs.copy(user.actor(), id, changes, key.as_deref()).await?;
+    Ok(Accepted(whole(&portal, user.id(), job).await?))
+}
+
+/// `?tail=` lines of the log, `?attempt=` another than the latest.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct JobLogParameters {
+    /// At most so many lines, the last ones.
+    #[param(minimum = 1, maximum = 10_000, default = 200)]
+    tail: Option<i64>,
+    /// Of which attempt; the latest when nothing is said. Only that one can be followed.
+    #[param(minimum = 1)]
+    attempt: Option<i64>,
+}
+
+/// The end of the log as plain text, or, for `Accept: text/event-stream`, followed as it grows.
+#[utoipa::path(get, path = "/jobs/{id}/log", tag = "jobs", params(("id" = String, Path), JobLogParameters),
+    responses((status = 200, content_type = "text/plain", body = String),
+        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
+pub async fn log(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<JobId>,
+    Query(parameters): Query<JobLogParameters>,
+) -> Result<Response> {
+    let lines = match parameters.tail.unwrap_or(200) {
+        lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),
+        _ => return Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
+    };
+    let job = portal.jobs.find(user.actor(), id).await?;
+    let text = portal.jobs.log_tail(&job, parameters.attempt, LOG_WINDOW).await?;
+    let tail = last_lines(&text, lines).to_vec();
+    let is_latest = parameters.attempt.is_none_or(|attempt| attempt == job.attempt);
+    if !wants_events(&headers) || !is_latest {
+        return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
+    }
+    let reader = user.id();
+    sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Job(id), tail))
+}
+
+/// What happened to all attempts of a job, as server-sent events with ids; `Last-Event-ID` resumes.
+#[utoipa::path(get, path = "/jobs/{id}/events", tag = "jobs", params(("id" = String, Path)),
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 429, description = "Too many of your event streams are open", body = Problem)))]
+pub async fn events(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<JobId>,
+) -> Result<Response> {
+    portal.jobs.find(user.actor(), id).await?;
+    let reader = user.id();
+    sse_for(&portal, reader, follow_events(portal.clone(), user, Subject::Job(id), Mark::resumed(&headers)))
+}

@@ -1,0 +1,175 @@
+//! Jobs on both databases: what a submission writes, a further attempt, lists, what people say
+//! of a job, its deletion, and as what attempts count.
+
+use lyceum::{
+    db::{
+        admit::{Admitted, Deed, Verdict},
+        idempotency::Earlier,
+        jobs::{Deleted, JobChange, JobFilter},
+        sessions::Filter,
+        standings::TableFilter,
+    },
+    model::{Clock, GroupName, JobId, SessionState, job::Visibility, quota::Period},
+};
+
+use super::{
+    BY, START, add_user, asking, begun, ended_job, exited, new_attempt, on_both, running, whole::assert_consistent,
+};
+
+fn all() -> JobFilter<'static> {
+    JobFilter { limit: 10, ..JobFilter::default() }
+}
+
+#[tokio::test]
+async fn a_job_and_its_attempts() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let mut new = new_attempt(owner, "train", None);
+        new.idempotency = Some(("key".to_owned(), "hash".to_owned()));
+        let first = begun(db, &new).await;
+        let job = db.find_job(first.job).await.unwrap().unwrap();
+        assert_eq!((job.name.as_str(), job.attempt, job.owner, &*job.owner_name), ("train", 1, owner, "a"));
+        assert_eq!((job.latest.id, job.latest.job, job.latest.state), (new.id, Some(first), SessionState::Queued));
+        assert_eq!((job.visibility, job.starred, job.tags.len()), (Visibility::Private, false, 0));
+        let task = db.job_task(first.job).await.unwrap().unwrap();
+        assert_eq!(task, new.job.as_ref().unwrap().task.clone().unwrap());
+
+        // Its key leads to the job, not to the attempt.
+        let clock = Clock::manual(START);
+        let again = db.admit(&asking(owner), Deed::Insert(&new), &clock, |_| panic!("it is not decided again")).await;
+        let earlier = Earlier { request_hash: "hash".to_owned(), created_id: first.job.to_string() };
+        assert_eq!(again.unwrap(), Admitted::Repeated(earlier));
+
+        // A further attempt only when the latest has ended, and only one.
+        let second = new_attempt(owner, "train", Some(first));
+        let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
+        assert_eq!(db.admit(&asking(owner), Deed::Insert(&second), &clock, admit).await.unwrap(), Admitted::Overtaken);
+        assert!(db.end_session(new.id, &exited(START)).await.unwrap());
+        begun(db, &second).await;
+        let third = new_attempt(owner, "train", Some(first));
+        assert_eq!(db.admit(&asking(owner), Deed::Insert(&third), &clock, admit).await.unwrap(), Admitted::Overtaken);
+        let strangers = new_attempt(add_user(db, "b").await, "train", Some(first));
+        let asked = asking(strangers.owner);
+        assert_eq!(db.admit(&asked, Deed::Insert(&strangers), &clock, admit).await.unwrap(), Admitted::Overtaken);
+        let attempts = db.job_attempts(first.job).await.unwrap();
+        assert_eq!(attempts.iter().map(|one| one.id).collect::<Vec<_>>(), [second.id, new.id]);
+        assert_eq!(db.find_job(first.job).await.unwrap().unwrap().latest.id, second.id);
+
+        // "running" is said in the words of a job.
+        assert!(db.begin_start(second.id, START).await.unwrap());
+        assert!(db.mark_running(second.id, START, START.plus_seconds(60)).await.unwrap());
+        let last = db.session_events(second.id, 0).await.unwrap().pop().unwrap();
+        assert_eq!((last.state, last.message.as_str()), (SessionState::Running, "Its program runs"));
+
+        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Live);
+        assert!(db.end_session(second.id, &exited(START)).await.unwrap());
+        let Deleted::Done(mut gone) = db.delete_job(first.job, BY).await.unwrap() else { panic!("it has ended") };
+        gone.sort();
+        assert_eq!(gone, [new.id, second.id]);
+        assert_eq!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Missing);
+        assert_eq!(db.find_job(first.job).await.unwrap(), None);
+        assert_eq!(db.job_task(first.job).await.unwrap(), None);
+        assert!(db.find_session(second.id).await.unwrap().is_some(), "what it held is still known");
+        assert_consistent(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lists_of_jobs() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (owner, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let old = ended_job(db, owner, "ResNet 50").await.job;
+        let live = begun(db, &new_attempt(owner, "mnist_100%", None)).await.job;
+        let theirs = ended_job(db, other, "resnet 18").await.job;
+        let listed = async |filter: JobFilter<'_>| {
+            db.list_jobs(filter).await.unwrap().into_iter().map(|job| job.id).collect::<Vec<JobId>>()
+        };
+        let mine = JobFilter { owner: Some(owner), ..all() };
+        assert_eq!(listed(all()).await, [theirs, live, old]);
+        assert_eq!(listed(mine).await, [live, old]);
+        assert_eq!(listed(JobFilter { limit: 1, ..mine }).await, [live]);
+        assert_eq!(listed(JobFilter { before: Some(live), ..mine }).await, [old]);
+        assert_eq!(listed(JobFilter { live_only: true, ..mine }).await, [live]);
+        assert_eq!(listed(JobFilter { state: Some(SessionState::Ended), ..all() }).await, [theirs, old]);
+        assert_eq!(listed(JobFilter { find: "resnet", ..all() }).await, [theirs, old]);
+        assert_eq!(listed(JobFilter { find: "0%", ..all() }).await, [live]);
+        assert_eq!(listed(JobFilter { find: "\0", ..all() }).await, Vec::<JobId>::new());
+
+        let change = JobChange {
+            name: Some("Été".to_owned()),
+            notes: Some("# it".to_owned()),
+            tags: Some(vec!["vision".to_owned(), "a_b".to_owned()]),
+            starred: Some(true),
+            visibility: Some(Visibility::Group),
+        };
+        assert!(db.change_job(old, &change).await.unwrap());
+        assert!(!db.change_job(JobId::new(), &change).await.unwrap());
+        assert!(db.change_job(old, &JobChange::default()).await.unwrap());
+        let job = db.find_job(old).await.unwrap().unwrap();
+        assert_eq!((&*job.name, &*job.notes, job.starred, job.visibility), ("Été", "# it", true, Visibility::Group));
+        assert_eq!(job.tags, ["vision", "a_b"]);
+        assert_eq!(listed(JobFilter { starred: true, ..all() }).await, [old]);
+        assert_eq!(listed(JobFilter { find: "éTÉ", ..all() }).await, [old]);
+        assert_eq!(listed(JobFilter { tag: Some("a_b"), ..all() }).await, [old]);
+        for none in ["visio", "vision\",\"a_b", "axb", "%", "\0"] {
+            assert_eq!(listed(JobFilter { tag: Some(none), ..all() }).await, Vec::<JobId>::new(), "{none}");
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attempts_count_as_jobs_and_are_no_sessions() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let session = running(db, owner).await;
+        let attempt = new_attempt(owner, "train", None);
+        begun(db, &attempt).await;
+        let counted = |usage: &lyceum::model::quota::Usage| (usage.sessions, usage.light, usage.jobs);
+        assert_eq!(counted(&db.usage(&asking(owner), START).await.unwrap().usage), (1, 0, 1));
+        assert_eq!(counted(&db.holdings().await.unwrap().all), (1, 0, 1));
+        let filter = TableFilter { limit: 10, ..TableFilter::default() };
+        let window = Period::default().window(START);
+        assert_eq!(counted(&db.quota_table(&filter, window, START).await.unwrap()[0].usage), (1, 0, 1));
+        let mut seen = (0, 0, 0);
+        db.admit(&asking(owner), Deed::Nothing, &Clock::manual(START), |facts| {
+            seen = counted(&facts.sums.usage);
+            Verdict::Wait(Vec::new())
+        })
+        .await
+        .unwrap();
+        assert_eq!(seen, (1, 0, 1));
+
+        let both = Filter { limit: 10, ..Filter::default() };
+        let ids = async |filter| db.list_sessions(filter).await.unwrap().iter().map(|one| one.id).collect::<Vec<_>>();
+        assert_eq!(ids(both).await, [attempt.id, session]);
+        assert_eq!(ids(Filter { sessions_only: true, ..both }).await, [session]);
+
+        // A job goes by age with its last attempt.
+        assert!(db.end_session(attempt.id, &exited(START)).await.unwrap());
+        assert_eq!(db.forget_sessions(START.plus_seconds(1), 10).await.unwrap(), 1);
+        assert!(db.list_jobs(all()).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_shares_a_group() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (a, b, c) = (add_user(db, "a").await, add_user(db, "b").await, add_user(db, "c").await);
+        for (name, members) in [("vision", &[a, b][..]), ("speech", &[c])] {
+            let group = db.add_group(&GroupName::parse(name).unwrap(), None, BY).await.unwrap();
+            for member in members {
+                db.set_member(group, *member, true, BY).await.unwrap();
+            }
+        }
+        assert!(db.share_a_group(a, b).await.unwrap());
+        assert!(!db.share_a_group(a, c).await.unwrap());
+    })
+    .await;
+}

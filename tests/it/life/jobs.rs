@@ -1,0 +1,275 @@
+//! Jobs on the real local scheduler, as real users: every end with its reason, a tree that does
+//! not want to end, a portal that is killed meanwhile, waiting for room, and what people may
+//! not do with others' jobs.
+
+use std::{fs, path::Path, time::Instant};
+
+use lyceum::{helper::placement::Record, model::SessionId};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use serde_json::{Value, json};
+
+use super::{House, Person, eventually, processes};
+
+const MIB: i64 = 1 << 20;
+
+/// Submits a job; it must be accepted.
+async fn submit(house: &House, person: &Person, request: Value) -> String {
+    let (status, body) = person.ask(house, "POST", "/jobs", &request).await;
+    assert_eq!(status, 201, "{request}: {body}");
+    body["id"].as_str().unwrap().to_owned()
+}
+
+async fn job(house: &House, person: &Person, id: &str) -> Value {
+    person.get(house, &format!("/jobs/{id}")).await
+}
+
+async fn state(house: &House, person: &Person, id: &str, state: &str) -> Value {
+    eventually(&format!("job {id} is {state}"), async || {
+        let job = job(house, person, id).await;
+        assert!(state == "ended" || job["state"] != "ended", "it ended: {job}");
+        (job["state"] == state).then_some(job)
+    })
+    .await
+}
+
+async fn ended(house: &House, person: &Person, id: &str, reason: &str) -> Value {
+    let job = state(house, person, id, "ended").await;
+    assert_eq!(job["end_reason"], reason, "{job}");
+    job
+}
+
+async fn log(house: &House, person: &Person, path: &str) -> String {
+    let answer = person.request(house, "GET", &format!("/api/v1/jobs/{path}")).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    answer.text().await.unwrap()
+}
+
+/// The one workload of this house that runs.
+async fn only_record(house: &House) -> Record {
+    eventually("it is launched", async || house.records().pop()).await
+}
+
+fn home(person: &Person) -> String {
+    format!("/home/ly-{}", person.name)
+}
+
+#[tokio::test]
+async fn every_end_of_a_job_has_its_reason() {
+    let Some(house) = House::open(&[]).await else { return };
+    let (person, admin) = (house.person(), house.admin());
+    admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
+
+    // What it prints, where it runs, as whom, and what it is told.
+    let script = "#!/bin/bash\r\necho \"$(id -un) in $(pwd) with $SEED, $0\"\r\necho to errors >&2\r\nexit 3\r\n";
+    let id = submit(&house, &person, json!({ "name": "three", "script": script, "variables": { "SEED": "7" } })).await;
+    let three = ended(&house, &person, &id, "exited").await;
+    assert_eq!((&three["exit_code"], &three["signal"]), (&json!(3), &json!(null)), "{three}");
+    assert!(three["detail"].as_str().unwrap().starts_with("the program ended (exit code 3): "), "{three}");
+    let text = log(&house, &person, &format!("{id}/log")).await;
+    let home = home(&person);
+    assert!(text.starts_with(&format!("ly-{} in {home} with 7, /", person.name)), "{text}");
+    assert!(text.ends_with("to errors\n"), "{text}");
+    assert_eq!(log(&house, &person, &format!("{id}/log?tail=1")).await, "to errors\n");
+    assert_eq!(three["attempt"], 1);
+    assert!(three["started_at"].is_string() && three["ended_at"].is_string(), "{three}");
+
+    let id = submit(&house, &person, json!({ "command": ["/usr/bin/python3", "-c", "print('done')"] })).await;
+    let done = ended(&house, &person, &id, "exited").await;
+    assert_eq!((&done["exit_code"], &done["name"]), (&json!(0), &json!("/usr/bin/python3 -c print('done')")));
+    assert_eq!(log(&house, &person, &format!("{id}/log")).await, "done\n");
+
+    let id = submit(&house, &person, json!({ "command": ["/nowhere/at-all"] })).await;
+    let missing = ended(&house, &person, &id, "exited").await;
+    assert_eq!(missing["exit_code"], 127, "{missing}");
+    assert!(missing["detail"].as_str().unwrap().contains("cannot start /nowhere/at-all"), "{missing}");
+
+    // Somebody kills the trainer: it is told within five seconds.
+    let id = submit(&house, &person, json!({ "command": ["sleep", "600"] })).await;
+    state(&house, &person, &id, "running").await;
+    let record = only_record(&house).await;
+    let sleeper = processes(&record).into_iter().find(|pid| *pid != record.placement.pid).unwrap();
+    let begin = Instant::now();
+    kill(Pid::from_raw(sleeper), Signal::SIGKILL).unwrap();
+    let killed = ended(&house, &person, &id, "signal").await;
+    assert!(begin.elapsed().as_secs() < 5, "{:?}", begin.elapsed());
+    assert_eq!(killed["signal"], 9, "{killed}");
+    house.nothing_left(&record).await;
+
+    let hungry = "hoard = []\nwhile True: hoard.append(bytearray(1 << 20))";
+    let request = json!({ "command": ["/usr/bin/python3", "-c", hungry], "resources": { "memory_bytes": 128 * MIB } });
+    let id = submit(&house, &person, request).await;
+    ended(&house, &person, &id, "out_of_memory").await;
+
+    assert_eq!(house.intervals().await.iter().filter(|one| one.to == i64::MAX).count(), 0, "nothing is held");
+    let me = person.get(&house, "/me").await;
+    assert_eq!((&me["usage"]["jobs"], &me["usage"]["sessions"]), (&json!(0), &json!(0)), "{me}");
+    assert_eq!(person.get(&house, "/sessions").await["items"], json!([]), "jobs are no sessions");
+}
+
+#[tokio::test]
+async fn a_cancelled_job_leaves_no_process_behind() {
+    let Some(house) = House::open(&[]).await else { return };
+    let person = house.person();
+    let file = format!("{}/pid", home(&person));
+    // Its grandchild leads a session of its own, has another parent, and ignores SIGTERM.
+    let script = format!(
+        "#!/bin/sh\n(setsid sh -c 'trap \"\" TERM; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 1; done' &) &\nwait\nsleep 600\n"
+    );
+    let id = submit(&house, &person, json!({ "script": script })).await;
+    let pid: i32 =
+        eventually("its grandchild runs", async || fs::read_to_string(&file).ok()?.trim().parse().ok()).await;
+    let record = only_record(&house).await;
+    assert!(processes(&record).contains(&pid));
+
+    let (status, deleted) = person.ask(&house, "DELETE", &format!("/jobs/{id}"), &Value::Null).await;
+    assert_eq!((status, deleted["detail"].as_str()), (409, Some("It has not ended yet: cancel it first.")));
+    for _ in ["once", "and again"] {
+        let (status, body) = person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
+        assert_eq!(status, 202, "{body}");
+    }
+    let cancelled = ended(&house, &person, &id, "stopped_by_owner").await;
+    assert_eq!(cancelled["detail"], "Stopped by its owner", "{cancelled}");
+    house.nothing_left(&record).await;
+    assert!(!Path::new(&format!("/proc/{pid}/exe")).exists() || !processes(&record).contains(&pid));
+
+    // Its history over all attempts, resumed where it was left.
+    let (status, resumed) = person.ask(&house, "POST", &format!("/jobs/{id}/resume"), &Value::Null).await;
+    assert_eq!((status, &resumed["attempt"]), (202, &json!(2)), "{resumed}");
+    state(&house, &person, &id, "running").await;
+    let (status, _) = person.ask(&house, "POST", &format!("/jobs/{id}/resume"), &Value::Null).await;
+    assert_eq!(status, 409, "one attempt at a time");
+    person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
+    ended(&house, &person, &id, "stopped_by_owner").await;
+    let events = person.request(&house, "GET", &format!("/api/v1/jobs/{id}/events")).header("last-event-id", "1.2");
+    let events = events.send().await.unwrap().text().await.unwrap();
+    let ids: Vec<&str> = events.lines().filter_map(|line| line.strip_prefix("id:")).map(str::trim).collect();
+    assert_eq!((ids[0], ids.last().unwrap().split('.').next()), ("1.3", Some("2")), "{events}");
+    assert!(events.contains("Its program runs"), "{events}");
+
+    let (status, _) = person.ask(&house, "DELETE", &format!("/jobs/{id}"), &Value::Null).await;
+    assert_eq!(status, 204);
+    let (status, _) = person.ask(&house, "GET", &format!("/jobs/{id}"), &Value::Null).await;
+    assert_eq!(status, 404);
+    let kept = house.data().join("private/logs");
+    assert_eq!(fs::read_dir(&kept).map_or(0, Iterator::count), 0, "its logs went with it: {}", kept.display());
+}
+
+#[tokio::test]
+async fn a_job_goes_on_without_the_portal_and_is_started_once() {
+    let Some(mut house) = House::open(&[]).await else { return };
+    let (person, admin) = (house.person(), house.admin());
+    admin.allow(&house, &person, json!({ "jobs": 1 })).await;
+    let (starts, go) = (format!("{}/starts", home(&person)), format!("{}/go", home(&person)));
+    let script = format!("echo $$ >> {starts}\nwhile [ ! -e {go} ]; do sleep 0.1; done\necho went on\nexit 4\n");
+    let id = submit(&house, &person, json!({ "script": script })).await;
+    let second = submit(&house, &person, json!({ "command": ["true"], "name": "second" })).await;
+    let waiting = job(&house, &person, &second).await;
+    assert_eq!((&waiting["state"], &waiting["reasons"][0]["code"]), (&json!("queued"), &json!("quota.jobs.user")));
+    let admission = json!({ "command": ["true"] });
+    let (_, rehearsed) = person.ask(&house, "POST", "/jobs/admission", &admission).await;
+    assert_eq!((&rehearsed["outcome"], &rehearsed["reasons"][0]["limit"]), (&json!("wait"), &json!(1)), "{rehearsed}");
+    // A session is another thing: it starts beside it.
+    let session: SessionId = person.run(&house, "terminal").await;
+    person.end(&house, session).await;
+    state(&house, &person, &id, "running").await;
+    let record = only_record(&house).await;
+
+    house.restart().await;
+    assert_eq!(job(&house, &person, &id).await["state"], "running");
+    assert_eq!(house.record(record.session).unwrap().placement, record.placement, "the very same agent");
+    house.kill();
+    fs::write(&go, "").unwrap();
+    eventually("it ends without the portal", async || processes(&record).is_empty().then_some(())).await;
+    house.start().await;
+    let ended_job = ended(&house, &person, &id, "exited").await;
+    assert_eq!(ended_job["exit_code"], 4, "{ended_job}");
+    assert_eq!(log(&house, &person, &format!("{id}/log")).await, "went on\n");
+    assert_eq!(fs::read_to_string(&starts).unwrap().lines().count(), 1);
+    ended(&house, &person, &second, "exited").await;
+    house.nothing_left(&record).await;
+}
+
+#[tokio::test]
+async fn a_job_ends_at_its_time_limit() {
+    let Some(house) = House::open(&[]).await else { return };
+    let person = house.person();
+    let (status, refused) =
+        person.ask(&house, "POST", "/jobs", &json!({ "command": ["true"], "time_limit_seconds": 100 * 86_400 })).await;
+    assert_eq!((status, &refused["reasons"][0]["code"]), (409, &json!("quota.max_job_seconds.user")), "{refused}");
+    let id = submit(&house, &person, json!({ "command": ["sleep", "600"], "time_limit_seconds": 60 })).await;
+    let running = state(&house, &person, &id, "running").await;
+    assert!(running["expires_at"].is_string(), "{running}");
+    let record = only_record(&house).await;
+    let over = ended(&house, &person, &id, "time_limit").await;
+    assert_eq!(over["detail"], "Its time of 1 min was over", "{over}");
+    house.nothing_left(&record).await;
+}
+
+#[tokio::test]
+async fn bad_input_and_other_peoples_jobs() {
+    let Some(house) = House::open(&[]).await else { return };
+    let (ada, bob) = (house.person(), house.person());
+    let first = submit(&house, &ada, json!({ "command": ["true"], "name": "first" })).await;
+    ended(&house, &ada, &first, "exited").await;
+    let secret = format!("{}/secret", home(&ada));
+    fs::create_dir(&secret).unwrap();
+    fs::set_permissions(&secret, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+
+    let long = "x".repeat(10 * 1024);
+    let script = |text: &str| json!({ "script": text });
+    for (request, status, field) in [
+        (json!({}), 422, "command"),
+        (json!({ "command": [] }), 422, "command"),
+        (json!({ "command": ["a"], "script": "b" }), 422, "script"),
+        (script("a\0b"), 422, "script"),
+        (script(&"x".repeat(100 * 1024)), 422, "script"),
+        (json!({ "command": ["true"], "name": "a\nb" }), 422, "name"),
+        (json!({ "command": ["true"], "name": "a\u{7}" }), 422, "name"),
+        (json!({ "command": ["true"], "name": long }), 422, "name"),
+        (json!({ "command": ["true"], "working_directory": "/nowhere" }), 422, "working_directory"),
+        (json!({ "command": ["true"], "working_directory": secret }), 422, "working_directory"),
+        (json!({ "command": ["true"], "working_directory": "/etc/passwd" }), 422, "working_directory"),
+        (json!({ "command": ["true"], "log_directory": "/nowhere/x" }), 422, "log_directory"),
+        (json!({ "command": ["true"], "time_limit_seconds": 1 }), 422, "time_limit_seconds"),
+        (json!({ "command": ["true"], "nodes": 2 }), 422, "nodes"),
+        (json!({ "command": ["true"], "variables": { "LYCEUM_JOB": "x" } }), 422, "variables.LYCEUM_JOB"),
+        (json!({ "command": ["true"], "colour": "red" }), 422, "colour"),
+    ] {
+        let (told, body) = bob.ask(&house, "POST", "/jobs", &request).await;
+        assert_eq!((told, body["errors"][0]["field"].as_str()), (status, Some(field)), "{request}: {body}");
+    }
+    let (status, body) = bob.ask(&house, "POST", "/jobs", &script(&"x".repeat(5 << 20))).await;
+    assert_eq!(status, 413, "{body}");
+    assert_eq!(bob.get(&house, "/jobs").await["items"], json!([]), "nothing was written");
+
+    // What is private is not there for others; what is shown to everybody may be looked at and copied.
+    for (method, path) in [("GET", ""), ("GET", "/log"), ("POST", "/cancel"), ("POST", "/resume"), ("DELETE", "")] {
+        let (status, _) = bob.ask(&house, method, &format!("/jobs/{first}{path}"), &Value::Null).await;
+        assert_eq!(status, 404, "{method} {path}");
+    }
+    let change = json!({ "visibility": "everybody", "tags": ["mnist"], "starred": true, "notes": "# <b>it</b>" });
+    let (status, changed) = ada.ask(&house, "PATCH", &format!("/jobs/{first}"), &change).await;
+    assert_eq!((status, &changed["starred"], &changed["tags"]), (200, &json!(true), &json!(["mnist"])), "{changed}");
+    assert_eq!(job(&house, &bob, &first).await["variables"], json!(null));
+    let (status, _) = bob.ask(&house, "POST", &format!("/jobs/{first}/cancel"), &Value::Null).await;
+    assert_eq!(status, 404, "looking is all that he may");
+    let (status, copy) = bob.ask(&house, "POST", &format!("/jobs/{first}/clone"), &json!({ "name": "copy" })).await;
+    assert_eq!((status, &copy["owner"], &copy["visibility"]), (202, &json!(bob.name), &json!("private")), "{copy}");
+    assert_ne!(copy["log_directory"], changed["log_directory"], "each has a folder of its own");
+    ended(&house, &bob, copy["id"].as_str().unwrap(), "exited").await;
+
+    let listed =
+        async |query: &str| ada.get(&house, &format!("/jobs?{query}")).await["items"].as_array().unwrap().len();
+    for (query, count) in
+        [("", 1), ("tag=mnist", 1), ("tag=x", 0), ("starred=true", 1), ("search=IRS", 1), ("state=queued", 0)]
+    {
+        assert_eq!(listed(query).await, count, "{query}");
+    }
+    let (status, _) = ada.ask(&house, "GET", &format!("/jobs?owner={}", bob.name), &Value::Null).await;
+    assert_eq!(status, 403);
+    let everybodys = house.admin().get(&house, "/jobs?owner=*").await;
+    assert_eq!(everybodys["items"].as_array().unwrap().len(), 2);
+}
