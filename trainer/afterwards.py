@@ -1,0 +1,145 @@
+"""What is done with a trained model: evaluating it on data, and asking it about pictures.
+
+A model finds its labels and preprocessing beside itself or one folder up, where a training and
+a bundle put them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import backend, evaluate, files, pixels, sources, threads
+from .errors import NO_BACKEND, Stop, bad_data
+from .pixels import Broken, Shape
+
+BATCH = 32
+
+
+@dataclass
+class Trained:
+    """A model with what must be known to use it."""
+
+    model: Any
+    task: str
+    labels: list[str]
+    shape: Shape
+    preprocessing: dict[str, Any]
+
+
+def load(path: Path) -> Trained:
+    """On whichever backend is there: a `.keras` file does not depend on one."""
+    if not path.is_file():
+        raise bad_data(f"{path} is not there", "MODEL")
+    beside = next(
+        (folder for folder in (path.parent, path.parent.parent) if (folder / "preprocessing.json").is_file()), None
+    )
+    if beside is None:
+        raise bad_data(f"there is no preprocessing.json beside {path} or one folder up", "MODEL")
+    try:
+        about = json.loads((beside / "preprocessing.json").read_text("utf-8"))
+        labels = (beside / "labels.txt").read_text("utf-8").splitlines()
+        shape = Shape(about["height"], about["width"], about["channels"], about["resize"])
+        task = about["task"]
+    except (OSError, ValueError, KeyError) as error:
+        raise bad_data(f"{beside}/preprocessing.json and labels.txt cannot be read: {error}", "MODEL") from None
+    backend.start()
+    import keras
+
+    from . import networks
+
+    _own_layers(beside, networks)
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:
+        raise bad_data(f"{path} cannot be loaded: {networks._short(error)}", "MODEL") from None
+    return Trained(model, task, labels, shape, about)
+
+
+def _own_layers(folder: Path, networks: Any) -> None:
+    """A network of a person's own may have layers that only its file knows."""
+    try:
+        wanted = json.loads((folder / "run.json").read_text("utf-8"))["config"]["network"]
+    except (OSError, ValueError, KeyError):
+        return
+    if "file" in wanted and Path(wanted["file"]).is_file():
+        networks.load_file(Path(wanted["file"]))
+
+
+def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any]:
+    trained = load(path)
+    workers = threads.allowed()
+    data = sources.load(config, workers)
+    if data.classes != trained.labels:
+        raise bad_data(f"the model knows {len(trained.labels)} classes that are not those of the data", "MODEL")
+    return evaluate.written(trained.model, data, output, config["batch_size"], workers)
+
+
+def predicted(path: Path, images: Sequence[Path], top: int, output: Path | None) -> dict[str, Any]:
+    """Answers for pictures, in their order; a picture that cannot be read has an error instead."""
+    if top < 1:
+        raise Stop(1, "must be at least 1", "--top")
+    trained = load(path)
+    if trained.task == "segmentation" and output is None:
+        raise Stop(1, "is needed for segmentation: masks are files", "--output")
+    answers: list[dict[str, Any]] = []
+    for begin in range(0, len(images), BATCH):
+        answers += _batch(trained, images[begin : begin + BATCH], begin, top, output)
+    return {"model": str(path), "task": trained.task, "images": answers}
+
+
+def _batch(trained: Trained, paths: Sequence[Path], begin: int, top: int, output: Path | None) -> list[dict[str, Any]]:
+    batch = np.zeros((BATCH if len(paths) > 1 else 1, *trained.shape.hwc), np.float32)
+    errors: dict[int, str] = {}
+    for i, path in enumerate(paths):
+        try:
+            batch[i] = pixels.read(path, trained.shape)
+        except Broken as broken:
+            errors[i] = str(broken)
+    found = np.asarray(trained.model.predict_on_batch(batch))
+    answers = []
+    for i, path in enumerate(paths):
+        answer = {"error": errors[i]} if i in errors else _answer(trained, found[i], begin + i, top, output)
+        answers.append({"path": files_name(path)} | answer)
+    return answers
+
+
+def files_name(path: Path) -> str:
+    from .data import name_of
+
+    return name_of(path)
+
+
+def _answer(trained: Trained, found: np.ndarray, number: int, top: int, output: Path | None) -> dict[str, Any]:
+    labels = trained.labels
+    if trained.task == "classification":
+        best = np.argsort(-found, kind="stable")[:top]
+        return {"top": [{"class": labels[i], "probability": float(found[i])} for i in best]}
+    if trained.task == "detection":
+        from .tasks.detection import SHOWN, boxes
+
+        shown = [box for box in boxes(found) if box[5] >= SHOWN]
+        keys = ("x", "y", "width", "height", "confidence")
+        return {"boxes": [{"class": labels[int(box[0])]} | dict(zip(keys, map(float, box[1:]))) for box in shown]}
+    mask = found.argmax(-1).astype(np.uint8)
+    assert output is not None
+    name = f"mask-{number:05d}.png"
+    files.replace(output / name, pixels.Image.fromarray(mask).save)
+    share = np.bincount(mask.ravel(), minlength=len(labels)) / mask.size
+    return {"mask": name, "share": {label: float(part) for label, part in zip(labels, share)}}
+
+
+def other_backend(*wanted: str) -> str:
+    """The first of these that is installed; for what only some backends can do."""
+    there = backend.installed()
+    for name in wanted:
+        if name in there:
+            return name
+    raise Stop(
+        NO_BACKEND, f"this needs one of the backends {', '.join(wanted)}; the environment has {', '.join(there)}"
+    )

@@ -1,0 +1,78 @@
+"""Chooses what Keras computes with, before Keras is first imported, and over how many devices."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+from . import threads
+from .errors import NO_BACKEND, Stop, bad_config
+
+NAMES = ("jax", "tensorflow", "torch")
+
+
+def installed() -> list[str]:
+    return [name for name in NAMES if importlib.util.find_spec(name) is not None]
+
+
+def start(wanted: str = "auto") -> str:
+    """Sets the backend and the number of threads; the name of the backend."""
+    threads.limit(threads.allowed())
+    there = installed()
+    name = wanted if wanted != "auto" else os.environ.get("KERAS_BACKEND") or (there[0] if there else "")
+    if not name:
+        raise Stop(NO_BACKEND, f"this environment has none of {', '.join(NAMES)}", "backend")
+    if name not in there:
+        raise Stop(
+            NO_BACKEND,
+            f"this environment has no {name}; it has {', '.join(there) or 'none of the backends'}",
+            "backend",
+        )
+    os.environ["KERAS_BACKEND"] = name
+    if importlib.util.find_spec("keras") is None:
+        raise Stop(NO_BACKEND, "this environment lacks the Python package keras", "backend")
+    import keras
+
+    if keras.backend.backend() != name:
+        raise Stop(NO_BACKEND, f"Keras already runs on {keras.backend.backend()}", "backend")
+    return name
+
+
+def prepare(config: dict[str, Any]) -> int:
+    """Seed, precision and devices; how many devices share a batch."""
+    import keras
+
+    keras.utils.clear_session()  # names of layers begin anew
+    keras.utils.set_random_seed(config["seed"])
+    keras.mixed_precision.set_dtype_policy(config["precision"])
+    wanted = config["devices"]
+    if wanted == 1:
+        return 1
+    if keras.backend.backend() != "jax":
+        if wanted == "all":
+            return 1
+        raise bad_config("devices", f"more than one needs the backend jax, not {keras.backend.backend()}")
+    devices = keras.distribution.list_devices()
+    count = len(devices) if wanted == "all" else wanted
+    if count > len(devices):
+        raise bad_config("devices", f"there are {len(devices)}, not {count}")
+    if config["batch_size"] % count:
+        raise bad_config("batch_size", f"must be a multiple of {count}, the number of devices")
+    if count > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices[:count]))
+    return count
+
+
+def versions() -> dict[str, str]:
+    """What this run was computed with."""
+    import importlib.metadata
+
+    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for name in ("keras", "jax", "tensorflow", "tensorflow-cpu", "torch", "numpy", "pillow"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,160 @@
+"""Everything about a model in one folder, for use elsewhere: `.keras`, safetensors, ONNX, labels,
+preprocessing, a model card, and checksums.
+
+ONNX is made by Keras itself, on TensorFlow or PyTorch, in a process of its own, since a process
+has one backend; the answers of the result are compared with those of the model.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from . import afterwards, files
+
+TOLERANCE = 1e-4
+
+# Runs in the other process: MODEL, ONNX, RUN FOLDER. What converters say goes to the error output.
+_CONVERT = """
+import sys, pathlib
+from trainer import afterwards
+trained = afterwards.load(pathlib.Path(sys.argv[1]))
+import numpy
+trained.model(numpy.zeros((1, *trained.shape.hwc), "float32"))
+trained.model.export(sys.argv[2], format="onnx", verbose=False)
+"""
+
+
+def exported(path: Path, output: Path) -> dict[str, Any]:
+    """Writes the bundle; says what is in it, and how far ONNX is from the model."""
+    trained = afterwards.load(path)
+    output.mkdir(parents=True, exist_ok=True)
+    files.replace(output / "model.keras", trained.model.save)
+    files.write_text(output / "labels.txt", "".join(f"{label}\n" for label in trained.labels))
+    files.write_json(output / "preprocessing.json", trained.preprocessing)
+    about: dict[str, Any] = {
+        "bundle": str(output),
+        "safetensors": _safetensors(trained.model, output),
+        **_onnx(trained, path, output),
+    }
+    files.write_text(output / "README.md", _card(trained, path, about))
+    names = sorted(
+        file.name
+        for file in output.iterdir()
+        if file.is_file() and file.name != "SHA256SUMS" and not file.name.startswith(".")
+    )
+    files.write_text(output / "SHA256SUMS", "".join(f"{files.sha256(output / name)}  {name}\n" for name in names))
+    return about | {"files": [*names, "SHA256SUMS"]}
+
+
+def _safetensors(model: Any, output: Path) -> str | None:
+    if importlib.util.find_spec("safetensors") is None:
+        return None
+    from safetensors.numpy import save_file
+
+    weights = {
+        v.path: np.asarray(v.numpy() if hasattr(v, "numpy") else v)
+        for v in model.variables
+        if "seed_generator" not in v.path
+    }
+    files.replace(output / "model.safetensors", lambda beside: save_file(weights, beside, {"format": "keras"}))
+    return "model.safetensors"
+
+
+def _onnx(trained: afterwards.Trained, path: Path, output: Path) -> dict[str, Any]:
+    able = {"tensorflow": "tf2onnx", "torch": "onnxscript"}
+    there = [name for name in able if all(importlib.util.find_spec(package) for package in (name, able[name], "onnx"))]
+    if not there:
+        return {"onnx": None, "onnx_reason": "needs onnx with tensorflow and tf2onnx, or with torch and onnxscript"}
+    target = output / "model.onnx"
+    target.unlink(missing_ok=True)
+    beside = target.with_name(f".{os.getpid()}-model.onnx")
+    env = os.environ | {
+        "KERAS_BACKEND": there[0],
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVERT, str(path), str(beside)], env=env, capture_output=True, text=True
+    )
+    try:
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or ["no word why"])[-1]
+            return {"onnx": None, "onnx_reason": f"the conversion failed: {last[:300]}"}
+        difference = _difference(trained, beside)
+        if difference is not None and not difference <= TOLERANCE:
+            return {"onnx": None, "onnx_reason": f"the converted model answers differently, by {difference:.2g}"}
+        os.replace(beside, target)
+        return {"onnx": "model.onnx", "onnx_difference": difference}
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def _difference(trained: afterwards.Trained, path: Path) -> float | None:
+    """The largest difference of any answer; `None` where ONNX Runtime is not installed."""
+    if importlib.util.find_spec("onnxruntime") is None:
+        return None
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    pictures = np.random.default_rng(0).integers(0, 256, (4, *trained.shape.hwc)).astype(np.float32)
+    answer = session.run(None, {session.get_inputs()[0].name: pictures})[0]
+    return float(np.abs(answer - np.asarray(trained.model.predict_on_batch(pictures))).max())
+
+
+def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str:
+    """What somebody who finds the bundle in a year must know."""
+    run = _json(path.parents[1] / "run.json") if len(path.parents) > 1 else {}
+    index = _json(path.parents[1] / "checkpoints" / "index.json") if run else {}
+    config = run.get("config", {})
+    snapshot = next((entry for entry in index.get("snapshots", []) if entry["file"] == path.name), {})
+    metrics = snapshot.get("metrics") or {}
+    shape = trained.shape
+    lines = [
+        f"# {config.get('name') or path.stem}",
+        "",
+        f"A model for {trained.task} with {len(trained.labels)} classes (`labels.txt`, in the order of the answers).",
+        "",
+        f"* Input: float32, N × {shape.height} × {shape.width} × {shape.channels}, values 0 to 255; the normalisation is inside. Pictures are brought to this size by “{shape.resize}”.",
+        f"* Output: {_output(trained)}",
+        f"* Files: `model.keras` (Keras 3, any backend){', `model.safetensors` (weights by name)' if about['safetensors'] else ''}{', `model.onnx`' if about['onnx'] else ''}. `sha256sum -c SHA256SUMS` checks them.",
+    ]
+    if run:
+        lines += [
+            "",
+            "## Training",
+            "",
+            f"* Data: {run.get('source')}; pictures: {json.dumps(run.get('pictures'))}; manifest SHA-256: {run.get('manifest_sha256') or 'none'}.",
+            f"* Network: {config.get('network')}; epoch {snapshot.get('epoch', '?')} of {config.get('epochs')}; backend {run.get('backend')}, {json.dumps(run.get('versions'))}.",
+            f"* Validation: {', '.join(f'{name} {value:.4f}' for name, value in metrics.items()) or 'not measured'}.",
+        ]
+    lines += [
+        "",
+        "## Limits",
+        "",
+        "Nothing is known about pictures unlike those of the training. Complete this card before you pass the model on.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _output(trained: afterwards.Trained) -> str:
+    return {
+        "classification": "a probability for each class.",
+        "segmentation": "a probability for each class at each pixel.",
+        "detection": "for each cell of 4 × 4 pixels a peak for each class, then place in the cell (x, y) and the logarithms of width and height in cells.",
+    }[trained.task]
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}

@@ -1,0 +1,165 @@
+"""Makes the network that a configuration asks for: a name, a person's Python file, or a model
+to go on from.
+
+Every network is a function of the normalised picture and the number of classes that returns the
+values before the softmax (for detection a map of features). Input, normalisation and the last
+activation are added here, so that each saved model takes 8-bit values and gives probabilities.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from ..data import Data
+from ..errors import bad_config
+from . import classic, dense, modern
+
+Network = Callable[..., Any]
+
+NAMED: dict[str, Network] = {
+    "lenet": classic.lenet,
+    "small-cnn": classic.small_cnn,
+    "alexnet": classic.alexnet,
+    "googlenet": classic.googlenet,
+    "resnet-18": modern.resnet_18,
+    "resnet-50": modern.resnet_50,
+    "mobilenet-v3": modern.mobilenet_v3,
+    "efficientnet-b0": modern.efficientnet_b0,
+    "vit-tiny": modern.vit_tiny,
+    "u-net": dense.u_net,
+    "centres": dense.centres,
+}
+STRIDE = dense.STRIDE  # of the detector's map
+
+
+def build(config: dict[str, Any], data: Data) -> keras.Model:
+    wanted = config["network"]
+    if "pretrained" in wanted:
+        return _fine_tuned(Path(wanted["pretrained"]), wanted["freeze"], data)
+    if "file" in wanted:
+        network, field = _from_file(Path(wanted["file"])), "network.file"
+        options: dict[str, Any] = {}
+    else:
+        network, field = NAMED[wanted["name"]], "network.name"
+        options = {key: wanted[key] for key in ("dropout",) if key in wanted} | {"width": wanted["width"]}
+    image = keras.Input(data.shape.hwc, name="image")
+    x = _normalised(image, config["normalisation"], data)
+    try:
+        values = network(x, len(data.classes), **options)
+    except Exception as error:
+        height, width, channels = data.shape.hwc
+        where = _line_of(error, wanted["file"]) if "file" in wanted else ""
+        raise bad_config(
+            field, f"cannot be built for {width} × {height} × {channels}: {_short(error)}{where}"
+        ) from error
+    return _finished(image, values, data, field)
+
+
+def _finished(image: Any, values: Any, data: Data, field: str) -> keras.Model:
+    """Adds what makes probabilities of values, and checks that they have the right shape."""
+    classes = len(data.classes)
+    shape = tuple(getattr(values, "shape", ()))
+    wanted = {
+        "classification": (None, classes),
+        "segmentation": (None, data.shape.height, data.shape.width, classes),
+        "detection": (None, data.shape.height // STRIDE, data.shape.width // STRIDE, shape[-1] if shape else 0),
+    }[data.task]
+    if shape != wanted:
+        raise bad_config(field, f"returns values of the shape {shape}, but {wanted} is needed")
+    # In mixed precision too, probabilities are float32.
+    if data.task == "detection":
+        found = dense.heads(values, classes)
+    else:
+        found = keras.layers.Activation("softmax", dtype="float32", name="probabilities")(values)
+    return keras.Model(image, found, name="network")
+
+
+def _normalised(image: Any, how: str, data: Data) -> Any:
+    match how:
+        case "standard":
+            mean, deviation = data.mean or [0.0], data.deviation or [1.0]
+        case "scale":
+            mean, deviation = [0.0] * data.shape.channels, [255.0] * data.shape.channels
+        case _:
+            return image
+    scale = [1.0 / d for d in deviation]
+    offset = [-m / d for m, d in zip(mean, deviation)]
+    if len(scale) == 1:
+        return keras.layers.Rescaling(scale[0], offset[0], name="normalise")(image)
+    return keras.layers.Rescaling(scale, offset, name="normalise")(image)
+
+
+def load_file(path: Path) -> Any:
+    """A person's Python file as a module."""
+    try:
+        source = path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise bad_config("network.file", f"cannot read {path}: {error}") from None
+    spec = importlib.util.spec_from_loader("network_file", loader=None, origin=str(path))
+    module = importlib.util.module_from_spec(spec)
+    try:
+        exec(compile(source, str(path), "exec"), module.__dict__)  # the person's own code, run as the person
+    except Exception as error:
+        raise bad_config("network.file", f"{_short(error)}{_line_of(error, str(path))}") from error
+    return module
+
+
+def _from_file(path: Path) -> Network:
+    network = getattr(load_file(path), "network", None)
+    if not callable(network):
+        raise bad_config("network.file", f"{path.name} defines no function network(x, classes)")
+    return network
+
+
+def _short(error: Exception) -> str:
+    """The first line that says something, with what the library adds cut off."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
+
+
+def _line_of(error: BaseException, file: str) -> str:
+    if isinstance(error, SyntaxError) and error.filename == file:
+        return f" (line {error.lineno})"
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
+    return f" (line {lines[-1]})" if lines else ""
+
+
+def _fine_tuned(path: Path, freeze: bool, data: Data) -> keras.Model:
+    """The model of a file. Where it knows other classes, what stands before its last layer goes on."""
+    field = "network.pretrained"
+    try:
+        model = keras.saving.load_model(path, compile=False)
+    except Exception as error:
+        raise bad_config(field, f"cannot load {path.name}: {_short(error)}") from None
+    if tuple(model.input_shape[1:]) != data.shape.hwc:
+        raise bad_config(
+            field, f"takes pictures of {model.input_shape[1:]}, the data has {data.shape.hwc} (height, width, channels)"
+        )
+    last = [layer for layer in model.layers if layer.name in ("logits", "heat_logits")]
+    same = model.output_shape[-1] == len(data.classes) + (4 if data.task == "detection" else 0)
+    if not same and (not last or data.task == "detection"):
+        raise bad_config(
+            field,
+            f"gives {model.output_shape[-1]} values for {len(data.classes)} classes, and has no layer “logits” to make anew",
+        )
+    if not same:
+        make = keras.layers.Dense if data.task == "classification" else _pointwise
+        values = make(len(data.classes), name="logits")(last[0].input)
+        model = _finished(model.inputs[0], values, data, field)
+    if freeze:
+        for layer in model.layers:
+            layer.trainable = layer.name in ("logits", "heat_logits", "box")
+        if not model.trainable_variables:
+            raise bad_config("network.freeze", "leaves nothing to learn: the model has no layer “logits”")
+    return model
+
+
+def _pointwise(classes: int, name: str) -> keras.layers.Layer:
+    return keras.layers.Conv2D(classes, 1, name=name)

@@ -1,0 +1,136 @@
+"""From a file to pixels of the size that the network sees.
+
+Whatever a picture is stored as (16 bits, CMYK, palette, transparent, turned by EXIF), it ends
+as 8 bits in one or three channels. What is no picture, or no whole one, is a `Broken` that says
+why; what it means for the training is the caller's business.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+MOST_PIXELS = 200_000_000  # more is taken for a bomb
+Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+
+
+class Broken(Exception):
+    """Why a file cannot be used, as half a sentence."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What a network sees: height, width, channels, and how pictures come to it."""
+
+    height: int
+    width: int
+    channels: int
+    resize: str = "squash"
+
+    @property
+    def hwc(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
+
+
+def read(path: Path, shape: Shape) -> np.ndarray:
+    """uint8, H×W×C."""
+    image, _ = resized(opened(path, shape.channels), shape)
+    return as_array(image)
+
+
+def as_array(image: Image.Image) -> np.ndarray:
+    pixels = np.asarray(image, np.uint8)
+    return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
+
+
+def opened(path: Path, channels: int) -> Image.Image:
+    """The whole picture in L or RGB, upright."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as file:
+                file.load()
+                image = ImageOps.exif_transpose(file)
+                return _eight_bits(image, channels)
+    except UnidentifiedImageError:
+        raise Broken(_what_instead(path)) from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise Broken(f"has more than {MOST_PIXELS} pixels") from None
+    except FileNotFoundError:
+        raise Broken("is not there") from None
+    except IsADirectoryError:
+        raise Broken("is a folder") from None
+    except PermissionError:
+        raise Broken("may not be read") from None
+    except (OSError, SyntaxError, ValueError, EOFError) as error:
+        # Pillow's own words: "image file is truncated (12 bytes not processed)", "broken PNG file".
+        raise Broken(f"cannot be decoded: {error}") from None
+
+
+def _eight_bits(image: Image.Image, channels: int) -> Image.Image:
+    wanted = "L" if channels == 1 else "RGB"
+    if image.mode.startswith("I;16") or image.mode == "I":
+        # Pillow cuts at 255; the upper byte is what a person sees.
+        deep = np.asarray(image, np.int64)
+        image = Image.fromarray((np.clip(deep, 0, 65535) // 257).astype(np.uint8))
+    elif image.mode == "F":
+        flat = np.nan_to_num(np.asarray(image, np.float32))
+        top = float(flat.max(initial=0.0))
+        # Shares of one, values as of 8 bits, or a range of their own.
+        scale = 255.0 if top <= 1.0 else 1.0 if top <= 255.0 else 255.0 / top
+        image = Image.fromarray((np.clip(flat, 0, None) * scale).astype(np.uint8))
+    elif "transparency" in image.info or image.mode in ("RGBA", "LA", "PA"):
+        # What is transparent is black, whatever colour lies below.
+        solid = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", solid.size, (0, 0, 0, 255)), solid).convert("RGB")
+    return image if image.mode == wanted else image.convert(wanted)
+
+
+def _what_instead(path: Path) -> str:
+    with open(path, "rb") as file:
+        head = file.read(512)
+    if not head:
+        return "is empty"
+    text = head.lstrip().lower()
+    if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
+        return "is a web page or XML, not a picture"
+    return "is no picture in a known format"
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Where a point of the original went: x → x·scale_x + left, and the same for y."""
+
+    scale_x: float
+    scale_y: float
+    left: float
+    top: float
+
+
+def resized(image: Image.Image, shape: Shape, nearest: bool = False) -> tuple[Image.Image, Fit]:
+    """squash: both sides as they must be. crop: the middle of what covers. fill: all of it, in black.
+    half-crop: half way between the two."""
+    width, height = shape.width, shape.height
+    along, across = width / image.width, height / image.height
+    match shape.resize:
+        case "squash":
+            scale_x, scale_y = along, across
+        case "crop":
+            scale_x = scale_y = max(along, across)
+        case "fill":
+            scale_x = scale_y = min(along, across)
+        case _:
+            scale_x = scale_y = (along + across) / 2
+    size = max(1, round(image.width * scale_x)), max(1, round(image.height * scale_y))
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR)
+    left, top = (width - size[0]) // 2, (height - size[1]) // 2
+    if image.size != (width, height):
+        canvas = Image.new(image.mode, (width, height))
+        canvas.paste(image, (left, top))
+        image = canvas
+    return image, Fit(scale_x, scale_y, left, top)

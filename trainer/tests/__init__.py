@@ -1,0 +1,1 @@
+"""Tests of the trainer, with real Keras: `python -m pytest trainer`."""

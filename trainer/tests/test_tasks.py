@@ -1,0 +1,111 @@
+"""Segmentation and detection: the measures by hand, and that the networks learn generated shapes."""
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from trainer.data import Data, Sample
+from trainer.pixels import Shape
+
+from .conftest import best, call
+
+
+def test_segmentation_learns_shapes(train, capsys, tmp_path):
+    run = train(
+        {
+            "task": "segmentation",
+            "data": {"kind": "shapes", "count": 320},
+            "image": {"width": 48, "height": 48},
+            "network": {"name": "u-net", "width": 0.5},
+            "epochs": 9,
+            "batch_size": 16,
+            "optimizer": {"name": "adam"},
+            "learning_rate": {"base": 0.004, "policy": "one-cycle"},
+            "augmentation": {"flip_horizontal": True},
+        }
+    )
+    metrics = json.loads((run.output / "eval/val/metrics.json").read_text())
+    assert run.code == 0 and metrics["iou"] > 0.8
+    assert [about["class"] for about in metrics["classes"]] == ["background", "circle", "square", "triangle"]
+    from trainer import config, sources
+
+    data = sources.load(config.load(run.output.parent / "config.json"), 2)
+    sample = data.parts["val"].read(0)
+    Image.fromarray(sample.image).save(tmp_path / "one.png")
+    code, [answer] = call(capsys, "predict", best(run.output), tmp_path / "one.png", "--output", tmp_path / "masks")
+    mask = np.asarray(Image.open(tmp_path / "masks" / answer["images"][0]["mask"]))
+    assert code == 0 and (mask == sample.mask).mean() > 0.95
+
+
+def test_detection_learns_shapes(train, capsys, tmp_path):
+    run = train(
+        {
+            "task": "detection",
+            "data": {"kind": "shapes", "count": 400},
+            "image": {"width": 64, "height": 64},
+            "network": {"name": "centres", "width": 0.5},
+            "epochs": 12,
+            "batch_size": 16,
+            "optimizer": {"name": "adam"},
+            "learning_rate": {"base": 0.004, "policy": "one-cycle"},
+            "augmentation": {"flip_horizontal": True, "flip_vertical": True},
+        }
+    )
+    metrics = json.loads((run.output / "eval/val/metrics.json").read_text())
+    assert run.code == 0 and metrics["map50"] >= 0.9
+    from trainer import config, sources
+    from trainer.tasks.detection import overlap
+
+    sample = sources.load(config.load(run.output.parent / "config.json"), 2).parts["val"].read(0)
+    Image.fromarray(sample.image).save(tmp_path / "one.png")
+    code, [answer] = call(capsys, "predict", best(run.output), tmp_path / "one.png")
+    found = np.array([[box[key] for key in ("x", "y", "width", "height")] for box in answer["images"][0]["boxes"]])
+    assert code == 0 and (overlap(sample.boxes[:, 1:], found).max(1) > 0.5).all()
+
+
+def test_average_precision_by_hand():
+    from trainer.tasks.detection import average_precision, matched
+
+    truth = np.array([[0, 0, 0, 10, 10], [0, 20, 20, 10, 10], [1, 40, 0, 10, 10]], np.float32)
+    answers = np.array(
+        [
+            [0, 0, 0, 10, 10, 0.9],
+            [0, 1, 0, 10, 10, 0.8],
+            [1, 20, 20, 10, 10, 0.7],
+            [0, 20, 23, 10, 10, 0.6],
+            [1, 40, 6, 10, 10, 0.5],
+        ],
+        np.float32,
+    )
+    hit = matched(answers, truth)
+    # The second answers what the first has; the third has the wrong class; the last overlaps by a quarter.
+    assert hit.tolist() == [True, False, False, True, False]
+    mine = answers[:, 0] == 0
+    assert average_precision(answers[mine, 5], hit[mine], 2) == pytest.approx((1 + 2 / 3) / 2)
+    assert matched(answers, truth[:0]).tolist() == [False] * 5
+
+
+def test_boxes_come_back_from_their_maps():
+    from trainer.tasks.detection import boxes, targets
+
+    truth = np.array([[0, 3, 5, 12, 20], [1, 40, 30, 17, 9]], np.float32)
+    data = Data("detection", ["a", "b"], Shape(64, 64, 3), {})
+    [maps] = targets([Sample(np.zeros((64, 64, 3), np.uint8), boxes=truth)], data)
+    found = boxes(maps[..., :6])
+    assert found[found[:, 5] > 0.99][:, :5] == pytest.approx(truth, abs=1e-3)
+
+
+def test_what_is_not_judged_counts_nowhere():
+    from trainer.tasks.segmentation import Measure, mean_iou, pixel_loss
+
+    truth = np.array([[[0, 1], [255, 255]]], np.int32)
+    right = np.array([[[[0.9, 0.1], [0.2, 0.8]], [[0.9, 0.1], [0.1, 0.9]]]], np.float32)
+    other = right.copy()
+    other[0, 1] = other[0, 1, :, ::-1]
+    assert float(pixel_loss(truth, right)) == pytest.approx(float(pixel_loss(truth, other)))
+    measure = Measure(Data("segmentation", ["a", "b"], Shape(2, 2, 3), {}))
+    measure.take(right, truth)
+    assert measure.matrix.tolist() == [[1, 0], [0, 1]] and measure.metrics()["iou"] == 1.0
+    assert mean_iou(np.array([[3, 1], [0, 0]])) == pytest.approx((3 / 4 + 0) / 2)
