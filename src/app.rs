@@ -29,6 +29,7 @@ use crate::{
     lifecycle::Lifecycle,
     listen::{self, Certificate, News, TlsError},
     model::{Capacity, Clock, GpuInventory, Loops, Timestamp},
+    nodes::Nodes,
     proxy::Proxy,
     retention::Retention,
     scheduler::{
@@ -51,6 +52,8 @@ pub struct App {
     keepers: (Journal, Retention),
     listener: TcpListener,
     apps_listener: Option<TcpListener>,
+    /// Where agents on other nodes call, if they are to.
+    calls: Option<(Arc<Nodes>, TcpListener)>,
     options: listen::Options,
     /// Root's, where root started us.
     helper: Option<Child>,
@@ -144,6 +147,8 @@ impl App {
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
+        let nodes = Nodes::new(config.nodes.clone(), &keys::derive(&key, b"nodes"));
+        let calls = bind_calls(&nodes).await?;
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         announcements.refresh().await?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
@@ -153,7 +158,7 @@ impl App {
             config: web_config(config, &paths.private, &listener, apps_listener.as_ref())?,
             sessions,
             cluster,
-            gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps")),
+            gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps"), nodes.clone()),
             files,
             announcements,
             surroundings: Surroundings { loops, directory, certificate },
@@ -162,7 +167,8 @@ impl App {
         }));
         let options = connections(&portal)?;
         let helper = started.helper;
-        Ok(Self { portal, life, keepers, listener, apps_listener, options, helper, _lock: lock })
+        let calls = calls.map(|listener| (nodes, listener));
+        Ok(Self { portal, life, keepers, listener, apps_listener, calls, options, helper, _lock: lock })
     }
 
     /// The address that the main listener really has.
@@ -173,8 +179,8 @@ impl App {
     /// Starts the loops and serves until the process is asked to end.
     pub async fn run(self) -> Result<()> {
         let address = self.listener.local_addr()?;
-        let Self { portal, life, keepers: (journal, retention), listener, apps_listener, options, helper, _lock } =
-            self;
+        let Self { portal, life, keepers, listener, apps_listener, calls, options, helper, _lock } = self;
+        let (journal, retention) = keepers;
         if let Some(helper) = helper {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
@@ -195,6 +201,9 @@ impl App {
         if let Some(listener) = apps_listener {
             let service = web::Front::apps(portal.clone());
             life.tracker.spawn(listen::serve(listener, service, options, life.stopping.clone()));
+        }
+        if let Some((nodes, listener)) = calls {
+            life.tracker.spawn(nodes.serve(listener, gateway::expected(portal.clone()), life.stopping.clone()));
         }
         announce(&portal, address);
         let outcome = life.wait().await;
@@ -477,6 +486,15 @@ async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)> {
         .await
         .with_context(|| taken(address, "server.apps_listen, or set server.apps = \"path\" to do with one port"))?;
     Ok((listener, Some(apps)))
+}
+
+/// Where agents on other nodes call, if they are to.
+async fn bind_calls(nodes: &Nodes) -> Result<Option<TcpListener>> {
+    let Some(address) = nodes.portal_listen() else { return Ok(None) };
+    let listener = TcpListener::bind(address).await;
+    Ok(Some(
+        listener.with_context(|| format!("listening on {address} for agents: choose another nodes.portal_listen"))?,
+    ))
 }
 
 fn web_config(

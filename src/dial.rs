@@ -1,6 +1,7 @@
-//! Opens a connection to a workload on this machine and makes sure whose it is. A user can
-//! put anything into their run directory at any moment, a symlink to somebody else's socket
-//! included; and a port that a session had may belong to another user by now.
+//! Opens a connection to a workload and makes sure whose it is. A user can put anything into
+//! their run directory at any moment, a symlink to somebody else's socket included; and a port
+//! that a session had may belong to another user by now. On this machine the kernel says who
+//! answers; on another node it is the key of the agent (`nodes`).
 
 use std::{
     fs, io,
@@ -20,6 +21,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use crate::{
+    model::{SessionId, session::Placement},
+    nodes::{self, NodeEndpoint, Nodes},
+    protocol::node::Door,
+};
+
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why there is no connection.
@@ -35,6 +42,15 @@ pub enum Error {
     /// Somebody else's process answers there.
     #[error("uid {found} answers where only uid {expected} may")]
     WrongPeer { expected: u32, found: u32 },
+    #[error(transparent)]
+    Node(#[from] nodes::Error),
+}
+
+impl Error {
+    /// Whether somebody answers who must not.
+    pub fn is_impostor(&self) -> bool {
+        matches!(self, Self::WrongPeer { .. } | Self::Node(nodes::Error::WrongKey { .. }))
+    }
 }
 
 /// Where an app listens.
@@ -44,6 +60,19 @@ pub enum Endpoint {
     Socket(Arc<Path>),
     /// A port of 127.0.0.1.
     Port(u16),
+    /// Behind an agent on another node.
+    Node(Arc<NodeEndpoint>),
+}
+
+impl Endpoint {
+    /// A socket of a workload's, wherever that runs; `door` on another node leads to the same.
+    pub fn of(nodes: &Arc<Nodes>, session: SessionId, placement: &Placement, door: Door) -> Self {
+        let directory = Path::new(&placement.run_directory);
+        match &placement.link {
+            Some(link) => Self::Node(Arc::new(nodes.endpoint(session, link, directory, placement.uid, door))),
+            None => Self::Socket(directory.join(door.name()).into()),
+        }
+    }
 }
 
 /// Connects to `endpoint`, which must be served by `uid`, within five seconds.
@@ -52,6 +81,7 @@ pub async fn dial(endpoint: &Endpoint, uid: u32) -> Result<Stream, Error> {
         match endpoint {
             Endpoint::Socket(path) => unix(path, uid).await.map(Stream::Unix),
             Endpoint::Port(port) => tcp(*port, uid).await.map(Stream::Tcp),
+            Endpoint::Node(node) => Ok(Stream::Node(Box::new(node.open().await?))),
         }
     };
     timeout(CONNECT_TIMEOUT, connected).await.map_err(|_elapsed| Error::ConnectTimeout)?
@@ -155,6 +185,7 @@ fn absent(error: rustix::io::Errno) -> Error {
 pub enum Stream {
     Unix(UnixStream),
     Tcp(TcpStream),
+    Node(Box<nodes::tls::Stream>),
 }
 
 macro_rules! on_stream {
@@ -162,6 +193,7 @@ macro_rules! on_stream {
         match $self.get_mut() {
             Stream::Unix($stream) => $call,
             Stream::Tcp($stream) => $call,
+            Stream::Node($stream) => $call,
         }
     };
 }

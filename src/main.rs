@@ -100,10 +100,13 @@ fn main() -> ExitCode {
     // Before anything else exists: these run as other users, or become one.
     let mut arguments = std::env::args_os().skip(1);
     match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-        Some("agent") => match arguments.next().as_deref().and_then(std::ffi::OsStr::to_str) {
-            Some("files") => return lyceum::agent::files::run(),
-            _ => return lyceum::agent::run(),
-        },
+        Some("agent") => {
+            let mut arguments = arguments.peekable();
+            return match arguments.peek().and_then(|word| word.to_str()) {
+                Some("files") => lyceum::agent::files::run(),
+                _ => lyceum::agent::run(arguments),
+            };
+        }
         Some("exec") => return lyceum::agent::exec(arguments),
         Some("become") => return lyceum::helper::trampoline::run(),
         Some("errand") => return lyceum::helper::errand::run(),

@@ -20,7 +20,7 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    probe, record, script, server, software,
+    node, probe, record, script, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
@@ -59,8 +59,11 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         }
         Program::Exec { .. } | Program::Script { .. } => None,
     };
-    if let Err(error) = server::start(launch, &status, terminals.clone()) {
+    if let Err(error) = server::start(launch, &status, terminals.clone(), &log) {
         return record::now(ExitCause::LaunchFailed, format!("the agent cannot listen in its run directory: {error}"));
+    }
+    if let Err(sentence) = node::start(launch).await {
+        return record::now(ExitCause::LaunchFailed, sentence);
     }
     let mut output = None;
     let end = until_end(launch, &reaper, &status, &log, asked, &mut output).await;

@@ -52,6 +52,11 @@ impl Log {
         tell(&String::from_utf8_lossy(&tail), count)
     }
 
+    /// The last bytes, as they are.
+    pub fn tail(&self, bytes: u64) -> std::io::Result<Vec<u8>> {
+        self.0.lock().tail(bytes)
+    }
+
     fn append(&self, bytes: &[u8]) {
         // A full disk must not hold up the app.
         let _ = self.0.lock().append(bytes);

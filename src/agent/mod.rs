@@ -1,5 +1,5 @@
 //! `lyceum agent`: runs inside a workload, as its user, for as long as it lives. It reads one
-//! [`AgentLaunch`] from standard input, lets go of whoever started it, starts the app,
+//! [`AgentLaunch`] from standard input or a file, lets go of whoever started it, starts the app,
 //! watches it, answers on `agent.sock`, and writes the [`ExitRecord`] as its last act.
 //! Start reading at `life`, which is the whole story; every other file is one chapter.
 //!
@@ -12,6 +12,7 @@ mod home;
 mod life;
 mod limits;
 mod log;
+mod node;
 mod probe;
 mod record;
 mod replay;
@@ -24,7 +25,10 @@ mod terminals;
 mod tree;
 
 use std::{
+    ffi::OsString,
+    fs::File,
     io::{self, Read},
+    os::unix::fs::MetadataExt,
     path::Path,
     process::ExitCode,
 };
@@ -32,16 +36,19 @@ use std::{
 pub use child::exec;
 pub use home::try_home;
 
+use rustix::fs::{Mode, OFlags};
+
 use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL};
 
 /// The most that a launch may measure, in bytes.
 const MAX_LAUNCH: u64 = 1024 * 1024;
 
-/// Lives the whole life of a workload. The exit status says only whether the exit record
-/// could be written: 0 if so, else 1; 2 where the launch could not even be understood.
-pub fn run() -> ExitCode {
+/// Lives the whole life of a workload; `arguments` are none, or `--launch FILE`. The exit status
+/// says only whether the exit record could be written: 0 if so, else 1; 2 where the launch could
+/// not even be understood.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     child::close_inherited();
-    let launch = match read_launch() {
+    let launch = match find_launch(arguments) {
         Ok(launch) => launch,
         Err(message) => {
             eprintln!("lyceum agent: {message}");
@@ -67,18 +74,43 @@ fn finish(run_directory: &Path, record: &ExitRecord) -> ExitCode {
     }
 }
 
-fn read_launch() -> Result<AgentLaunch, String> {
+fn find_launch(arguments: impl IntoIterator<Item = OsString>) -> Result<AgentLaunch, String> {
+    let mut arguments = arguments.into_iter();
+    match (arguments.next(), arguments.next(), arguments.next()) {
+        (None, ..) => read_launch(io::stdin().lock(), "standard input"),
+        (Some(word), Some(file), None) if word == "--launch" => {
+            let path = Path::new(&file);
+            let opened = open_launch(path);
+            // Whatever it is: what is in it is for nobody else.
+            let _ = std::fs::remove_file(path);
+            let opened = opened.map_err(|source| format!("{} cannot be used: {source}", path.display()))?;
+            read_launch(opened, &path.display().to_string())
+        }
+        _ => Err("the arguments are none, or `--launch FILE`".to_owned()),
+    }
+}
+
+/// A launch holds secrets: it must be our own file, and nobody else may have read it.
+fn open_launch(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let own = rustix::process::getuid().as_raw();
+    if found.is_file() && found.uid() == own && (found.mode() | 0o700) & 0o777 == 0o700 {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it must be a file of our own that nobody else can open"))
+    }
+}
+
+fn read_launch(from: impl Read, name: &str) -> Result<AgentLaunch, String> {
     let mut text = Vec::new();
-    io::stdin()
-        .lock()
-        .take(MAX_LAUNCH + 1)
-        .read_to_end(&mut text)
-        .map_err(|source| format!("standard input cannot be read: {source}"))?;
+    from.take(MAX_LAUNCH + 1).read_to_end(&mut text).map_err(|source| format!("{name} cannot be read: {source}"))?;
     if MAX_LAUNCH < text.len() as u64 {
         return Err(format!("the launch is larger than {MAX_LAUNCH} bytes"));
     }
     let launch: AgentLaunch =
-        serde_json::from_slice(&text).map_err(|source| format!("standard input holds no launch: {source}"))?;
+        serde_json::from_slice(&text).map_err(|source| format!("{name} holds no launch: {source}"))?;
     if ![PROTOCOL, PROTOCOL - 1].contains(&launch.protocol) {
         return Err(format!("the portal speaks protocol {}, this agent {PROTOCOL}", launch.protocol));
     }

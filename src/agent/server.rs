@@ -18,32 +18,36 @@ use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
 use tokio_stream::{StreamExt, wrappers::WatchStream};
 
 use super::{
+    log::Log,
     status::Status,
     terminals::{self, OpenTerminal, Terminals},
 };
 use crate::{
     apps::base_url,
-    protocol::{AgentLaunch, AgentStatus, files},
+    protocol::{AgentLaunch, AgentStatus, MAX_MESSAGE, files},
 };
 
 /// The most that one message from a viewer may measure: a large paste.
 const MAX_INPUT: usize = 4 * 1024 * 1024;
 
 /// Listens in the run directory and answers until the agent ends.
-pub(super) fn start(launch: &AgentLaunch, status: &Status, terminals: Option<Terminals>) -> io::Result<()> {
+pub(super) fn start(launch: &AgentLaunch, status: &Status, terminals: Option<Terminals>, log: &Log) -> io::Result<()> {
     let path = launch.run_directory.join(files::AGENT_SOCKET);
     let listener = UnixListener::bind(&path)?;
     // The run directory's group is the portal's, and the socket inherits it.
     fs::set_permissions(&path, fs::Permissions::from_mode(0o660))?;
     let own = rustix::process::getuid().as_raw();
-    let listener = KnownPeers { listener, allowed: [own, launch.portal_uid] };
-    let router = router(&base_url(launch.session), status.clone(), terminals);
+    // On another node the portal is nobody; what comes from it is led in by ourselves.
+    let portal = if launch.node.is_some() { own } else { launch.portal_uid };
+    let listener = KnownPeers { listener, allowed: [own, portal] };
+    let router = router(&base_url(launch.session), status.clone(), terminals, log.clone());
     tokio::spawn(async move { axum::serve(listener, router).await });
     Ok(())
 }
 
-fn router(base: &str, status: Status, terminals: Option<Terminals>) -> Router {
+fn router(base: &str, status: Status, terminals: Option<Terminals>, log: Log) -> Router {
     let about = Router::new()
+        .route("/v1/log", get(move |Query(asked): Query<Tail>| std::future::ready(tail(&log, asked))))
         .route("/v1/status", get(|State(status): State<Status>| async move { Json(status.snapshot()) }))
         .route("/v1/events", get(events))
         .with_state(status);
@@ -85,6 +89,20 @@ impl Listener for KnownPeers {
 async fn events(State(status): State<Status>) -> Response {
     let lines = WatchStream::new(status.subscribe()).map(|status| Ok::<_, Infallible>(line(&status)));
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
+}
+
+/// How much of the log's end is asked for (bytes).
+#[derive(Deserialize)]
+struct Tail {
+    bytes: u64,
+}
+
+/// For a portal that cannot read the run directory.
+fn tail(log: &Log, Tail { bytes }: Tail) -> Response {
+    match log.tail(bytes.min(MAX_MESSAGE as u64)) {
+        Ok(tail) => ([(header::CONTENT_TYPE, "application/octet-stream")], tail).into_response(),
+        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, error.to_string()).into_response(),
+    }
 }
 
 fn line(status: &AgentStatus) -> Bytes {

@@ -141,6 +141,7 @@ impl Rehearsal {
             grace_seconds: GRACE,
             // Not the person's: what is wrong with that one has been told already.
             home: HomeSetup { home: local.run_directory(trial.session), ..HomeSetup::default() },
+            node: None,
         };
         let groups = agent.cgroups.clone();
         let trial = LaunchRequest { agent: serde_json::to_value(agent).expect("plain data"), ..trial };

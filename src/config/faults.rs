@@ -18,6 +18,7 @@ impl Config {
         faults.extend(self.faults_of_secrets());
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
+        faults.extend(self.nodes.validate());
         faults.extend(self.gpus.validate());
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());

@@ -72,6 +72,7 @@ pub(super) fn launch(
             unix_name: identity.name.clone(),
             run_directory: run_directory.to_string_lossy().into_owned(),
             limits: config.hierarchy.kind().to_owned(),
+            link: None,
         },
         cgroups: groups,
     };

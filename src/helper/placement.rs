@@ -130,6 +130,7 @@ mod tests {
             unix_name: "alice".to_owned(),
             run_directory: "/run/x".to_owned(),
             limits: "sampled".to_owned(),
+            link: None,
         };
         let first = Record { session: SessionId::new(), placement, cgroups: vec!["/c".into()] };
         let mut second = first.clone();

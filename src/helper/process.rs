@@ -300,6 +300,7 @@ mod tests {
             unix_name: String::new(),
             run_directory: String::new(),
             limits: String::new(),
+            link: None,
         };
         assert!(matches!(life(&placement), Life::Alive(_)));
         placement.start_ticks += 1;

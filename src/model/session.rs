@@ -167,6 +167,33 @@ pub struct Placement {
     /// How its limits are held: `systemd`, `cgroup-v2`, `cgroup-v1`, `cgroup-v1-without-devices`,
     /// `sampled`.
     pub limits: String,
+    /// How it is reached on another node; `None` on this machine.
+    #[serde(default)]
+    pub link: Option<Link>,
+}
+
+/// How a workload on another node is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Link {
+    /// Which start of the workload it is, counted from 1: each has a key of its own.
+    pub attempt: u32,
+    /// The node's address as the scheduler gives it, never as the agent does; empty until
+    /// the workload has a node.
+    pub host: String,
+    pub transport: Transport,
+}
+
+/// Who connects to whom, and how the portal learns of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Transport {
+    /// The agent listens, and a file in the run directory says on which port.
+    #[default]
+    EndpointFile,
+    /// The agent listens, and calls the portal to say on which port.
+    Listen,
+    /// The agent calls the portal, and nothing listens on the node.
+    DialBack,
 }
 
 /// An operator's question whether idle GPUs are still needed.

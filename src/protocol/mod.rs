@@ -3,10 +3,13 @@
 //! outlives an upgrade of the portal. The sizes of all messages are bounded by their readers.
 
 pub mod files_agent;
+pub mod node;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+pub use node::NodeSetup;
 
 use crate::model::{DeviceAccess, SessionId, Timestamp, session::Placement};
 
@@ -30,6 +33,10 @@ pub mod files {
     pub const JUPYTER: &str = "jupyter";
     /// The [`super::ExitRecord`], written last, by fsync and rename.
     pub const EXIT: &str = "exit.json";
+    /// Where an agent on another node listens: a [`super::node::Listening`].
+    pub const ENDPOINT: &str = "endpoint.json";
+    /// A [`super::AgentLaunch`] on its way to another node, 0600: the agent removes it.
+    pub const LAUNCH: &str = "launch.json";
 }
 
 /// A request to the helper. Each verb is checked again on the helper's side.
@@ -218,8 +225,9 @@ pub struct Limits {
     pub processes: i64,
 }
 
-/// Everything an agent needs to know. It arrives on its standard input as one JSON document
-/// and is never written to disk, because it may hold the app's token.
+/// Everything an agent needs to know, as one JSON document. It holds secrets: on this machine
+/// it arrives on standard input; on another node in a file that only its user can read, and
+/// that the agent removes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct AgentLaunch {
     pub protocol: u32,
@@ -236,6 +244,9 @@ pub struct AgentLaunch {
     /// From SIGTERM to SIGKILL.
     pub grace_seconds: u64,
     pub home: HomeSetup,
+    /// How it is reached, where that is not this machine.
+    #[serde(default)]
+    pub node: Option<NodeSetup>,
 }
 
 /// What to run and how to know that it answers.

@@ -42,6 +42,8 @@ pub(super) struct Connection {
     large: bool,
     /// To be written.
     unsent: Bytes,
+    /// Written, and perhaps held back by TLS.
+    unflushed: bool,
     upload: Option<Upload>,
     answer: Remaining,
     /// Whether another exchange may follow this one.
@@ -80,7 +82,8 @@ impl From<Error> for Failed {
 impl Connection {
     pub(super) fn new(stream: Stream) -> Self {
         let (read, unsent) = (BytesMut::new(), Bytes::new());
-        Self { stream, read, large: false, unsent, upload: None, answer: Remaining::Nothing, keeps: true }
+        let (large, unflushed, upload) = (false, false, None);
+        Self { stream, read, large, unsent, unflushed, upload, answer: Remaining::Nothing, keeps: true }
     }
 
     /// Sends a request and reads the answer's head. `body` is left where it is as long as
@@ -227,7 +230,8 @@ impl Connection {
             match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, &mut self.read)) {
                 Ok(0) => return Poll::Ready(Err(Failed { error: Error::Closed, again: repeatable && nothing_came })),
                 Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                // An agent that ended did not take leave of TLS.
+                Err(error) if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
                     return Poll::Ready(Err(Failed { error: Error::Closed, again: repeatable && nothing_came }));
                 }
                 Err(error) => return Poll::Ready(Err(Error::Exchange(error).into())),
@@ -275,7 +279,8 @@ impl Connection {
     fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Error>> {
         loop {
             if ready!(self.poll_write(cx)).is_err() {
-                (self.unsent, self.upload, self.keeps) = (Bytes::new(), None, false);
+                (self.unsent, self.unflushed) = (Bytes::new(), false);
+                (self.upload, self.keeps) = (None, false);
             }
             let Some(upload) = &mut self.upload else { return Poll::Ready(Ok(())) };
             let next = ready!(upload.poll_next(cx))?;
@@ -293,6 +298,11 @@ impl Connection {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.unsent.advance(taken);
+            self.unflushed = true;
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
         }
         Poll::Ready(Ok(()))
     }

@@ -2,6 +2,7 @@
 //! (`local`), later Slurm and containers. The trait speaks of sessions by id, of processes
 //! by placement, and never of quotas, people's rights or the database.
 
+pub mod link;
 pub mod local;
 
 use std::collections::BTreeSet;

@@ -154,6 +154,7 @@ impl Sessions {
             app: session.app.clone(),
             socket: placement.map(|placement| Path::new(&placement.run_directory).join(socket)),
             port: self.port(session),
+            link: placement.and_then(|placement| placement.link.clone()),
             uid: placement.map_or(u32::MAX, |placement| placement.uid),
             authorization: jupyter.then(|| format!("token {}", self.upstream_secret(session.id))),
             strip_prefix: app.is_some_and(App::strips_prefix),

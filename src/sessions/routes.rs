@@ -10,7 +10,7 @@ use std::{
 
 use parking_lot::RwLock;
 
-use crate::model::{SessionId, SessionState, UserId};
+use crate::model::{SessionId, SessionState, UserId, session::Link};
 
 /// How to reach one session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,6 +22,8 @@ pub struct Route {
     /// The app's socket; `None` while nothing is launched.
     pub socket: Option<PathBuf>,
     pub port: Option<u16>,
+    /// How its node is reached, where that is another one.
+    pub link: Option<Link>,
     /// Whose process must answer there.
     pub uid: u32,
     /// What the proxy shows to the app.

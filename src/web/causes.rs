@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{announcements, auth, db, dial, jobs, proxy, scheduler, sessions};
+use crate::{announcements, auth, db, jobs, proxy, scheduler, sessions};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -115,7 +115,7 @@ impl From<proxy::Error> for Error {
             }
             proxy::Error::Cut => Self::unauthenticated(),
             away => {
-                if let proxy::Error::Dial(dial::Error::WrongPeer { .. }) = &away {
+                if matches!(&away, proxy::Error::Dial(error) if error.is_impostor()) {
                     tracing::warn!(error = &away as &dyn std::error::Error, "somebody else answers for an app");
                 } else {
                     // An open tab asks again and again.

@@ -123,6 +123,7 @@ impl Scene {
             unix_name: "somebody".to_owned(),
             run_directory: "/run/x".to_owned(),
             limits: "sampled".to_owned(),
+            link: None,
         };
         assert!(db.set_placement(id, &placement).await.unwrap());
         assert!(db.mark_running(id, now, now.plus_seconds(86_400)).await.unwrap());

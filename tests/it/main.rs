@@ -28,6 +28,7 @@ mod life;
 mod lifetimes;
 mod local;
 mod needs;
+mod nodes;
 mod pages;
 mod people;
 mod portal;

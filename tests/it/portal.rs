@@ -23,6 +23,7 @@ use lyceum::{
     helper::{cgroup::Hierarchy, client::Launcher},
     listen,
     model::{Capacity, Clock, GpuInventory, LoginId, Loops, Role, Timestamp, UserId, Username},
+    nodes::{self, Nodes},
     proxy::Proxy,
     scheduler,
     sessions::{self, Sessions},
@@ -148,7 +149,7 @@ impl TestPortal {
             files,
             announcements,
             surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
-            gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32]),
+            gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,
             stopping: shutdown.clone(),
         }));
@@ -402,7 +403,7 @@ pub fn password(name: &str) -> String {
     format!("{name}-has-a-password")
 }
 
-pub fn sha256(text: &str) -> String {
+pub fn sha256(text: impl AsRef<[u8]>) -> String {
     Sha256::digest(text).iter().fold(String::new(), |text, byte| format!("{text}{byte:02x}"))
 }
 

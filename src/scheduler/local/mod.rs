@@ -4,9 +4,7 @@
 //! was decided before.
 
 mod exit;
-mod link;
 mod machine;
-mod run_directory;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,9 +20,12 @@ use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
-pub use self::{machine::capacity, run_directory::open_in_run_directory};
-use super::{Account, Error, Exit, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler};
+pub use self::machine::capacity;
+use super::{
+    Account, Error, Exit, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
+};
 use crate::{
+    dial::Endpoint,
     gpu,
     helper::{
         self,
@@ -39,6 +40,7 @@ use crate::{
         AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
         PROTOCOL, Sample, files,
     },
+    run_directory,
 };
 
 /// What the local scheduler works with.
@@ -167,6 +169,7 @@ impl Shared {
             cgroups: self.config.hierarchy.groups(&launch.session.short()),
             grace_seconds: self.config.grace_seconds,
             home: launch.home,
+            node: None,
         };
         let agent = serde_json::to_value(agent).map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
         Ok(HelperRequest::Launch(LaunchRequest {
@@ -349,7 +352,7 @@ impl Scheduler for Local {
     }
 
     async fn events(&self, _session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
-        link::events(placement).await
+        link::events(&socket(placement, files::AGENT_SOCKET), placement.uid).await
     }
 
     async fn ask(
@@ -360,7 +363,7 @@ impl Scheduler for Local {
         path: &str,
         authorization: Option<&str>,
     ) -> Result<Option<Vec<u8>>> {
-        link::ask(placement, socket, path, authorization).await
+        link::ask(&self::socket(placement, socket), placement.uid, path, authorization).await
     }
 
     async fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64> {
@@ -434,6 +437,11 @@ impl Scheduler for Local {
         })
         .await
     }
+}
+
+/// A socket of the workload's.
+fn socket(placement: &Placement, name: &str) -> Endpoint {
+    Endpoint::Socket(Path::new(&placement.run_directory).join(name).into())
 }
 
 #[expect(deprecated, reason = "its successor is unsafe; an owned descriptor keeps what that one wants promised")]

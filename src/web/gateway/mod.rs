@@ -23,7 +23,7 @@ use futures_util::FutureExt;
 use parking_lot::RwLock;
 
 pub(super) use self::hosts::is_below;
-pub use self::watch::{cut_what_lost_access, forget_ended};
+pub use self::watch::{cut_what_lost_access, expected, forget_ended};
 use super::{
     APP, AppsOrigin, Portal, Side,
     claim::{self, Claimed},
@@ -38,6 +38,8 @@ use crate::{
     auth::{Credential, Principal},
     dial::Endpoint,
     model::{SessionId, SessionState},
+    nodes::Nodes,
+    protocol::node::Door,
     proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
     sessions::Route,
 };
@@ -48,12 +50,14 @@ pub struct Gateway {
     pub tickets: ticket::Tickets,
     /// Seals the apps' cookies.
     pub key: [u8; 32],
+    /// How agents on other nodes are reached.
+    pub nodes: Arc<Nodes>,
     upstreams: RwLock<HashMap<SessionId, Upstream>>,
 }
 
 impl Gateway {
-    pub fn new(proxy: Proxy, key: [u8; 32]) -> Self {
-        Self { proxy, tickets: ticket::Tickets::default(), key, upstreams: RwLock::default() }
+    pub fn new(proxy: Proxy, key: [u8; 32], nodes: Arc<Nodes>) -> Self {
+        Self { proxy, tickets: ticket::Tickets::default(), key, nodes, upstreams: RwLock::default() }
     }
 
     /// Where a running session's requests go; remembered, since every request asks.
@@ -62,10 +66,15 @@ impl Gateway {
         if let Some(known) = known.as_ref().filter(|known| known.uid == route.uid && leads_to(&known.endpoint, route)) {
             return Some(known.clone());
         }
-        let endpoint = match (&route.port, &route.socket) {
-            (Some(port), _) => Endpoint::Port(*port),
-            (None, Some(path)) => Endpoint::Socket(Arc::from(path.as_path() as &Path)),
-            (None, None) => return None,
+        let endpoint = match (&route.link, &route.port, &route.socket) {
+            (Some(link), port, Some(path)) => {
+                let door = if port.is_some() { Door::Port } else { Door::parse(path.file_name()?.to_str()?)? };
+                let endpoint = self.nodes.endpoint(route.session, link, path.parent()?, route.uid, door);
+                Endpoint::Node(Arc::new(endpoint))
+            }
+            (None, Some(port), _) => Endpoint::Port(*port),
+            (None, None, Some(path)) => Endpoint::Socket(Arc::from(path.as_path() as &Path)),
+            (_, _, None) => return None,
         };
         let activity = known.map_or_else(Arc::default, |known| known.activity);
         let upstream = Upstream { session: route.session, endpoint, uid: route.uid, activity };
@@ -76,6 +85,7 @@ impl Gateway {
     /// A session has ended: nothing of it may be reached any more.
     pub fn forget(&self, session: SessionId) {
         self.upstreams.write().remove(&session);
+        self.nodes.forget(session);
         self.proxy.drop_session(session);
     }
 
@@ -86,9 +96,11 @@ impl Gateway {
 }
 
 fn leads_to(endpoint: &Endpoint, route: &Route) -> bool {
-    match endpoint {
-        Endpoint::Port(port) => route.port == Some(*port),
-        Endpoint::Socket(path) => route.port.is_none() && route.socket.as_deref() == Some(path),
+    match (endpoint, &route.link) {
+        (Endpoint::Node(node), link) => Some(node.link()) == link.as_ref(),
+        (_, Some(_)) => false,
+        (Endpoint::Port(port), None) => route.port == Some(*port),
+        (Endpoint::Socket(path), None) => route.port.is_none() && route.socket.as_deref() == Some(path),
     }
 }
 

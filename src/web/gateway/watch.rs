@@ -1,11 +1,11 @@
 //! The loops that end what may live no longer: connections whose access has ended, and the
-//! endpoints of sessions that have ended.
+//! endpoints of sessions that have ended; and whose agents may call at all.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::sync::broadcast::error::RecvError;
 
-use crate::{proxy::Access, web::Portal};
+use crate::{nodes::Expects, proxy::Access, web::Portal};
 
 /// A login also ends by its age, which is no change that anybody tells.
 const LOOK_AGAIN: Duration = Duration::from_mins(1);
@@ -45,4 +45,12 @@ pub async fn forget_ended(portal: Arc<Portal>) {
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Agents of live sessions may call, each of the very start that the portal made.
+pub fn expected(portal: Arc<Portal>) -> Expects {
+    Arc::new(move |session, attempt| {
+        let route = portal.sessions.routes.find(session);
+        route.is_some_and(|route| route.link.as_ref().is_some_and(|link| link.attempt == attempt))
+    })
 }

@@ -65,6 +65,7 @@ impl Given {
             cgroups: Vec::new(),
             grace_seconds: 5,
             home: HomeSetup { home: home.path().to_owned(), ..HomeSetup::default() },
+            node: None,
         };
         Self { run, home, launch }
     }

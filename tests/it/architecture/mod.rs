@@ -20,7 +20,10 @@ const ANY: &[&str] = &["*"];
 const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
-    ("dial", &[]),
+    ("run_directory", &[]),
+    // Whoever is on another node is known by a key, not by the kernel.
+    ("nodes", &["model", "protocol", "run_directory"]),
+    ("dial", &["model", "nodes", "protocol"]),
     ("curves", &[]),
     ("db", &["model"]),
     ("gpu", &["model"]),
@@ -29,9 +32,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
     ("overlay", &["protocol"]),
-    ("scheduler", &["model", "gpu", "protocol", "dial", "helper"]),
+    ("scheduler", &["model", "gpu", "protocol", "dial", "helper", "run_directory"]),
     ("helper", &["model", "protocol", "overlay"]),
-    ("agent", &["model", "apps", "protocol", "overlay"]),
+    ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes"]),
     ("admission", &["model", "db"]),
     ("cluster", &["model", "db", "admission", "scheduler"]),
     // The agents that touch files are started by the helper and speak to this module alone.
@@ -55,6 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "listen",
             "proxy",
             "dial",
+            "nodes",
             "scheduler",
             "apps",
             "environments",

@@ -168,6 +168,7 @@ async fn from_start_to_end() {
             unix_name: "a".to_owned(),
             run_directory: "/run/x".to_owned(),
             limits: "cgroup-v2".to_owned(),
+            link: None,
         };
         assert!(db.set_placement(id, &placement).await.unwrap());
         db.set_detail(id, "Waiting for its first answer").await.unwrap();

@@ -124,8 +124,6 @@ impl World {
 
     pub async fn session_of(&self, kind: &str, owner: UserId, app: &App) -> SessionId {
         let id = self.queued(kind, owner).await;
-        let (db, now) = (self.portal.db(), self.portal.clock.now());
-        assert!(db.begin_start(id, now).await.unwrap());
         let placement = Placement {
             // Of a machine that nobody can ask: what this test knows of it stands.
             node: "elsewhere".to_owned(),
@@ -136,11 +134,19 @@ impl World {
             unix_name: "somebody".to_owned(),
             run_directory: app.socket_directory().to_str().unwrap().to_owned(),
             limits: "sampled".to_owned(),
+            link: None,
         };
-        assert!(db.set_placement(id, &placement).await.unwrap());
+        self.run_at(id, &placement).await;
+        id
+    }
+
+    /// Has a session that waits run at a place.
+    pub async fn run_at(&self, id: SessionId, placement: &Placement) {
+        let (db, now) = (self.portal.db(), self.portal.clock.now());
+        assert!(db.begin_start(id, now).await.unwrap());
+        assert!(db.set_placement(id, placement).await.unwrap());
         assert!(db.mark_running(id, now, now.plus_seconds(30 * 86_400)).await.unwrap());
         self.portal.portal.sessions.reconcile().await;
-        id
     }
 
     /// A session that waits.

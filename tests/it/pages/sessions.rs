@@ -69,6 +69,7 @@ pub fn placed(word: &Word, mut session: Session) -> Session {
         unix_name: word("alice"),
         run_directory: "/run/lyceum/x".to_owned(),
         limits: "sampled".to_owned(),
+        link: None,
     });
     session
 }

@@ -30,6 +30,7 @@ fn placement() -> Placement {
         unix_name: "alice".to_owned(),
         run_directory: String::new(),
         limits: String::new(),
+        link: None,
     }
 }
 

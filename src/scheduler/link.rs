@@ -2,7 +2,7 @@
 //! Both belong to the user: the peer's uid is checked before a byte is sent, every answer is
 //! bounded in size and time, and what comes is shown or weighed, never trusted.
 
-use std::{path::Path, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
@@ -13,8 +13,7 @@ use hyper_util::rt::TokioIo;
 use super::{Error, Result};
 use crate::{
     dial::{Endpoint, dial},
-    model::session::Placement,
-    protocol::{AgentStatus, MAX_MESSAGE, files},
+    protocol::{AgentStatus, MAX_MESSAGE},
 };
 
 /// How long an answer's head may take.
@@ -23,8 +22,9 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The longest line of an agent's events (bytes).
 const MAX_LINE: usize = 16 * 1024;
 
-pub(super) async fn events(placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
-    let answer = request(placement, files::AGENT_SOCKET, "/v1/events", None).await?;
+/// What the agent of `uid` tells at its own socket, from now on.
+pub async fn events(agent: &Endpoint, uid: u32) -> Result<BoxStream<'static, AgentStatus>> {
+    let answer = request(agent, uid, "/v1/events", None).await?;
     let body = BodyStream::new(answer.into_body());
     let lines = futures_util::stream::unfold((body, Vec::new()), |(mut body, mut held)| async move {
         loop {
@@ -48,13 +48,9 @@ pub(super) async fn events(placement: &Placement) -> Result<BoxStream<'static, A
     Ok(lines.boxed())
 }
 
-pub(super) async fn ask(
-    placement: &Placement,
-    socket: &str,
-    path: &str,
-    authorization: Option<&str>,
-) -> Result<Option<Vec<u8>>> {
-    let answer = request(placement, socket, path, authorization).await?;
+/// One GET; the body of a 2xx answer, `None` where there is nothing at that path (404).
+pub async fn ask(endpoint: &Endpoint, uid: u32, path: &str, authorization: Option<&str>) -> Result<Option<Vec<u8>>> {
+    let answer = request(endpoint, uid, path, authorization).await?;
     if answer.status().as_u16() == 404 {
         return Ok(None);
     }
@@ -67,14 +63,14 @@ pub(super) async fn ask(
     Ok(Some(body.to_bytes().to_vec()))
 }
 
-async fn request(
-    placement: &Placement,
-    socket: &str,
-    path: &str,
-    authorization: Option<&str>,
-) -> Result<Response<Incoming>> {
-    let endpoint = Endpoint::Socket(Path::new(&placement.run_directory).join(socket).into());
-    let stream = dial(&endpoint, placement.uid).await.map_err(|err| Error::Unavailable(err.to_string()))?;
+/// The last `bytes` of the workload's log, from the agent, where its directory cannot be read.
+pub async fn log_tail(agent: &Endpoint, uid: u32, bytes: u64) -> Result<Vec<u8>> {
+    let bytes = bytes.min(MAX_MESSAGE as u64);
+    Ok(ask(agent, uid, &format!("/v1/log?bytes={bytes}"), None).await?.unwrap_or_default())
+}
+
+async fn request(endpoint: &Endpoint, uid: u32, path: &str, authorization: Option<&str>) -> Result<Response<Incoming>> {
+    let stream = dial(endpoint, uid).await.map_err(|err| Error::Unavailable(err.to_string()))?;
     let exchange = async {
         let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
         // It ends with the answer's body, or when that is dropped.

@@ -9,17 +9,17 @@ use std::{
 };
 
 use rustix::{
-    fs::{Mode, OFlags, ResolveFlags, open, openat2},
+    fs::{self, Mode, OFlags, ResolveFlags, openat2},
     io::Errno,
 };
 
 /// Opens `name` in a run directory for reading; `None` where it is not there.
-pub fn open_in_run_directory(directory: &Path, name: &str) -> io::Result<Option<File>> {
+pub fn open(directory: &Path, name: &str) -> io::Result<Option<File>> {
     let (Some(base), Some(short)) = (directory.parent(), directory.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
     // The base is ours, everything below it the user's.
-    let base = open(base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let base = fs::open(base, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     // Without NONBLOCK a named pipe would hold us up for ever.
     let file = match openat2(
         base,
@@ -39,19 +39,23 @@ pub fn open_in_run_directory(directory: &Path, name: &str) -> io::Result<Option<
 }
 
 /// The whole of a file of at most `limit` bytes; a longer one is refused.
-pub(super) fn read(directory: &Path, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
-    let Some(file) = open_in_run_directory(directory, name)? else { return Ok(None) };
+pub fn read(directory: &Path, name: &str, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    open(directory, name)?.map(|file| read_whole(file, limit)).transpose()
+}
+
+/// The whole of an open file of at most `limit` bytes.
+pub fn read_whole(file: File, limit: u64) -> io::Result<Vec<u8>> {
     let mut content = Vec::new();
     file.take(limit + 1).read_to_end(&mut content)?;
     if limit < content.len() as u64 {
-        return Err(io::Error::other(format!("`{name}` is longer than {limit} bytes")));
+        return Err(io::Error::other(format!("it is longer than {limit} bytes")));
     }
-    Ok(Some(content))
+    Ok(content)
 }
 
 /// The last `bytes` of a file.
-pub(super) fn read_tail(directory: &Path, name: &str, bytes: u64) -> io::Result<Option<Vec<u8>>> {
-    let Some(mut file) = open_in_run_directory(directory, name)? else { return Ok(None) };
+pub fn read_tail(directory: &Path, name: &str, bytes: u64) -> io::Result<Option<Vec<u8>>> {
+    let Some(mut file) = open(directory, name)? else { return Ok(None) };
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;
     let mut tail = Vec::new();
