@@ -47,6 +47,15 @@ def read(folder: Path) -> dict[str, Any] | None:
     return index if index["snapshots"] else None
 
 
+def clear(folder: Path) -> None:
+    """Takes away what an earlier training has left, and nothing that it did not write."""
+    index = read(folder)
+    if index:
+        (folder / INDEX).unlink()
+        for entry in index["snapshots"]:
+            (folder / entry["file"]).unlink()
+
+
 def changed(index: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first field that is not as it was when these snapshots were made."""
     # Through JSON, because that is how the one of them has gone.

@@ -112,7 +112,9 @@ class _Training:
         self.every = config["events"].get("every_steps", max(1, self.steps // 20))
         self.metric = config["metric"]
         identity = checkpoints.identity(config, data.classes, len(data.parts["train"]))
-        index = checkpoints.read(self.snapshots) if config["resume"] else None
+        if not config["resume"]:
+            checkpoints.clear(self.snapshots)
+        index = checkpoints.read(self.snapshots)
         if index:
             if field := checkpoints.changed(index, identity):
                 raise bad_config(
@@ -177,11 +179,10 @@ class _Training:
         self.began, self.begun_at, self.said = time.monotonic(), self.step, 0.0
         code = DONE
         try:
-            while self.epoch < self.config["epochs"]:
+            while self.epoch < self.config["epochs"] and not self._enough():
                 self._one_epoch()
-                if self._enough():
-                    say("early_stop", epoch=self.epoch, metric=self.metric, best=self.index["best_value"])
-                    break
+            if self.epoch < self.config["epochs"]:
+                say("early_stop", epoch=self.epoch, metric=self.metric, best=self.index["best_value"])
             self._evaluated()
         except Terminated:
             # Once in the index at this very step, a snapshot need not be written again.

@@ -1,6 +1,6 @@
 """A training in PyTorch that the portal can run, watch and resume: copy it and make it yours.
 
-    python pytorch.py CONFIG.json          torchrun --nproc-per-node 2 pytorch.py CONFIG.json
+    python pytorch.py CONFIG.json          torchrun --nproc_per_node 2 pytorch.py CONFIG.json
 
 The contract is small: a JSON configuration goes in; event files, checkpoints and an exit code come
 out. Curves are read from the event files alone, so print whatever you like. What you will want to
@@ -270,6 +270,10 @@ class Training:
                 return False
             self.one_step(parallel, images, labels)
         loss, accuracy, _ = self.measure()
+        if self.world > 1:  # what they decide by must be the same for all
+            said = torch.tensor([loss, accuracy], device=self.device)
+            dist.broadcast(said, 0)
+            loss, accuracy = said.tolist()
         self.epoch += 1
         better = accuracy > self.best
         self.best, self.waited = (accuracy, 0) if better else (self.best, self.waited + 1)
@@ -323,16 +327,12 @@ class Training:
 
     @torch.no_grad()
     def measure(self):
-        """Loss and accuracy over the validation pictures, and the probabilities. Every process does all of it."""
+        """Loss and accuracy over the validation pictures, and the probabilities."""
         self.model.eval()
         found = torch.cat([self.model(images.to(self.device)).float().cpu() for images, _ in self.val_loader])
         truth = torch.tensor([label for _, label in self.validation.files])
-        said = torch.stack([nn.functional.cross_entropy(found, truth), (found.argmax(1) == truth).float().mean()]).to(
-            self.device
-        )
-        if self.world > 1:
-            dist.broadcast(said, 0)  # what they decide by must be the same for all
-        return said[0].item(), said[1].item(), found.softmax(1).numpy()
+        loss = nn.functional.cross_entropy(found, truth).item()
+        return loss, (found.argmax(1) == truth).float().mean().item(), found.softmax(1).numpy()
 
     def evaluate(self) -> None:
         """What the best checkpoint says of each validation picture, and the confusion matrix of that."""

@@ -131,26 +131,28 @@ def test_divergence_has_its_own_code(train, tmp_path):
     )
     run = train(SHORT | {"network": {"file": "wild.py"}, "learning_rate": {"base": 100, "policy": "fixed"}})
     assert run.code == 3 and "no longer a number" in run.error["message"] and run.error["field"] == "learning_rate.base"
-    assert not np.isfinite([value for _, value in series(run.output / "events/train", "loss")][-1]), "the curve shows it"
+    assert not np.isfinite([value for _, value in series(run.output / "events/train", "loss")][-1]), (
+        "the curve shows it"
+    )
     assert not list(run.output.glob("checkpoints/*.keras")), "what is no number is not kept"
 
 
 def test_early_stopping_waits_as_long_as_it_should(train):
-    run = train(
-        SHORT
-        | {
-            "epochs": 50,
-            "learning_rate": {"base": 1e-12},
-            "early_stopping": {"patience": 3},
-            "checkpoints": {"keep_last": 1},
-        }
-    )
+    given = SHORT | {"epochs": 50, "early_stopping": {"patience": 3}, "checkpoints": {"keep_last": 1}}
+    given |= {"learning_rate": {"base": 1e-12}, "class_weights": "balanced"}
+    run = train(given)
     epochs = [line for line in run.lines if line["event"] == "epoch"]
     assert run.code == 0 and len(epochs) == 4 and [line for line in run.lines if line["event"] == "early_stop"]
     assert {path.name for path in (run.output / "checkpoints").glob("*.keras")} == {
         "epoch-00001.keras",
         "epoch-00004.keras",
     }
+    # Started again it has still had enough; told not to resume, it begins anew and leaves nothing of the first.
+    again = train(given)
+    assert again.code == 0 and not [line for line in again.lines if line["event"] == "epoch"]
+    anew = train(given | {"resume": False, "epochs": 1})
+    assert anew.code == 0 and [line["event"] for line in anew.lines].count("epoch") == 1
+    assert {path.name for path in (anew.output / "checkpoints").glob("*.keras")} == {"epoch-00001.keras"}
 
 
 @pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
