@@ -14,7 +14,8 @@ import statistics
 import sys
 import traceback
 
-import curves  # noqa: F401 (it enters its rows, as directory and life do)
+import curves  # noqa: F401 (it enters its rows, as datasets, directory and life do)
+import datasets  # noqa: F401
 import directory  # noqa: F401
 import life  # noqa: F401
 import rows

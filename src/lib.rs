@@ -17,6 +17,7 @@ pub mod client;
 pub mod cluster;
 pub mod config;
 pub mod curves;
+pub mod datasets;
 pub mod db;
 pub mod dial;
 pub mod environments;

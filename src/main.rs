@@ -14,6 +14,7 @@ use lyceum::{
     app::App,
     check, client,
     config::{Config, Environment},
+    datasets,
     model::Clock,
     start, telemetry,
 };
@@ -70,6 +71,11 @@ enum Verb {
     Session(client::SessionArguments),
     /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Usage(client::UsageArguments),
+    /// Make a dataset of a folder, a list or an archive of pictures.
+    Dataset {
+        #[command(subcommand)]
+        verb: DatasetVerb,
+    },
     /// The root helper; started by `serve`.
     #[command(hide = true)]
     Helper { config: String },
@@ -93,6 +99,17 @@ enum Verb {
     Exec {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<std::ffi::OsString>,
+    },
+}
+
+#[derive(Subcommand)]
+enum DatasetVerb {
+    /// Build the dataset that a JSON file describes (docs/datasets.md). Killed, it goes on when started again.
+    Build {
+        spec: PathBuf,
+        /// Else as many as there are cores to use.
+        #[arg(long, value_name = "N")]
+        threads: Option<usize>,
     },
 }
 
@@ -159,6 +176,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut io::stdout())))
+        }
+        Verb::Dataset { verb: DatasetVerb::Build { spec, threads } } => {
+            datasets::build::command::run(&spec, threads, &mut io::stdout())?;
+            Ok(ExitCode::SUCCESS)
         }
         Verb::Helper { .. }
         | Verb::Become

@@ -12,6 +12,7 @@ mod command_line;
 mod contrib;
 mod corpora;
 mod curves;
+mod datasets;
 mod db;
 mod directory;
 mod environments;

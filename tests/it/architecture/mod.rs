@@ -25,6 +25,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nodes", &["model", "protocol", "run_directory"]),
     ("dial", &["model", "nodes", "protocol"]),
     ("curves", &[]),
+    // A builder of datasets runs as its owner, in a workload, and knows no portal.
+    ("datasets", &[]),
     ("db", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),

@@ -1,0 +1,65 @@
+"""Pictures to one size, beside a loop in Pillow as people write it: open, resize, put into one
+array. Lyceum's builder does that, hashes every file, looks for broken and double ones, and splits."""
+
+import json
+import shutil
+import subprocess
+import time
+
+from rows import in_turns, median, result, row, times
+
+MAKE = """
+import sys, random
+from PIL import Image, ImageFilter
+folder, count = sys.argv[1], int(sys.argv[2])
+import os
+noise = Image.effect_noise((640, 480), 90).filter(ImageFilter.GaussianBlur(1))
+for n in range(count):
+    random.seed(n)
+    one = Image.merge("RGB", [noise.rotate(random.randrange(360)).point(lambda v, k=random.randrange(60): min(255, v + k)) for _ in range(3)])
+    os.makedirs(f"{folder}/{n % 10}", exist_ok=True)
+    one.save(f"{folder}/{n % 10}/{n:05}.jpg", quality=90)
+"""
+
+PILLOW = """
+import sys, glob
+import numpy
+from PIL import Image
+files = sorted(glob.glob(sys.argv[1] + "/*/*.jpg"))
+array = numpy.lib.format.open_memmap(sys.argv[2], mode="w+", dtype="uint8", shape=(len(files), 256, 256, 3))
+for n, file in enumerate(files):
+    array[n] = numpy.asarray(Image.open(file).convert("RGB").resize((256, 256), Image.BILINEAR))
+array.flush()
+"""
+
+COUNT = 10_000
+
+
+@row("datasets")
+def datasets(stand, options):
+    python = f"{options.tools}/jl/bin/python"
+    pictures = stand.work / "pictures"
+    count = COUNT if options.rounds > 1 else COUNT // 10
+    subprocess.run([python, "-c", MAKE, str(pictures), str(count)], check=True)
+    output, array = stand.work / "dataset", stand.work / "pillow.npy"
+    spec = stand.work / "spec.json"
+    source = {"kind": "folder", "path": str(pictures)}
+    spec.write_text(json.dumps({"kind": "classification", "source": source, "output": str(output)}))
+    compared = {
+        "Lyceum": [str(options.binary), "dataset", "build", str(spec)],
+        "Lyceum, 1 thread": [str(options.binary), "dataset", "build", "--threads", "1", str(spec)],
+        "Pillow": [python, "-c", PILLOW, str(pictures), str(array)],
+    }
+
+    def measure(_, command):
+        shutil.rmtree(output, ignore_errors=True)
+        array.unlink(missing_ok=True)
+        begun = time.monotonic()
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        return count / (time.monotonic() - begun)
+
+    rates = in_turns(options.rounds, compared, measure)
+    pillow = median(rates.pop("Pillow"))
+    for name, values in rates.items():
+        figure = median(values)
+        yield result(f"{count} JPEG of 640 × 480 to 256 × 256, {name}", f"{figure:,.0f}/s", f"Pillow {pillow:,.0f}/s", times(figure, pillow))

@@ -1,0 +1,183 @@
+//! Makes a dataset of a person's files: `lyceum dataset build`, and the same as a function. It
+//! lists the source, opens every picture once on all cores, decides who learns from what, and
+//! writes manifest and resized pictures. Killed at any moment it goes on where it was and comes
+//! to the same; nothing has the dataset's name before all of it is there. It knows nothing of the
+//! portal, and leaves limits, logs and the person it runs as to the workload that it runs in.
+
+mod boxes;
+pub mod catalogue;
+mod colours;
+pub mod command;
+pub mod document;
+pub mod fit;
+mod idx;
+mod journal;
+mod mean;
+mod npy;
+mod pass;
+pub mod picture;
+pub mod progress;
+mod readers;
+mod shapes;
+mod space;
+pub mod spec;
+mod split;
+mod store;
+mod text;
+mod write;
+
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+    sync::atomic::AtomicBool,
+};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use thiserror::Error;
+
+use document::Document;
+use progress::{Phase, Progress, Speed};
+use spec::Spec;
+
+/// Why there is no dataset. What was read is kept for the next try, except where the
+/// specification itself is wrong.
+#[derive(Debug, Error)]
+pub enum Error {
+    #[error("the specification is wrong:\n{}", .0.join("\n"))]
+    Spec(Vec<String>),
+    #[error("{}: {reason}", .path.display())]
+    Source { path: PathBuf, reason: String },
+    #[error("{} cannot be read: {source}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} cannot be written: {source}; what is done is kept, and the build goes on when it is started again", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("{} needs room for {} MiB and has {} MiB; nothing was written", .path.display(), .needed >> 20, .free >> 20)]
+    Space { path: PathBuf, needed: u64, free: u64 },
+    #[error("{} is there already; choose another name, or remove it first", .0.display())]
+    Exists(PathBuf),
+    #[error("another build is making {} at this moment", .0.display())]
+    Busy(PathBuf),
+    #[error("no dataset can be made: {0}")]
+    Nothing(String),
+    #[error("stopped; what is done is kept, and the build goes on when it is started again")]
+    Stopped,
+}
+
+impl Error {
+    fn reading(path: &Path, source: io::Error) -> Self {
+        Self::Read { path: path.to_owned(), source }
+    }
+
+    fn writing(path: &Path, source: io::Error) -> Self {
+        Self::Write { path: path.to_owned(), source }
+    }
+
+    /// The sentence without the path, for a line that names it already.
+    fn reason(&self) -> String {
+        match self {
+            Self::Source { reason, .. } => reason.clone(),
+            other => other.to_string(),
+        }
+    }
+}
+
+/// Builds the dataset of a specification. Built already, by the same one, it is left as it is.
+pub fn build(
+    spec: &Spec,
+    threads: usize,
+    stop: &AtomicBool,
+    report: &mut dyn FnMut(&Progress),
+) -> Result<Document, Error> {
+    let faults = spec.faults();
+    if !faults.is_empty() {
+        return Err(Error::Spec(faults));
+    }
+    if let Some(document) = built(spec)? {
+        return Ok(document);
+    }
+    let work = Work::begin(&spec.output)?;
+    report(&Speed::new(0).progress(Phase::Listing, 0, 0, 0));
+    let catalogue = readers::catalogue(spec, &work.folder)?;
+    let records = pass::Pass { spec, catalogue: &catalogue, work: &work.folder, threads, stop }.run(report)?;
+    let decision = split::decide(spec, &catalogue, &records).map_err(Error::Nothing)?;
+    let out = work.out()?;
+    let (records, decision, folder) = (&records, &decision, &work.folder);
+    let writing = write::Writing { spec, catalogue: &catalogue, records, decision, work: folder, out: &out, stop };
+    let document = writing.run(report)?;
+    work.finish(&out)?;
+    Ok(document)
+}
+
+/// The dataset of the name, if the same specification made it.
+fn built(spec: &Spec) -> Result<Option<Document>, Error> {
+    if fs::symlink_metadata(&spec.output).is_err() {
+        return Ok(None);
+    }
+    let text = fs::read(spec.output.join(document::NAME)).ok();
+    let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
+    let same = document.filter(|document| document.spec == *spec);
+    same.map(Some).ok_or_else(|| Error::Exists(spec.output.clone()))
+}
+
+/// The directory beside the dataset where it is made.
+struct Work {
+    folder: PathBuf,
+    target: PathBuf,
+    /// Held until the process ends, however it does.
+    _lock: File,
+}
+
+impl Work {
+    fn begin(target: &Path) -> Result<Self, Error> {
+        let folder = folder(target);
+        fs::create_dir_all(&folder).map_err(|error| Error::writing(&folder, error))?;
+        let path = folder.join("lock");
+        let lock = File::options().write(true).create(true).truncate(false).open(&path);
+        let lock = lock.map_err(|error| Error::writing(&path, error))?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Busy(target.to_owned())),
+            // A file system without locks is no reason to refuse.
+            _ => Ok(Self { folder, target: target.to_owned(), _lock: lock }),
+        }
+    }
+
+    /// An empty directory to write to.
+    fn out(&self) -> Result<PathBuf, Error> {
+        let out = self.folder.join("out");
+        let fail = |error| Error::writing(&out, error);
+        match fs::remove_dir_all(&out) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
+            _ => fs::create_dir(&out).map_err(fail)?,
+        }
+        Ok(out)
+    }
+
+    /// Gives the dataset its name, and clears up.
+    fn finish(self, out: &Path) -> Result<(), Error> {
+        let renamed = match renameat_with(CWD, out, CWD, &self.target, RenameFlags::NOREPLACE) {
+            // Some file systems of the network cannot; there the look before has to do.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS | rustix::io::Errno::NOTSUP) => {
+                if fs::symlink_metadata(&self.target).is_ok() {
+                    return Err(Error::Exists(self.target));
+                }
+                fs::rename(out, &self.target)
+            }
+            Err(rustix::io::Errno::EXIST) => return Err(Error::Exists(self.target)),
+            other => other.map_err(io::Error::from),
+        };
+        renamed.map_err(|error| Error::writing(&self.target, error))?;
+        if let Some(parent) = self.target.parent() {
+            write::sync_folder(parent)?;
+        }
+        // The dataset is there; what is left of the work harms nobody.
+        let _ = fs::remove_dir_all(&self.folder);
+        Ok(())
+    }
+}
+
+/// `.NAME.building` beside the dataset.
+fn folder(target: &Path) -> PathBuf {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    target.with_file_name(format!(".{name}.building"))
+}
