@@ -97,7 +97,12 @@ async fn an_app_that_never_answers_is_ended_with_its_last_words() {
 async fn exit_codes_signals_and_last_words() {
     for (script, code, signal, detail) in [
         ("exit 0", Some(0), None, "the program ended by itself"),
-        ("echo one; echo 'it is broken' >&2; exit 3", Some(3), None, "the program ended (exit code 3): one · it is broken"),
+        (
+            "echo one; echo 'it is broken' >&2; exit 3",
+            Some(3),
+            None,
+            "the program ended (exit code 3): one · it is broken",
+        ),
         ("kill -9 $$", None, Some(9), "the program ended (signal 9, SIGKILL)"),
     ] {
         let record = Given::script(script).start().exited().await;
