@@ -69,6 +69,9 @@ enum Verb {
     },
     /// Start, list and stop sessions over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Session(client::SessionArguments),
+    /// Submit, list, follow and cancel jobs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    #[command(alias = "jobs")]
+    Job(client::JobArguments),
     /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Usage(client::UsageArguments),
     /// Make a dataset of a folder, a list or an archive of pictures.
@@ -172,6 +175,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Session(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::session(arguments, url, token, &mut io::stdout())))
+        }
+        Verb::Job(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::job(arguments, url, token, &mut io::stdout())))
         }
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));

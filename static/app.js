@@ -29,10 +29,11 @@ document.addEventListener("click", async (event) => {
 document.addEventListener("submit", async (event) => {
   const form = event.target;
   if (form.method === "dialog") return;
-  if (form.dataset.confirm && !form.dataset.confirmed) {
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (question && !form.dataset.confirmed) {
     event.preventDefault();
     const button = event.submitter;
-    if (!(await ask(form.dataset.confirm, `Yes, ${button?.textContent.trim().toLowerCase() ?? "go on"}`))) return;
+    if (!(await ask(question, `Yes, ${button?.textContent.trim().toLowerCase() ?? "go on"}`))) return;
     form.dataset.confirmed = "yes";
     form.requestSubmit(button);
     return;

@@ -26,6 +26,13 @@ function hear(message) {
     tell("signed-out");
   } else if (["environment", "announcements"].includes(message.type)) soon("page", refreshPage);
   else if (message.type === "session" && message.id) soon(message.id, () => refreshCard(String(message.id)));
+  else if (message.type === "job" && message.id) hearOfJob(String(message.id));
+}
+
+// Of one job's page only that job is news; on the page of a session none is.
+function hearOfJob(id) {
+  const only = $("[data-job][data-live]");
+  if (only ? only.dataset.job === id : $('[data-live="jobs"]')) soon("page", refreshPage);
 }
 
 let told = null, telling = null;

@@ -18,23 +18,33 @@ for (const slider of $$("input[type=range]", form)) {
   read();
 }
 
+// The form of jobs asks for the same and for a program besides.
+const isJob = form.dataset.kind === "job";
+
+function work() {
+  const script = chosen("work")?.value === "script" ? $("#script", form).value : value("command");
+  const lines = value("variables").split("\n").filter((line) => line.includes("="));
+  const variables = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
+  return { script, ...(lines.length ? { variables } : {}), ...(value("log_directory") ? { log_directory: value("log_directory") } : {}) };
+}
+
 // What is asked for, in the API's words.
 function request() {
   const app = chosen("app"), size = chosen("profile");
-  const asked = { app: app?.value };
+  const asked = isJob ? work() : { app: app?.value };
   if (custom()) {
     asked.resources = { gpus: Number(value("gpus")) || 0, cpus: Number(value("cpus")), memory_bytes: parseSize(value("memory")) ?? 0 };
     if (asked.resources.gpus && value("gpu_model")) asked.resources.gpu_model = value("gpu_model");
   } else if (size) asked.profile = size.value;
   if (value("name")) asked.name = value("name");
-  if (app?.dataset.environment === "yes") {
+  if (isJob || app?.dataset.environment === "yes") {
     const own = value("own_environment"), environment = own && !/[/~]/.test(own) ? `~/${own}` : own || value("environment");
     if (environment) asked.environment = environment;
   }
   if (value("working_directory")) asked.working_directory = value("working_directory");
-  if (app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
+  if (!isJob && app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
   if (value("group")) asked.group = value("group");
-  if (value("duration")) asked.duration_seconds = Number(value("duration"));
+  if (value("duration")) asked[isJob ? "time_limit_seconds" : "duration_seconds"] = Number(value("duration"));
   return asked;
 }
 
@@ -53,7 +63,7 @@ function drawMeters() {
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function drawCurl() {
-  const lines = [`curl -X POST ${form.dataset.base}/api/v1/sessions`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(request(), null, 2))}`];
+  const lines = [`curl -X POST ${form.dataset.base}/api/v1/${isJob ? "jobs" : "sessions"}`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(request(), null, 2))}`];
   $("#curl").textContent = lines.join(" \\\n  ");
 }
 
@@ -71,8 +81,10 @@ async function ask() {
   const mine = (asking = new AbortController());
   verdict.classList.add("busy");
   try {
-    const answer = await fetch("/api/v1/admission", {
-      method: "POST", signal: mine.signal, body: JSON.stringify(request()),
+    // Whether it starts does not depend on the program, which may not be written yet.
+    const asked = isJob ? { ...request(), script: "true" } : request();
+    const answer = await fetch(isJob ? "/api/v1/jobs/admission" : "/api/v1/admission", {
+      method: "POST", signal: mine.signal, body: JSON.stringify(asked),
       headers: { "Content-Type": "application/json", "X-CSRF-Token": value("csrf_token") },
     });
     const said = await answer.json();
@@ -89,10 +101,41 @@ async function ask() {
   }
 }
 
+// Of a copy: which fields are no longer as they were.
+const original = new Map();
+function words(field) {
+  if (field.type === "checkbox" || field.type === "radio") return chosen(field.name)?.closest("label")?.textContent.trim().replace(/\s+/g, " ") ?? "";
+  return field.tagName === "SELECT" ? (field.selectedOptions[0]?.textContent ?? "") : field.value;
+}
+function fields() {
+  const named = $$("input[name], select[name], textarea[name]", form).filter((field) => field.type !== "hidden");
+  return new Map(named.map((field) => [field.name, field]));
+}
+function label(field) {
+  const own = field.type === "radio" ? field.closest("fieldset") : null;
+  return (own ? $("legend", own) : $(`label[for="${field.id}"]`, form))?.textContent ?? field.name;
+}
+function drawDifference() {
+  const list = $("#changed");
+  if (!list) return;
+  const changes = [...fields()].filter(([name, field]) => original.get(name) !== words(field));
+  const lines = changes.map(([name, field]) => {
+    const line = document.createElement("li"), before = document.createElement("del"), after = document.createElement("ins");
+    before.textContent = original.get(name) || "nothing";
+    after.textContent = words(field) || "nothing";
+    line.append(`${label(field)}: `, before, " ", after);
+    return line;
+  });
+  if (!lines.length) lines.push(Object.assign(document.createElement("li"), { className: "muted", textContent: "Nothing yet: this is the same job again." }));
+  list.replaceChildren(...lines);
+}
+for (const [name, field] of fields()) original.set(name, words(field));
+
 let timer = null;
 function changed(event) {
   drawMeters();
   drawCurl();
+  drawDifference();
   clearTimeout(timer);
   timer = setTimeout(ask, event?.type === "input" ? 350 : 0);
 }

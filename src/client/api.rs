@@ -1,5 +1,5 @@
 //! Asking the portal: addresses, the token, problem documents as errors, and finding a
-//! session by the beginning of its id. Answers stay JSON, so that `--json` prints what the
+//! session or a job by the beginning of its id. Answers stay JSON, so that `--json` prints what the
 //! portal said; [`Session`] is the part of it that the tables need.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -9,13 +9,24 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use crate::model::{EndReason, Gpu, Resources, SessionId, SessionState, Timestamp};
+use crate::model::{EndReason, Gpu, JobId, Resources, SessionId, SessionState, Timestamp};
 
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_mins(1);
 
 /// Where a portal listens that nobody configured.
 const DEFAULT_URL: &str = "http://127.0.0.1:8000";
+
+/// What the portal keeps lists of.
+#[derive(Clone, Copy, Debug)]
+pub struct Collection {
+    path: &'static str,
+    /// One of them, for sentences.
+    word: &'static str,
+}
+
+pub const SESSIONS: Collection = Collection { path: "/sessions", word: "session" };
+pub const JOBS: Collection = Collection { path: "/jobs", word: "job" };
 
 /// A portal, and the token to ask it with.
 pub struct Api {
@@ -38,11 +49,11 @@ pub enum Error {
     /// It answered, but not as this version of the API does.
     #[error("the portal's answer is not understood ({0}): is LYCEUM_URL the portal's address?")]
     Strange(String),
-    #[error("no session of yours has an id that begins with `{0}`: `lyceum session list --all` shows them")]
-    NoSuchId(String),
-    #[error("several sessions have an id that begins with `{prefix}`: {ids}")]
-    Ambiguous { prefix: String, ids: String },
-    /// The session ended, or is about to: what happened.
+    #[error("no {word} of yours has an id that begins with `{prefix}`: `lyceum {word} list --all` shows them")]
+    NoSuchId { word: &'static str, prefix: String },
+    #[error("several {word}s have an id that begins with `{prefix}`: {ids}")]
+    Ambiguous { word: &'static str, prefix: String, ids: String },
+    /// The session or job ended, or is about to: what happened.
     #[error("{0}")]
     Ended(String),
     #[error("cannot write the result: {0}")]
@@ -140,6 +151,39 @@ pub struct Session {
     pub detail: Option<String>,
 }
 
+/// A job as the API shows it, as far as a shell does.
+#[derive(Debug, Deserialize)]
+pub struct Job {
+    pub id: JobId,
+    pub state: SessionState,
+    #[serde(default)]
+    pub owner: String,
+    #[serde(default)]
+    pub name: String,
+    #[serde(default)]
+    pub reasons: Vec<Reason>,
+    #[serde(default)]
+    pub end_reason: Option<EndReason>,
+    #[serde(default)]
+    pub exit_code: Option<i64>,
+    #[serde(default)]
+    pub signal: Option<i64>,
+    #[serde(default)]
+    pub resources: Resources,
+    #[serde(default)]
+    pub started_at: Option<Timestamp>,
+    #[serde(default)]
+    pub ended_at: Option<Timestamp>,
+    #[serde(default)]
+    pub detail: Option<String>,
+}
+
+impl Job {
+    pub fn read(value: &Value) -> Result<Self> {
+        Self::deserialize(value).map_err(|error| Error::Strange(error.to_string()))
+    }
+}
+
 impl Session {
     pub fn read(value: &Value) -> Result<Self> {
         Self::deserialize(value).map_err(|error| Error::Strange(error.to_string()))
@@ -198,16 +242,16 @@ impl Api {
         answer.text().await.map_err(|error| self.unreachable(&error))
     }
 
-    /// One's own sessions (or another's) that have not ended, newest first.
+    /// One's own (or another's) that have not ended, newest first.
     ///
-    /// The states are asked for in the order of life, so that a session which goes on to the
+    /// The states are asked for in the order of life, so that one which goes on to the
     /// next state meanwhile is seen twice rather than missed.
-    pub async fn live_sessions(&self, owner: Option<&str>) -> Result<Vec<Value>> {
+    pub async fn live(&self, of: Collection, owner: Option<&str>) -> Result<Vec<Value>> {
         let mut found = BTreeMap::new();
         for state in SessionState::ALL.iter().filter(|state| state.is_live()) {
             let mut cursor = None;
             loop {
-                let page = self.page(owner, Some(state.as_str()), cursor.as_deref()).await?;
+                let page = self.page(of, owner, Some(state.as_str()), cursor.as_deref()).await?;
                 for item in page.items {
                     found.insert(id_of(&item), item);
                 }
@@ -220,15 +264,15 @@ impl Api {
         Ok(found.into_values().rev().collect())
     }
 
-    /// The newest sessions, ended ones included, as many as one answer holds.
-    pub async fn newest_sessions(&self, owner: Option<&str>) -> Result<Vec<Value>> {
-        Ok(self.page(owner, None, None).await?.items)
+    /// The newest ones, ended ones included, as many as one answer holds.
+    pub async fn newest(&self, of: Collection, owner: Option<&str>) -> Result<Vec<Value>> {
+        Ok(self.page(of, owner, None, None).await?.items)
     }
 
-    /// The id that was meant: a whole one as it is, else the one of our sessions that begins
+    /// The id that was meant: a whole one as it is, else the one of ours that begins
     /// with these characters. Lists are sorted by id, so the search ends where no later page
     /// could hold a match.
-    pub async fn session_id(&self, text: &str) -> Result<String> {
+    pub async fn id(&self, of: Collection, text: &str) -> Result<String> {
         if text.parse::<SessionId>().is_ok() {
             return Ok(text.to_owned());
         }
@@ -238,7 +282,7 @@ impl Api {
         }
         let (mut matches, mut cursor) = (Vec::new(), None);
         loop {
-            let page = self.page(None, None, cursor.as_deref()).await?;
+            let page = self.page(of, None, None, cursor.as_deref()).await?;
             let ids: Vec<String> = page.items.iter().map(id_of).collect();
             matches.extend(ids.iter().filter(|id| id.starts_with(&prefix)).cloned());
             let passed = ids.last().is_none_or(|last| !last.starts_with(&prefix) && *last < prefix);
@@ -248,9 +292,9 @@ impl Api {
             }
         }
         match matches.len() {
-            0 => Err(Error::NoSuchId(text.to_owned())),
+            0 => Err(Error::NoSuchId { word: of.word, prefix: text.to_owned() }),
             1 => Ok(matches.remove(0)),
-            _ => Err(Error::Ambiguous { prefix: text.to_owned(), ids: matches.join(", ") }),
+            _ => Err(Error::Ambiguous { word: of.word, prefix: text.to_owned(), ids: matches.join(", ") }),
         }
     }
 
@@ -259,10 +303,16 @@ impl Api {
         self.base.join(address).map(String::from).map_err(|error| Error::Strange(error.to_string()))
     }
 
-    async fn page(&self, owner: Option<&str>, state: Option<&str>, cursor: Option<&str>) -> Result<Page> {
+    async fn page(
+        &self,
+        of: Collection,
+        owner: Option<&str>,
+        state: Option<&str>,
+        cursor: Option<&str>,
+    ) -> Result<Page> {
         let query = [("limit", Some("500")), ("owner", owner), ("state", state), ("cursor", cursor)];
         let query: Vec<(&str, &str)> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
-        let value = self.get("/sessions", &query).await?;
+        let value = self.get(of.path, &query).await?;
         Page::deserialize(&value).map_err(|error| Error::Strange(error.to_string()))
     }
 

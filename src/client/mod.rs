@@ -1,9 +1,10 @@
-//! The command-line client: `lyceum session …` and `lyceum usage` over the REST API, for people in
+//! The command-line client: `lyceum session …`, `lyceum job …` and `lyceum usage` over the REST API, for people in
 //! a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal
 //! is and the token are handed in, results go to the writer that is handed in, and progress
 //! and errors to standard error. `api` asks, `table` draws.
 
 mod api;
+mod jobs;
 mod table;
 mod usage;
 
@@ -18,7 +19,8 @@ use crate::model::{
     time::{human_duration, parse_duration},
 };
 pub use api::{Api, Error};
-use api::{Result, Session};
+use api::{Result, SESSIONS, Session};
+pub use jobs::JobArguments;
 pub use usage::UsageArguments;
 
 /// How often `--wait` asks.
@@ -119,6 +121,19 @@ pub async fn session(
     })
 }
 
+/// Runs `lyceum job …`, as [`session`].
+pub async fn job(
+    arguments: JobArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => jobs::run(&api, arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
 /// Runs `lyceum usage …`, as [`session`].
 pub async fn usage(
     arguments: UsageArguments,
@@ -156,9 +171,9 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
         }
         SessionCommand::List(list) => {
             let items = if list.all {
-                api.newest_sessions(list.owner.as_deref()).await?
+                api.newest(SESSIONS, list.owner.as_deref()).await?
             } else {
-                api.live_sessions(list.owner.as_deref()).await?
+                api.live(SESSIONS, list.owner.as_deref()).await?
             };
             if json {
                 return line(out, &json!({ "items": items }).to_string());
@@ -167,13 +182,13 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
         }
         SessionCommand::Stop { id } => {
-            let id = api.session_id(&id).await?;
+            let id = api.id(SESSIONS, &id).await?;
             api.delete(&format!("/sessions/{id}")).await?;
             let session = api.get(&format!("/sessions/{id}"), &[]).await?;
             show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
         }
         SessionCommand::Log { id, tail } => {
-            let id = api.session_id(&id).await?;
+            let id = api.id(SESSIONS, &id).await?;
             let log = api.text(&format!("/sessions/{id}/log"), &[("tail", &tail.to_string())]).await?;
             if json {
                 return line(out, &json!({ "id": id, "log": log }).to_string());
@@ -181,7 +196,7 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             Ok(write!(out, "{}", table::harmless(&log))?)
         }
         SessionCommand::Open { id } => {
-            let id = api.session_id(&id).await?;
+            let id = api.id(SESSIONS, &id).await?;
             let value = api.get(&format!("/sessions/{id}"), &[]).await?;
             let session = Session::read(&value)?;
             if session.state == SessionState::Ended {
@@ -199,24 +214,30 @@ fn body(start: &Start) -> Value {
     let mut put = |key: &str, value: Option<Value>| {
         body.extend(value.map(|value| (key.to_owned(), value)));
     };
-    let resources: Map<String, Value> = [
-        ("gpus", start.gpus.map(Value::from)),
-        ("gpu_model", start.gpu_model.clone().map(Value::from)),
-        ("cpus", start.cpus.map(Value::from)),
-        ("memory_bytes", start.memory.map(Value::from)),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-    .collect();
+    let resources = resources(start.gpus, start.gpu_model.as_deref(), start.cpus, start.memory);
     put("app", Some(json!(start.app)));
     put("name", start.name.clone().map(Value::from));
     put("profile", start.profile.clone().map(Value::from));
-    put("resources", (!resources.is_empty()).then_some(Value::Object(resources)));
+    put("resources", resources);
     put("environment", start.environment.clone().map(Value::from));
     put("working_directory", start.working_directory.clone().map(Value::from));
     put("duration_seconds", start.duration.map(Value::from));
     put("options", start.log_directory.as_ref().map(|folder| json!({ "log_directory": folder })));
     Value::Object(body)
+}
+
+/// The numbers that were said.
+fn resources(gpus: Option<i64>, gpu_model: Option<&str>, cpus: Option<i64>, memory: Option<i64>) -> Option<Value> {
+    let said: Map<String, Value> = [
+        ("gpus", gpus.map(Value::from)),
+        ("gpu_model", gpu_model.map(Value::from)),
+        ("cpus", cpus.map(Value::from)),
+        ("memory_bytes", memory.map(Value::from)),
+    ]
+    .into_iter()
+    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+    .collect();
+    (!said.is_empty()).then_some(Value::Object(said))
 }
 
 /// Asks until the session runs; an end before that is an error. Each new sentence is told on

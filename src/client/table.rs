@@ -2,7 +2,10 @@
 //! few characters as tell them apart. Pure: the moment is handed in. Text from the portal is
 //! made harmless, because names and logs are other people's and a terminal obeys escapes.
 
-use super::{api::Session, usage::Row};
+use super::{
+    api::{Job, Session},
+    usage::Row,
+};
 use crate::model::{
     EndReason, Resources, SessionState, Timestamp,
     size::human_size,
@@ -17,7 +20,7 @@ pub fn sessions(sessions: &[Session], now: Timestamp) -> String {
         return "no sessions; `lyceum session start jupyter --wait` starts one\n".to_owned();
     }
     let several_owners = sessions.iter().any(|session| session.owner != sessions[0].owner);
-    let length = id_length(sessions);
+    let length = id_length(sessions.iter().map(|session| session.id.to_string()).collect());
     let mut rows = vec![["ID", "NAME", "APP", "STATE", "SIZE", "TIME", "OWNER"].map(str::to_owned).to_vec()];
     for session in sessions {
         rows.push(vec![
@@ -36,6 +39,69 @@ pub fn sessions(sessions: &[Session], now: Timestamp) -> String {
         }
     }
     columns(&rows)
+}
+
+pub fn jobs(jobs: &[Job], now: Timestamp) -> String {
+    if jobs.is_empty() {
+        return "no jobs; `lyceum job submit -- COMMAND` runs one\n".to_owned();
+    }
+    let several_owners = jobs.iter().any(|job| job.owner != jobs[0].owner);
+    let length = id_length(jobs.iter().map(|job| job.id.to_string()).collect());
+    let mut rows = vec![["ID", "NAME", "STATE", "SIZE", "RAN", "OWNER"].map(str::to_owned).to_vec()];
+    for job in jobs {
+        let ran = job.started_at.map(|at| human_duration(job.ended_at.unwrap_or(now).seconds_since(at)));
+        rows.push(vec![
+            job.id.to_string()[..length].to_owned(),
+            harmless(&job.name),
+            outcome(job),
+            size(&job.resources),
+            ran.unwrap_or_else(|| "-".to_owned()),
+            harmless(&job.owner),
+        ]);
+    }
+    if !several_owners {
+        for row in &mut rows {
+            row.truncate(5);
+        }
+    }
+    columns(&rows)
+}
+
+/// One job in a sentence, beginning with its id.
+pub fn job(job: &Job, now: Timestamp) -> String {
+    let detail = job.detail.as_deref().map(harmless).filter(|detail| !detail.is_empty());
+    let told = match job.state {
+        SessionState::Queued => {
+            let reasons: Vec<String> = job.reasons.iter().map(|reason| harmless(&reason.hint)).collect();
+            if reasons.is_empty() { "waits".to_owned() } else { format!("waits: {}", reasons.join(" ")) }
+        }
+        SessionState::Running => {
+            let since = job.started_at.map(|at| format!(" for {}", human_duration(now.seconds_since(at))));
+            format!("runs{}", since.unwrap_or_default())
+        }
+        SessionState::Starting => "is starting".to_owned(),
+        SessionState::Stopping => "is ending".to_owned(),
+        SessionState::Ended => match detail {
+            Some(detail) => format!("{}: {detail}", outcome(job)),
+            None => outcome(job),
+        },
+    };
+    format!("{} {} {told}", job.id, harmless(&job.name))
+}
+
+fn outcome(job: &Job) -> String {
+    match (job.state, job.end_reason) {
+        (SessionState::Ended, Some(EndReason::Exited)) => {
+            format!("ended: exit code {}", job.exit_code.unwrap_or_default())
+        }
+        (SessionState::Ended, Some(EndReason::Signal)) => {
+            job.signal.map_or_else(|| "ended by a signal".to_owned(), |signal| format!("ended: signal {signal}"))
+        }
+        (SessionState::Ended, Some(EndReason::StoppedByOwner)) => "cancelled".to_owned(),
+        (SessionState::Ended, Some(EndReason::StoppedByAdmin)) => "cancelled by an administrator".to_owned(),
+        (SessionState::Ended, reason) => reason.map_or("ended", why_ended).to_owned(),
+        (state, _) => state.to_string(),
+    }
 }
 
 /// What was used by each; `by` heads the names.
@@ -131,8 +197,7 @@ fn size(resources: &Resources) -> String {
 }
 
 /// How many characters tell these ids apart.
-fn id_length(sessions: &[Session]) -> usize {
-    let mut ids: Vec<String> = sessions.iter().map(|session| session.id.to_string()).collect();
+fn id_length(mut ids: Vec<String>) -> usize {
     ids.sort();
     let same = ids.windows(2).map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
     same.max().map_or(SHORTEST_ID, |same| (same + 1).max(SHORTEST_ID)).min(36)

@@ -72,6 +72,7 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         (Field::MemoryBytes, "memory_bytes", "memory", usage.memory_bytes, Unit::Bytes, standing.capacity.memory_bytes),
         (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
         (Field::Light, "light", "light sessions", usage.light, Unit::Count, i64::MAX),
+        (Field::Jobs, "jobs", "jobs", usage.jobs, Unit::Count, i64::MAX),
     ];
     let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
         let effective = standing.limits.of(&field);
@@ -95,6 +96,7 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
     let tells = |field: &Field| match field {
         Field::Gpus => 0 < standing.capacity.gpus,
         Field::Light => 0 < usage.light,
+        Field::Jobs => 0 < usage.jobs,
         _ => true,
     };
     rows.into_iter().filter(|row| tells(&row.0)).map(meter).collect()

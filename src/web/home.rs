@@ -14,12 +14,18 @@ use super::{
     error::Result,
     extract::CurrentUser,
     page::{Nav, Page},
-    views::{EnvironmentBanner, Home, Moment},
+    views::{EnvironmentBanner, Home, JobRow, Moment},
 };
-use crate::{db::sessions::Filter, environments::State as Building};
+use crate::{
+    db::{jobs::JobFilter, sessions::Filter},
+    environments::State as Building,
+};
 
 /// How many ended sessions the page shows.
 const ENDED: i64 = 8;
+
+/// How many live jobs the page shows; the list of jobs has them all.
+const JOBS: i64 = 20;
 
 /// More live sessions than this nobody has.
 const LIVE: i64 = 200;
@@ -31,6 +37,9 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
     let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..own }).await?;
     let ended =
         portal.sessions.list(Filter { state: Some(crate::model::SessionState::Ended), limit: ENDED, ..own }).await?;
+    let live_jobs = JobFilter { owner: Some(user.id()), live_only: true, limit: JOBS, ..JobFilter::default() };
+    let jobs = portal.jobs.list(live_jobs).await?;
+    let now = portal.clock.now();
     let view = Home {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
@@ -38,6 +47,7 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
         single_user: portal.single_user.clone(),
         environment: banner(&portal),
         live: live.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
+        jobs: jobs.into_iter().map(|job| JobRow::new(job, true, now)).collect(),
         ended: ended.iter().map(|session| cards::card(&portal, &user, &headers, session, &standing.limits)).collect(),
     };
     Ok(Page(view).into_response())

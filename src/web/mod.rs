@@ -28,6 +28,7 @@ mod jobs;
 mod json;
 mod live;
 mod login;
+pub mod markdown;
 mod me;
 mod metrics;
 mod notices;
@@ -359,6 +360,16 @@ fn pages() -> Pages {
         .post("/sessions/{id}/extend", show::extend)
         .post("/sessions/{id}/keep", show::keep)
         .post("/sessions/{id}/start-again", show::start_again)
+        .get("/jobs", jobs::pages::list)
+        .post("/jobs", jobs::form::submit)
+        .get("/jobs/new", jobs::form::page)
+        .post("/jobs/selection", jobs::pages::selection)
+        .get("/jobs/{id}", jobs::pages::show)
+        .post("/jobs/{id}", jobs::pages::change)
+        .post("/jobs/{id}/cancel", jobs::pages::cancel)
+        .post("/jobs/{id}/resume", jobs::pages::resume)
+        .post("/jobs/{id}/star", jobs::pages::star)
+        .post("/jobs/{id}/delete", jobs::pages::delete)
         .get("/cluster", cluster::page)
         .post("/cluster/sessions/{id}/ask", cluster::ask)
         .get("/files", files::pages::folder)

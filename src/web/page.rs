@@ -78,6 +78,7 @@ pub enum Nav {
     None,
     Home,
     NewSession,
+    Jobs,
     Cluster,
     Files,
     Usage,
@@ -95,9 +96,10 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 7] = [
+const ENTRIES: [Entry; 8] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
+    Entry { nav: Nav::Jobs, href: "/jobs", label: "Jobs", icon: "job" },
     Entry { nav: Nav::Cluster, href: "/cluster", label: "Cluster", icon: "chip" },
     Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
     Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },

@@ -50,7 +50,7 @@ pub async fn page(
     Query(prefill): Query<Prefill>,
 ) -> Result<Response> {
     let standing = portal.sessions.standing(user.id()).await?;
-    let mut form = defaults(&portal, &standing);
+    let mut form = defaults(&portal, &standing, Class::Session);
     let mut copy_of = None;
     if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<SessionId>().ok()) {
         let session = portal.sessions.find(user.actor(), id).await?;
@@ -97,10 +97,18 @@ pub async fn start(
         }
         Err(error) => return Err(error),
     };
+    let errors = faults_beside_fields(&error, &form);
+    let standing = portal.sessions.standing(user.id()).await?;
+    let form = NewSessionForm { idempotency_key: new_key(), ..form };
+    Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors).await?)).into_response())
+}
+
+/// What is wrong, each beside its field of the form.
+pub(super) fn faults_beside_fields(error: &Error, form: &NewSessionForm) -> Vec<FieldError> {
     let mut errors: Vec<FieldError> = error
         .field_errors()
         .iter()
-        .map(|error| FieldError { field: form_field(&error.field, &form).to_owned(), message: error.message.clone() })
+        .map(|error| FieldError { field: form_field(&error.field, form).to_owned(), message: error.message.clone() })
         .collect();
     errors.extend(error.reasons().iter().map(|reason| FieldError {
         field: field_of_reason(&reason.code, &form.profile).to_owned(),
@@ -109,9 +117,7 @@ pub async fn start(
     if errors.is_empty() {
         errors.push(FieldError { field: String::new(), message: error.detail().to_owned() });
     }
-    let standing = portal.sessions.standing(user.id()).await?;
-    let form = NewSessionForm { idempotency_key: new_key(), ..form };
-    Ok(error.with_page(Page(view(&portal, &user, &headers, &standing, form, errors).await?)).into_response())
+    errors
 }
 
 /// The request that would start this session again.
@@ -130,17 +136,17 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
     }
 }
 
-fn defaults(portal: &Portal, standing: &Standing) -> NewSessionForm {
+pub(super) fn defaults(portal: &Portal, standing: &Standing, class: Class) -> NewSessionForm {
     let profiles = &portal.sessions.config.profiles;
     // The smallest GPU size that starts now, else the first size that does.
-    let fits = |resources: &Resources| fit(standing, resources).0 == Fit::Now;
+    let fits = |resources: &Resources| fit(standing, resources, class).0 == Fit::Now;
     let chosen = profiles
         .iter()
         .find(|profile| 0 < profile.resources.gpus && fits(&profile.resources))
         .or_else(|| profiles.iter().find(|profile| fits(&profile.resources)))
         .or(profiles.first());
     let resources = chosen.map(|profile| profile.resources.clone()).unwrap_or_default();
-    let longest = longest(standing);
+    let longest = longest(standing, class);
     NewSessionForm {
         csrf_token: String::new(),
         idempotency_key: new_key(),
@@ -156,7 +162,7 @@ fn defaults(portal: &Portal, standing: &Standing) -> NewSessionForm {
     }
 }
 
-fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
+pub(super) fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     let spec = &session.spec;
     let known = |name: &String| portal.sessions.config.profiles.iter().any(|profile| profile.name == *name);
     form.app.clone_from(&session.app);
@@ -180,7 +186,7 @@ fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     }
 }
 
-fn read(fields: &Form) -> NewSessionForm {
+pub(super) fn read(fields: &Form) -> NewSessionForm {
     let text = |name: &str| fields.get(name).trim().to_owned();
     NewSessionForm {
         csrf_token: String::new(),
@@ -202,7 +208,7 @@ fn read(fields: &Form) -> NewSessionForm {
 }
 
 /// The form as the API's request; what cannot be read is a fault of its field.
-fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::FieldError>> {
+pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::error::FieldError>> {
     let mut faults = Vec::new();
     let mut number = |field: &str, text: &str| {
         text.parse::<i64>().unwrap_or_else(|_| {
@@ -264,14 +270,20 @@ fn own_environment(form: &NewSessionForm) -> Option<String> {
 
 async fn verdict(portal: &Portal, user: &CurrentUser, request: StartRequest) -> Option<Verdict> {
     let rehearsed = portal.sessions.rehearse(user.actor(), request).await.ok()?.verdict;
-    let text = |reasons: &[crate::model::quota::Reason]| {
-        reasons.iter().map(|reason| reason.hint.as_str()).collect::<Vec<_>>().join(" ")
-    };
-    Some(match rehearsed {
-        admit::Verdict::Admit { .. } => Verdict { fit: Fit::Now, text: String::new() },
-        admit::Verdict::Wait(reasons) => Verdict { fit: Fit::Waits, text: text(&reasons) },
-        admit::Verdict::Refuse(reasons) => Verdict { fit: Fit::Never, text: text(&reasons) },
-    })
+    Some(Verdict::from(rehearsed))
+}
+
+impl From<admit::Verdict> for Verdict {
+    fn from(rehearsed: admit::Verdict) -> Self {
+        let text = |reasons: &[crate::model::quota::Reason]| {
+            reasons.iter().map(|reason| reason.hint.as_str()).collect::<Vec<_>>().join(" ")
+        };
+        match rehearsed {
+            admit::Verdict::Admit { .. } => Self { fit: Fit::Now, text: String::new() },
+            admit::Verdict::Wait(reasons) => Self { fit: Fit::Waits, text: text(&reasons) },
+            admit::Verdict::Refuse(reasons) => Self { fit: Fit::Never, text: text(&reasons) },
+        }
+    }
 }
 
 async fn view(
@@ -285,21 +297,17 @@ async fn view(
     let layout = portal.layout_of(&user.0, Nav::NewSession);
     let csrf_token = layout.csrf_token.clone();
     let chosen = form.duration.parse().unwrap_or(0);
-    let mut gpu_models: Vec<String> =
-        portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
-    gpu_models.sort();
-    gpu_models.dedup();
     let own_environments = portal.sessions.own_environments(user.actor()).await?;
     Ok(NewSession {
         layout,
         own_environments,
         apps: apps(portal, user),
-        sizes: sizes(portal, standing),
+        sizes: sizes(portal, standing, Class::Session),
         custom: Some(sliders(standing)),
-        gpu_models,
+        gpu_models: gpu_models(portal),
         groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
         environments: environments(portal),
-        durations: NewSession::durations(longest(standing), chosen),
+        durations: NewSession::durations(longest(standing, Class::Session), chosen),
         meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
         errors,
@@ -307,6 +315,15 @@ async fn view(
         copy_of: None,
         base_url: portal.portal_origin(headers),
     })
+}
+
+/// As the inventory spells them.
+pub(super) fn gpu_models(portal: &Portal) -> Vec<String> {
+    let mut models: Vec<String> =
+        portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
+    models.sort();
+    models.dedup();
+    models
 }
 
 fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
@@ -321,11 +338,11 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
     portal.sessions.apps_for(user.actor()).map(tile).collect()
 }
 
-fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
+pub(super) fn sizes(portal: &Portal, standing: &Standing, class: Class) -> Vec<SizeTile> {
     let profiles = portal.sessions.config.profiles.iter();
     profiles
         .map(|profile| {
-            let (fit, note) = fit(standing, &profile.resources);
+            let (fit, note) = fit(standing, &profile.resources, class);
             SizeTile {
                 name: profile.name.clone(),
                 title: profile.title.clone(),
@@ -338,9 +355,9 @@ fn sizes(portal: &Portal, standing: &Standing) -> Vec<SizeTile> {
 }
 
 /// Whether a size would start, by the same rule that decides, and a few words about it.
-fn fit(standing: &Standing, resources: &Resources) -> (Fit, String) {
-    let request =
-        Request { resources: resources.clone(), duration_seconds: 60, class: Class::of(resources.is_light(), false) };
+fn fit(standing: &Standing, resources: &Resources, class: Class) -> (Fit, String) {
+    let class = if class == Class::Job { class } else { Class::of(resources.is_light(), false) };
+    let request = Request { resources: resources.clone(), duration_seconds: 60, class };
     let first = |reasons: Vec<crate::model::quota::Reason>| reasons.into_iter().next().map(|reason| reason.hint);
     match standing.decide(&request) {
         Decision::Admit if 0 < resources.gpus => {
@@ -361,7 +378,7 @@ fn free_cores(standing: &Standing) -> i64 {
     standing.capacity.cpus - (standing.in_use.cpus - standing.in_use.light_cpus)
 }
 
-fn sliders(standing: &Standing) -> Sliders {
+pub(super) fn sliders(standing: &Standing) -> Sliders {
     let slider = |field, least: i64, machine: i64, used: i64, machine_used: i64| {
         let limit = standing.limits.of(&field).limit;
         let most = limit.cap(machine).max(least);
@@ -380,7 +397,7 @@ fn sliders(standing: &Standing) -> Sliders {
     }
 }
 
-fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
+pub(super) fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
     let choice = |environment: crate::environments::Environment| EnvironmentChoice {
         title: match environment.python_version {
             Some(version) => format!("{} · Python {version}", environment.title),
@@ -393,18 +410,18 @@ fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
 }
 
 /// The name of the group that is charged while none is chosen.
-fn charged_by_default(purse: &Purse) -> String {
+pub(super) fn charged_by_default(purse: &Purse) -> String {
     let group = purse.default_group();
     let found = purse.groups.iter().find(|one| Some(one.id) == group);
     found.map(|group| group.name.clone()).unwrap_or_default()
 }
 
-fn longest(standing: &Standing) -> i64 {
+pub(super) fn longest(standing: &Standing, class: Class) -> i64 {
     // A month is longer than anybody picks from a list.
-    standing.limits.of(&Field::MaxSessionSeconds).limit.cap(30 * 86_400)
+    standing.limits.of(&class.longest()).limit.cap(30 * 86_400)
 }
 
-fn new_key() -> String {
+pub(super) fn new_key() -> String {
     uuid::Uuid::now_v7().to_string()
 }
 
@@ -412,9 +429,10 @@ fn new_key() -> String {
 fn form_field<'a>(field: &'a str, form: &NewSessionForm) -> &'a str {
     match field {
         "environment" if !form.own_environment.is_empty() => "own_environment",
-        "duration_seconds" => "duration",
+        "duration_seconds" | "time_limit_seconds" => "duration",
         "options.log_directory" => "log_directory",
         "resources.memory_bytes" => "memory",
+        variable if variable.starts_with("variables.") => "variables",
         other => other.strip_prefix("resources.").unwrap_or(other),
     }
 }
@@ -425,7 +443,7 @@ fn field_of_reason<'a>(code: &str, profile: &str) -> &'a str {
     let mut words = code.split('.').skip(1);
     match (words.next(), words.next()) {
         (_, Some("group")) => "group",
-        (Some("duration"), _) => "duration",
+        (Some("duration" | "max_job_seconds"), _) => "duration",
         (Some("gpus"), _) if custom => "gpus",
         (Some("cpus"), _) if custom => "cpus",
         (Some("memory"), _) if custom => "memory",

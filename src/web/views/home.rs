@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, Meter, Moment};
+use super::{Card, JobRow, Meter, Moment};
 use crate::web::page::{Layout, filters};
 
 /// The first page after sign-in.
@@ -20,6 +20,8 @@ pub struct Home {
     pub environment: Option<EnvironmentBanner>,
     /// Live sessions, newest first.
     pub live: Vec<Card>,
+    /// Live jobs, newest first.
+    pub jobs: Vec<JobRow>,
     /// Ended lately, newest first; the handler bounds how many.
     pub ended: Vec<Card>,
 }

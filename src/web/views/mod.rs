@@ -13,6 +13,7 @@ mod files;
 mod groups;
 mod health;
 mod home;
+mod jobs;
 mod meter;
 mod moment;
 mod new_session;
@@ -40,6 +41,7 @@ pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
+pub use jobs::{JobForm, JobRow, JobSearch, JobsPage, NewJob, ShowJob, TimelineLine, WorkForm, outcome};
 pub use meter::{Meter, Unit};
 pub use moment::{Moment, Show};
 pub use new_session::{

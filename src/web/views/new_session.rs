@@ -225,7 +225,7 @@ impl NewSession {
     }
 
     /// A label for an error of the summary: the words that stand beside the field.
-    fn label(field: &str) -> &str {
+    pub(super) fn label(field: &str) -> &str {
         match field {
             "app" => "Program",
             "profile" => "Size",

@@ -5,11 +5,14 @@ use lyceum::{
     db::{
         audit::Entry,
         directory::{Group, Person},
+        jobs::JobChange,
         sessions::Ending,
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, EndReason, Maintenance, Role, SessionId, UserId, Username, Window, announcement,
+        Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, SessionId, UserId, Username, Window,
+        announcement,
+        job::{Task, Work},
     },
     web,
 };
@@ -95,11 +98,29 @@ async fn group(world: &World, owner: UserId, number: usize, words: &str) -> Stri
     group.id.to_string()
 }
 
+/// A job of whoever has this session, with these words wherever words are.
+async fn job(world: &World, session: SessionId, words: &str) -> JobId {
+    let db = world.portal.db();
+    let owner = db.find_session(session).await.unwrap().unwrap().owner;
+    let mut new = crate::db::new_attempt(owner, words, None);
+    let work = Work::Script(words.to_owned());
+    new.job.as_mut().unwrap().task = Some(Task { work, variables: [(words.to_owned(), words.to_owned())].into() });
+    let job = crate::db::begun(db, &new).await.job;
+    // It must not hold what the next words' sessions need.
+    assert!(db.end_session(new.id, &crate::db::exited(world.portal.clock.now())).await.unwrap());
+    let words = words.to_owned();
+    let change = JobChange { notes: Some(words.clone()), tags: Some(vec![words]), ..JobChange::default() };
+    assert!(db.change_job(job, &change).await.unwrap());
+    job
+}
+
 async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, group): (&str, &str), words: &str) {
     let query: String = url::form_urlencoded::byte_serialize(words.as_bytes()).collect();
     let encoded = query.replace('+', "%20");
+    let job = job(world, sessions[0], words).await;
     for route in web::all_routes().iter().filter(|route| route.method == "GET" && !route.path.starts_with("/static/")) {
         let ids: Vec<String> = sessions.iter().map(SessionId::to_string).chain([encoded.clone()]).collect();
+        let ids = if route.path.contains("/jobs/") { vec![job.to_string(), encoded.clone()] } else { ids };
         let several = if route.path.contains("{id}") { ids.as_slice() } else { &ids[..1] };
         for id in several {
             let path = route
@@ -121,6 +142,11 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/sessions/{encoded}"),
         format!("/sessions/new?app={query}&from={query}&name={query}&profile={query}&environment={query}"),
         format!("/sessions/new?from={}", sessions[0]),
+        format!("/jobs?find={query}&state={query}&tag={query}&starred={query}&all={query}&done={query}&failed={query}"),
+        format!("/jobs?cursor={query}"),
+        format!("/jobs/{encoded}"),
+        format!("/jobs/new?from={job}"),
+        format!("/jobs/new?from={query}"),
         format!("/login?next={query}&signed_out={query}"),
         format!("/?notice={query}&done={query}"),
         format!("/admin/users?find={query}&role={query}&state={query}&source={query}&sort={query}&done={query}"),
@@ -189,6 +215,8 @@ async fn forms(world: &World, caller: &Caller, (name, group): (&str, &str), word
                 "duration",
             ][..],
         ),
+        ("/jobs", &["work", "command", "script", "variables", "name", "profile", "working_directory", "log_directory"]),
+        ("/jobs/selection", &["do", "job", "tag", "back"]),
         ("/settings/password", &["current_password", "new_password", "repeat_password"]),
         ("/settings/tokens", &["name", "scopes", "expires"]),
         ("/admin/announcements", &["text", "level", "from", "to"]),

@@ -2,7 +2,7 @@
 //! not want to end, a portal that is killed meanwhile, waiting for room, and what people may
 //! not do with others' jobs.
 
-use std::{fs, path::Path, time::Instant};
+use std::{fs, path::Path, process::Command, time::Instant};
 
 use lyceum::{helper::placement::Record, model::SessionId};
 use nix::{
@@ -206,6 +206,43 @@ async fn a_job_ends_at_its_time_limit() {
     let over = ended(&house, &person, &id, "time_limit").await;
     assert_eq!(over["detail"], "Its time of 1 min was over", "{over}");
     house.nothing_left(&record).await;
+}
+
+#[tokio::test]
+async fn jobs_from_a_shell() {
+    let Some(house) = House::open(&[]).await else { return };
+    let person = house.person();
+    let token = person.authorization().replacen("Bearer ", "", 1);
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(&house.program);
+        command.arg("job").args(arguments).env("LYCEUM_URL", &house.url).env("LYCEUM_TOKEN", &token);
+        let output = command.output().unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, said, errors) =
+        run(&["submit", "--wait", "--name", "good", "--env", "A=b", "--", "sh", "-c", "echo $A"]);
+    assert!(code == Some(0) && said.contains(" good ended: exit code 0"), "{said} {errors}");
+    let id = said.split(' ').next().unwrap().to_owned();
+    let (code, _, errors) = run(&["submit", "--wait", "--", "sh", "-c", "exit 3"]);
+    assert!(code == Some(1) && errors.contains("ended: exit code 3"), "{errors}");
+    for follow in [&["log", &id][..], &["log", "-f", &id[..23]]] {
+        assert_eq!(run(follow).1, "b\n", "{follow:?}");
+    }
+    assert!(run(&["ls"]).1.starts_with("no jobs"));
+    let (_, all, _) = run(&["list", "--all"]);
+    assert!(all.contains("good") && all.contains("ended: exit code 3"), "{all}");
+
+    let script = house.file("job.sh");
+    fs::write(&script, "#!/bin/bash\nsleep 600\n").unwrap();
+    let (_, said, errors) = run(&["submit", "--json", "--script", script.to_str().unwrap()]);
+    let job: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said} {errors}"));
+    let id = job["id"].as_str().unwrap();
+    state(&house, &person, id, "running").await;
+    assert!(run(&["cancel", id]).1.contains(id));
+    ended(&house, &person, id, "stopped_by_owner").await;
+    assert_eq!(run(&["submit"]).0, Some(2), "nothing to run");
+    assert_eq!(run(&["submit", "--env", "A", "--", "true"]).0, Some(2));
 }
 
 #[tokio::test]

@@ -37,6 +37,12 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("home-building", draw(&home_building(word))),
         ("new", draw(&new_session(word))),
         ("new-wrong", draw(&new_session_wrong(word))),
+        ("jobs", draw(&super::jobs::list(word))),
+        ("jobs-empty", draw(&super::jobs::empty(word))),
+        ("job-new", draw(&super::jobs::new(word))),
+        ("job-new-wrong", draw(&super::jobs::new_wrong(word))),
+        ("job", draw(&super::jobs::show(word, running(word)))),
+        ("job-failed", draw(&super::jobs::show_failed(word))),
         ("cluster", draw(&super::cluster::cluster(word))),
         ("cluster-counted", draw(&super::cluster::counted(word))),
         ("cluster-none", draw(&super::cluster::none(word))),
@@ -231,6 +237,7 @@ fn home(word: &Word) -> Home {
             unknown(word),
             stopping(word),
         ]),
+        jobs: super::jobs::live(word),
         ended: cards(vec![out_of_memory(word), exited, ended(word, "board", EndReason::Idle, 26 * 3600)]),
     }
 }
@@ -241,6 +248,7 @@ fn home_empty(word: &Word) -> Home {
         notice: None,
         single_user: Some(word("alice")),
         live: Vec::new(),
+        jobs: Vec::new(),
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
         environment: Some(EnvironmentBanner::Failed {
@@ -285,7 +293,7 @@ pub fn meters(word: &Word) -> Vec<Meter> {
     ]
 }
 
-fn new_session(word: &Word) -> NewSession {
+pub fn new_session(word: &Word) -> NewSession {
     let app = |name: &str, title: &str, description: &str| AppTile {
         name: name.to_owned(),
         title: title.to_owned(),

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 const VOID: [&str; 5] = ["br", "input", "link", "meta", "hr"];
-const ELEMENTS: &str = " a article b bdi body br button code datalist dd details div dl dt fieldset figcaption figure form h1 h2 h3 head header html \
+const ELEMENTS: &str = " a article b bdi blockquote body br button code datalist dd del details div dl dt em fieldset figcaption figure form h1 h2 h3 head header html \
     input label legend li link main meta nav noscript ol option p path pre progress rect script section select small span \
-    summary svg table tbody td th thead time title tr ul use ";
+    strong summary svg table tbody td textarea th thead time title tr ul use ";
 
 /// What is wrong with a page or a fragment, if anything is.
 pub fn check(html: &str) -> Result<(), String> {

@@ -7,6 +7,7 @@ mod audit;
 mod cluster;
 mod files;
 mod gallery;
+mod jobs;
 pub mod markup;
 mod people;
 mod quotas;

@@ -1,0 +1,235 @@
+//! `lyceum job …`: submit, list, follow and cancel jobs from a shell, over the same API as the
+//! pages. What a job says of itself is drawn by `table`.
+
+use std::{io::Write, path::PathBuf, time::Duration};
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::{
+    List,
+    api::{Api, Error, JOBS, Job, Result},
+    duration, line, size, table, tell,
+};
+use crate::model::{Clock, SessionState};
+
+/// How often a log that is followed, and `--wait`, ask.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
+/// `lyceum job …`
+#[derive(Args, Debug)]
+pub struct JobArguments {
+    /// Print the API's JSON instead of tables and sentences
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: JobCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum JobCommand {
+    /// Run a command or a script, also when nobody looks
+    Submit(Box<Submit>),
+    /// List your live jobs
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Print the last lines that a job wrote
+    Log {
+        id: String,
+        /// Go on until it has ended
+        #[arg(short, long)]
+        follow: bool,
+        /// How many lines
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        tail: u32,
+    },
+    /// End a job and all its processes
+    Cancel { id: String },
+}
+
+#[derive(Args, Debug)]
+pub struct Submit {
+    /// A named size
+    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
+    pub profile: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    pub gpus: Option<i64>,
+    /// The model of GPU, as the cluster page spells it
+    #[arg(long)]
+    pub gpu_model: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: Option<i64>,
+    /// Such as 4GiB; every unit is a power of 1024
+    #[arg(long, value_parser = size)]
+    pub memory: Option<i64>,
+    /// Such as 90m, 2h or 1d; it is ended then
+    #[arg(long, value_parser = duration)]
+    pub time_limit: Option<i64>,
+    /// What to call it
+    #[arg(long)]
+    pub name: Option<String>,
+    /// The software it runs in
+    #[arg(long)]
+    pub environment: Option<String>,
+    /// Where it runs; your home directory by default
+    #[arg(long)]
+    pub working_directory: Option<String>,
+    /// Where it puts event files and checkpoints
+    #[arg(long)]
+    pub log_directory: Option<String>,
+    /// An environment variable, NAME=value; may be said several times
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    pub variables: Vec<String>,
+    /// A file of this machine whose text is the script to run
+    #[arg(long, conflicts_with = "command")]
+    pub script: Option<PathBuf>,
+    /// Wait for its end, which is an error unless its exit code is 0
+    #[arg(long)]
+    pub wait: bool,
+    /// The program and its arguments, behind `--`
+    #[arg(last = true, required_unless_present = "script")]
+    pub command: Vec<String>,
+}
+
+pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.json;
+    match arguments.command {
+        JobCommand::Submit(submit) => {
+            let mut job = api.post("/jobs", &body(&submit)?).await?;
+            if submit.wait {
+                job = wait(api, job).await?;
+            }
+            show(out, json, &job)
+        }
+        JobCommand::List(list) => {
+            let items = if list.all {
+                api.newest(JOBS, list.owner.as_deref()).await?
+            } else {
+                api.live(JOBS, list.owner.as_deref()).await?
+            };
+            if json {
+                return line(out, &json!({ "items": items }).to_string());
+            }
+            let jobs: Vec<Job> = items.iter().map(Job::read).collect::<Result<_>>()?;
+            Ok(write!(out, "{}", table::jobs(&jobs, Clock::System.now()))?)
+        }
+        JobCommand::Log { id, follow, tail } => {
+            let id = api.id(JOBS, &id).await?;
+            let log = api.text(&format!("/jobs/{id}/log"), &[("tail", &tail.to_string())]).await?;
+            if json {
+                return line(out, &json!({ "id": id, "log": log }).to_string());
+            }
+            write!(out, "{}", table::harmless(&log))?;
+            if follow { follow_log(api, &id, log, out).await } else { Ok(()) }
+        }
+        JobCommand::Cancel { id } => {
+            let id = api.id(JOBS, &id).await?;
+            let job = api.post(&format!("/jobs/{id}/cancel"), &Value::Null).await?;
+            show(out, json, &job)
+        }
+    }
+}
+
+/// The request of `job submit`: only what was said, the rest is the portal's to choose.
+fn body(submit: &Submit) -> Result<Value> {
+    let mut body = Map::new();
+    let mut put = |key: &str, value: Option<Value>| body.extend(value.map(|value| (key.to_owned(), value)));
+    let resources = super::resources(submit.gpus, submit.gpu_model.as_deref(), submit.cpus, submit.memory);
+    let mut variables = Map::new();
+    for variable in &submit.variables {
+        let Some((name, value)) = variable.split_once('=') else {
+            return Err(Error::Usage(format!("`{variable}` is no NAME=value")));
+        };
+        variables.insert(name.to_owned(), json!(value));
+    }
+    let script = submit.script.as_ref().map(|path| {
+        std::fs::read_to_string(path)
+            .map_err(|error| Error::Usage(format!("{} cannot be read as a script: {error}", path.display())))
+    });
+    put("script", script.transpose()?.map(Value::from));
+    put("command", (!submit.command.is_empty()).then(|| json!(submit.command)));
+    put("name", submit.name.clone().map(Value::from));
+    put("profile", submit.profile.clone().map(Value::from));
+    put("resources", resources);
+    put("environment", submit.environment.clone().map(Value::from));
+    put("working_directory", submit.working_directory.clone().map(Value::from));
+    put("log_directory", submit.log_directory.clone().map(Value::from));
+    put("time_limit_seconds", submit.time_limit.map(Value::from));
+    put("variables", (!variables.is_empty()).then_some(Value::Object(variables)));
+    Ok(Value::Object(body))
+}
+
+/// Asks until the job has ended; an end that is no success is an error.
+async fn wait(api: &Api, mut latest: Value) -> Result<Value> {
+    let mut told = String::new();
+    loop {
+        let job = Job::read(&latest)?;
+        let sentence = table::job(&job, Clock::System.now());
+        if sentence != told {
+            tell(format_args!("{sentence}"));
+            told.clone_from(&sentence);
+        }
+        if job.state == SessionState::Ended {
+            return if job.exit_code == Some(0) { Ok(latest) } else { Err(Error::Ended(sentence)) };
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+        match api.get(&format!("/jobs/{}", job.id), &[]).await {
+            Ok(answer) => latest = answer,
+            // A portal that is restarted has not ended the job.
+            Err(error) if error.may_pass() => tell(format_args!("no answer: {error}")),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Prints what is new until the job has ended.
+async fn follow_log(api: &Api, id: &str, mut seen: String, out: &mut (dyn Write + Send)) -> Result<()> {
+    loop {
+        let job = api.get(&format!("/jobs/{id}"), &[]).await;
+        let log = api.text(&format!("/jobs/{id}/log"), &[("tail", "10000")]).await;
+        let (job, log) = match (job, log) {
+            (Ok(job), Ok(log)) => (Job::read(&job)?, log),
+            (Err(error), _) | (_, Err(error)) if error.may_pass() => {
+                tell(format_args!("no answer: {error}"));
+                tokio::time::sleep(ASK_EVERY).await;
+                continue;
+            }
+            (Err(error), _) | (_, Err(error)) => return Err(error),
+        };
+        write!(out, "{}", table::harmless(news(&seen, &log)))?;
+        out.flush()?;
+        seen = log;
+        if job.state == SessionState::Ended {
+            tell(format_args!("{}", table::job(&job, Clock::System.now())));
+            return Ok(());
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+}
+
+/// What of `now` comes after `seen`: a log grows at its end and may lose its beginning.
+fn news<'a>(seen: &str, now: &'a str) -> &'a str {
+    let start = (seen.len().saturating_sub(512)..=seen.len()).find(|at| seen.is_char_boundary(*at)).unwrap_or(0);
+    let mark = &seen[start..];
+    if mark.is_empty() {
+        return now;
+    }
+    now.rfind(mark).map_or(now, |at| &now[at + mark.len()..])
+}
+
+fn show(out: &mut (dyn Write + Send), json: bool, value: &Value) -> Result<()> {
+    let text = if json { value.to_string() } else { table::job(&Job::read(value)?, Clock::System.now()) };
+    line(out, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_that_grew() {
+        for (seen, now, told) in [("", "ab", "ab"), ("ab", "abc", "c"), ("é", "éx", "x"), ("old", "new", "new")] {
+            assert_eq!(news(seen, now), told);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The form that submits a job: it shares sizes, software and place with the form of sessions,
+//! and has a command or a script besides. A fault comes back beside its field with everything
+//! that was typed.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use crate::{
+    admission::Standing,
+    jobs::JobRequest,
+    model::{JobId, quota::Class},
+    sessions::StartRequest,
+    web::{
+        Portal, cards,
+        error::{self, Error, Kind, Result},
+        extract::{CurrentUser, Form, Query},
+        page::{Nav, Page},
+        start_form as sessions,
+        views::{EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, Verdict, WorkForm},
+    },
+};
+
+/// What a new script begins with.
+const SCRIPT: &str = "#!/bin/bash\nset -e\n";
+
+/// `?from=` an earlier job.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prefill {
+    from: Option<String>,
+}
+
+/// `/jobs/new`
+pub async fn page(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Query(prefill): Query<Prefill>,
+) -> Result<Response> {
+    let standing = portal.sessions.standing(user.id()).await?;
+    let mut form = sessions::defaults(&portal, &standing, Class::Job);
+    form.environment.clear();
+    let mut work = WorkForm { script: SCRIPT.to_owned(), ..WorkForm::default() };
+    let mut copy_of = None;
+    if let Some(id) = prefill.from.as_deref().and_then(|id| id.parse::<JobId>().ok()) {
+        let job = portal.jobs.find(user.actor(), id).await?;
+        let like = portal.jobs.request_like(user.actor(), &job).await?;
+        sessions::fill(&mut form, &portal, &job.latest);
+        form.name.clone_from(&job.name);
+        form.log_directory = like.log_directory.clone().unwrap_or_default();
+        if like.group.is_none() {
+            form.group = sessions::charged_by_default(&standing.purse);
+        }
+        work = work_of(like);
+        copy_of = Some((job.id.to_string(), job.name));
+    }
+    let mut view = view(&portal, &user, &headers, &standing, (form, work), Vec::new()).await?;
+    view.copy_of = copy_of;
+    if let Ok(asked) =
+        request(&view.form, &WorkForm { is_script: true, script: "true".to_owned(), ..WorkForm::default() })
+        && let Ok(rehearsal) = portal.jobs.rehearse(user.actor(), asked).await
+    {
+        view.verdict = Some(Verdict::from(rehearsal.verdict));
+    }
+    Ok(Page(view).into_response())
+}
+
+/// `POST /jobs`
+pub async fn submit(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    fields: Form,
+) -> Result<Response> {
+    let form = sessions::read(&fields);
+    let work = WorkForm {
+        is_script: fields.get("work") == "script",
+        command: fields.get("command").to_owned(),
+        script: fields.get("script").to_owned(),
+        variables: fields.get("variables").to_owned(),
+    };
+    let submitted = match request(&form, &work) {
+        Ok(request) => {
+            let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
+            portal.jobs.submit(user.actor(), request, key).await.map_err(Error::from)
+        }
+        Err(faults) => Err(Error::invalid(faults)),
+    };
+    let error = match submitted {
+        Ok(job) => return Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
+        Err(error)
+            if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance) =>
+        {
+            error
+        }
+        Err(error) => return Err(error),
+    };
+    let errors = sessions::faults_beside_fields(&error, &form);
+    let standing = portal.sessions.standing(user.id()).await?;
+    let form = NewSessionForm { idempotency_key: sessions::new_key(), ..form };
+    let view = view(&portal, &user, &headers, &standing, (form, work), errors).await?;
+    Ok(error.with_page(Page(view)).into_response())
+}
+
+/// What an earlier job ran, as the form shows it.
+fn work_of(like: JobRequest) -> WorkForm {
+    let variables = like.variables.unwrap_or_default();
+    let lines = variables.iter().map(|(name, value)| format!("{name}={value}"));
+    let argv = like.command.unwrap_or_default();
+    WorkForm {
+        is_script: like.script.is_some(),
+        command: shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
+        script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
+        variables: lines.collect::<Vec<_>>().join("\n"),
+    }
+}
+
+/// The form as the API's request; what cannot be read is a fault of its field.
+fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<error::FieldError>> {
+    let mut faults = Vec::new();
+    let like = sessions::request(form).unwrap_or_else(|wrong| {
+        faults.extend(wrong);
+        StartRequest::default()
+    });
+    let (mut command, mut script) = (None, None);
+    if work.is_script {
+        script = Some(work.script.clone());
+    } else {
+        let words = shlex::split(&work.command);
+        if words.is_none() {
+            let message = "has a quotation mark that is never closed";
+            faults.push(error::FieldError::new("command", "malformed", message));
+        }
+        command = words.filter(|words| !words.is_empty());
+    }
+    let mut variables = BTreeMap::new();
+    for line in work.variables.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if let Some((name, value)) = line.split_once('=') {
+            variables.insert(name.trim().to_owned(), value.to_owned());
+        } else {
+            let message = format!("`{line}` is no `NAME=value`");
+            faults.push(error::FieldError::new("variables", "malformed", message));
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(JobRequest {
+        name: like.name,
+        command,
+        script,
+        working_directory: like.working_directory,
+        profile: like.profile,
+        resources: like.resources,
+        environment: like.environment,
+        variables: Some(variables).filter(|variables| !variables.is_empty()),
+        group: like.group,
+        time_limit_seconds: like.duration_seconds,
+        log_directory: Some(form.log_directory.clone()).filter(|folder| !folder.is_empty()),
+        ..JobRequest::default()
+    })
+}
+
+async fn view(
+    portal: &Portal,
+    user: &CurrentUser,
+    headers: &HeaderMap,
+    standing: &Standing,
+    (form, work): (NewSessionForm, WorkForm),
+    errors: Vec<FieldError>,
+) -> Result<NewJob> {
+    let layout = portal.layout_of(&user.0, Nav::Jobs);
+    let csrf_token = layout.csrf_token.clone();
+    let chosen = form.duration.parse().unwrap_or(0);
+    Ok(NewJob {
+        layout,
+        own_environments: portal.sessions.own_environments(user.actor()).await?,
+        sizes: sessions::sizes(portal, standing, Class::Job),
+        custom: Some(sessions::sliders(standing)),
+        gpu_models: sessions::gpu_models(portal),
+        groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
+        environments: environments(portal),
+        durations: NewSession::durations(sessions::longest(standing, Class::Job), chosen),
+        meters: cards::meters(standing),
+        form: NewSessionForm { csrf_token, ..form },
+        work,
+        errors,
+        verdict: None,
+        copy_of: None,
+        base_url: portal.portal_origin(headers),
+    })
+}
+
+/// A job that names none starts at once, in what is there.
+fn environments(portal: &Portal) -> Vec<EnvironmentChoice> {
+    let at_once =
+        EnvironmentChoice { name: String::new(), title: "the default one, if it is ready".to_owned(), ready: true };
+    std::iter::once(at_once).chain(sessions::environments(portal)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn form() -> NewSessionForm {
+        NewSessionForm { profile: "small".to_owned(), ..NewSessionForm::default() }
+    }
+
+    #[test]
+    fn a_command_is_split_as_a_shell_would() {
+        let work = |command: &str, variables: &str| WorkForm {
+            command: command.to_owned(),
+            variables: variables.to_owned(),
+            ..WorkForm::default()
+        };
+        let asked = request(&form(), &work(r#"python -c 'print("a b")' x\ y"#, "A=1=2\n\n B = 3")).unwrap();
+        assert_eq!(asked.command.unwrap(), ["python", "-c", r#"print("a b")"#, "x y"]);
+        let variables: Vec<_> = asked.variables.unwrap().into_iter().collect();
+        assert_eq!(variables, [("A".to_owned(), "1=2".to_owned()), ("B".to_owned(), " 3".to_owned())]);
+        for (command, variables, field) in [("echo 'a", "", "command"), ("true", "A", "variables")] {
+            let faults = request(&form(), &work(command, variables)).unwrap_err();
+            assert_eq!(faults[0].field, field);
+        }
+        assert_eq!(request(&form(), &work(" ", "")).unwrap().command, None, "the service says that there is none");
+    }
+}

@@ -1,0 +1,319 @@
+//! `/jobs` and one job as pages, with the forms that act on one or on several. The form for a
+//! new one is in `form`; the rules are the service's, as for the API.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    http::HeaderMap,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+use url::form_urlencoded::Serializer;
+
+use crate::{
+    db::jobs::JobFilter,
+    jobs::{Changes, Error as JobError, Happening},
+    model::{Job, JobId, Role, SessionState, job::Work, time::human_duration},
+    web::{
+        Portal, cards,
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id, Query},
+        markdown::Markdown,
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        views::{
+            self, Circumstances, FieldError, JobForm, JobRow, JobSearch, JobsPage, Moment, ShowJob, ShowSession,
+            TimelineLine, sentence,
+        },
+    },
+};
+
+/// How many a page of the list shows.
+const SHOWN: i64 = 50;
+
+/// How much of the log the page brings along (bytes).
+const LOG_WINDOW: u64 = 32 * 1024;
+
+/// The address of the list.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+pub struct Visit {
+    find: String,
+    state: String,
+    tag: String,
+    starred: String,
+    all: String,
+    cursor: Option<String>,
+    done: String,
+    failed: String,
+}
+
+impl Visit {
+    /// The address of a page of this list.
+    fn address(&self, cursor: Option<&str>) -> String {
+        let pairs = [
+            ("find", self.find.as_str()),
+            ("state", &self.state),
+            ("tag", &self.tag),
+            ("starred", &self.starred),
+            ("all", &self.all),
+            ("cursor", cursor.unwrap_or_default()),
+        ];
+        let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+        let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
+        if query.is_empty() { "/jobs".to_owned() } else { format!("/jobs?{query}") }
+    }
+}
+
+/// `/jobs`
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let search = JobSearch {
+        find: visit.find.trim().chars().take(200).collect(),
+        // A word that is no state narrows to nothing in particular.
+        state: visit.state.clone(),
+        tag: visit.tag.trim().to_owned(),
+        starred: !visit.starred.is_empty(),
+        all: !visit.all.is_empty() && Role::Operator <= user.user.role,
+    };
+    let paging = Paging::new(Some(SHOWN), visit.cursor.clone());
+    let filter = JobFilter {
+        owner: (!search.all).then(|| user.id()),
+        state: search.state.parse().ok(),
+        live_only: search.state == "live",
+        tag: Some(search.tag.as_str()).filter(|tag| !tag.is_empty()),
+        starred: search.starred,
+        find: &search.find,
+        before: paging.after()?,
+        limit: SHOWN + 1,
+    };
+    let Listed { items, next_cursor } = Listed::new(portal.jobs.list(filter).await?, SHOWN, |job: &Job| job.id);
+    let rows = items.into_iter().map(|job| {
+        let is_own = job.owner == user.id();
+        JobRow::new(job, is_own, now)
+    });
+    let view = JobsPage {
+        layout: portal.layout_of(&user.0, Nav::Jobs),
+        notice: notice(&visit.done),
+        error: (!visit.failed.is_empty())
+            .then(|| "Some were left as they are: they are not in a state for that.".to_owned()),
+        rows: rows.collect(),
+        here: visit.address(visit.cursor.as_deref()),
+        first_href: visit.cursor.is_some().then(|| visit.address(None)),
+        next_href: next_cursor.map(|cursor| visit.address(Some(&cursor))),
+        search,
+    };
+    Ok(Page(view).into_response())
+}
+
+fn notice(done: &str) -> Option<String> {
+    let (what, count) = done.split_once('-')?;
+    let count: u32 = count.parse().ok()?;
+    let jobs = if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+    Some(match what {
+        "cancel" => format!("{jobs} asked to end."),
+        "delete" => format!("{jobs} deleted."),
+        "star" => format!("{jobs} with a star now."),
+        "tag" => format!("{jobs} tagged."),
+        _ => return None,
+    })
+}
+
+/// `POST /jobs/selection`: one deed with several jobs.
+pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
+    let actor = user.actor();
+    let deed = form.get("do");
+    let (mut done, mut failed) = (0, 0);
+    for id in form.all("job").take(500).filter_map(|id| id.parse::<JobId>().ok()) {
+        let outcome = match deed {
+            "cancel" => portal.jobs.cancel(actor, id).await.map(drop),
+            "delete" => portal.jobs.delete(actor, id).await,
+            "star" => {
+                let changes = Changes { starred: Some(true), ..Changes::default() };
+                portal.jobs.change(actor, id, changes).await.map(drop)
+            }
+            "tag" => {
+                let job = portal.jobs.own(actor, id).await?;
+                let tags = job.tags.into_iter().chain([form.get("tag").to_owned()]).collect();
+                portal.jobs.change(actor, id, Changes { tags: Some(tags), ..Changes::default() }).await.map(drop)
+            }
+            _ => return Err(Error::field("do", "invalid_value", "One of cancel, delete, star, tag.")),
+        };
+        match outcome {
+            Ok(()) => done += 1,
+            // Somebody else may have been faster, and one that lives is not deleted.
+            Err(JobError::Conflict(_) | JobError::NotFound) => failed += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let back = Some(form.get("back")).filter(|back| *back == "/jobs" || back.starts_with("/jobs?")).unwrap_or("/jobs");
+    let joint = if back.contains('?') { '&' } else { '?' };
+    let failed = if failed == 0 { "" } else { "&failed=yes" };
+    Ok(Redirect::to(&format!("{back}{joint}done={deed}-{done}{failed}")))
+}
+
+/// `/jobs/{id}`
+pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Response> {
+    let job = portal.jobs.find(user.actor(), id).await?;
+    let typed = JobForm {
+        name: job.name.clone(),
+        notes: job.notes.clone(),
+        tags: job.tags.join(", "),
+        visibility: job.visibility.to_string(),
+    };
+    Ok(Page(view(&portal, &user, job, typed, Vec::new()).await?).into_response())
+}
+
+async fn view(
+    portal: &Portal,
+    user: &CurrentUser,
+    job: Job,
+    typed: JobForm,
+    errors: Vec<FieldError>,
+) -> Result<ShowJob> {
+    let now = portal.clock.now();
+    let (is_own, is_live) = (job.owner == user.id(), job.latest.state.is_live());
+    let task = portal.jobs.task(&job).await?;
+    let log = portal.jobs.log_tail(&job, None, LOG_WINDOW).await?;
+    let live = portal.sessions.live(job.latest.id);
+    let around = Circumstances {
+        now,
+        step: live.status.map(|status| status.step),
+        is_own,
+        drained_at: portal.sessions.drained_at(&job.latest),
+        ..Circumstances::default()
+    };
+    let (class, word) = views::session_badge(&job.latest);
+    let mut facts = ShowSession::facts(&job.latest, "Job");
+    facts.retain(|(label, _)| !["Program", "Extensions"].contains(label));
+    let moments = ShowSession::moments(&job.latest, now);
+    let (is_script, program) = match task.work {
+        Work::Command(argv) => {
+            (false, shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_nul| argv.join(" ")))
+        }
+        Work::Script(text) => (true, text),
+    };
+    Ok(ShowJob {
+        layout: portal.layout_of(&user.0, Nav::Jobs),
+        id: job.id.to_string(),
+        class,
+        word,
+        sentence: sentence(&job.latest, &around),
+        attempt: job.attempt,
+        earlier: (1..job.attempt).rev().take(5).collect(),
+        several: 1 < job.attempt,
+        caveats: ShowSession::caveats(&job.latest, portal.sessions.scheduler.inventory()),
+        is_own,
+        is_live,
+        may_cancel: is_live && job.latest.state != SessionState::Stopping && (is_own || cards::is_operator(user)),
+        may_resume: is_own && !is_live,
+        may_delete: is_own && !is_live,
+        timeline: timeline(portal.jobs.events(&job, (0, 0)).await?, now),
+        log: (!log.is_empty()).then(|| views::plain_log(&String::from_utf8_lossy(&log))),
+        is_script,
+        program,
+        variables: if is_own { task.variables.into_iter().collect() } else { Vec::new() },
+        facts,
+        moments: moments.into_iter().filter(|(label, _)| *label != "Last used").collect(),
+        notes: Markdown::new(&job.notes),
+        name: job.name,
+        owner: job.owner_name,
+        starred: job.starred,
+        tags: job.tags,
+        typed,
+        errors,
+    })
+}
+
+/// The latest line first; each with how long its state lasted.
+fn timeline(happened: Vec<Happening>, now: crate::model::Timestamp) -> Vec<TimelineLine> {
+    let next: Vec<_> =
+        happened.iter().skip(1).map(|next| (next.attempt, next.event.at)).map(Some).chain([None]).collect();
+    let lines = happened.into_iter().zip(next).map(|(Happening { attempt, event }, next)| TimelineLine {
+        at: Moment::clock(event.at, now),
+        attempt,
+        state: event.state.as_str(),
+        lasted: next
+            .filter(|(of, at)| *of == attempt && event.at < *at)
+            .map(|(_, at)| human_duration(at.seconds_since(event.at))),
+        text: event.message,
+    });
+    let mut lines: Vec<_> = lines.collect();
+    lines.reverse();
+    lines
+}
+
+/// `POST /jobs/{id}`: name, notes, tags, who may look.
+pub async fn change(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+    form: Form,
+) -> Result<Response> {
+    let job = portal.jobs.own(user.actor(), id).await?;
+    let tags = form.get("tags").split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned);
+    let visibility = form.get("visibility");
+    let words = "One of private, group, everybody.";
+    let changes = Changes {
+        name: Some(form.get("name").to_owned()),
+        notes: Some(form.get("notes").to_owned()),
+        tags: Some(tags.collect()),
+        starred: None,
+        visibility: Some(visibility.parse().map_err(|_err| Error::field("visibility", "invalid_value", words))?),
+    };
+    let faults = match portal.jobs.change(user.actor(), id, changes).await {
+        Ok(_) => return Ok(Redirect::to(&format!("/jobs/{id}#notes")).into_response()),
+        Err(JobError::Invalid(faults)) => faults,
+        Err(error) => return Err(error.into()),
+    };
+    let typed = JobForm {
+        name: form.get("name").to_owned(),
+        notes: form.get("notes").to_owned(),
+        tags: form.get("tags").to_owned(),
+        visibility: visibility.to_owned(),
+    };
+    let told = faults.iter().map(|fault| FieldError {
+        field: fault.field.clone(),
+        message: views::as_sentence(&format!("{} {}", fault.field, fault.message)),
+    });
+    let drawn = view(&portal, &user, job, typed, told.collect()).await?;
+    Ok(Error::invalid(faults).with_page(Page(drawn)).into_response())
+}
+
+pub async fn cancel(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Id(id): Id<JobId>,
+) -> Result<Redirect> {
+    portal.jobs.cancel(user.actor(), id).await?;
+    let referer = headers.get("referer").and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let home = url::Url::parse(referer).is_ok_and(|url| url.path() == "/");
+    Ok(Redirect::to(&if home { "/".to_owned() } else { format!("/jobs/{id}") }))
+}
+
+pub async fn resume(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Redirect> {
+    portal.jobs.resume(user.actor(), id).await?;
+    Ok(Redirect::to(&format!("/jobs/{id}")))
+}
+
+pub async fn star(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<JobId>,
+    form: Form,
+) -> Result<Redirect> {
+    let starred = Some(form.get("starred") != "no");
+    portal.jobs.change(user.actor(), id, Changes { starred, ..Changes::default() }).await?;
+    Ok(Redirect::to(&format!("/jobs/{id}")))
+}
+
+pub async fn delete(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<JobId>) -> Result<Redirect> {
+    portal.jobs.delete(user.actor(), id).await?;
+    Ok(Redirect::to("/jobs?done=delete-1"))
+}

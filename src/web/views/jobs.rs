@@ -1,0 +1,261 @@
+//! `/jobs`, `/jobs/new` and `/jobs/{id}`: the list, the form and one job with all that is known
+//! of it. What a job's state is in words is `sentence`'s, as for sessions.
+
+use askama::Template;
+
+use super::{
+    EnvironmentChoice, FieldError, Fit, Meter, Moment, NewSessionForm, Sentence, SizeTile, Sliders, Verdict,
+    resources_line,
+};
+use crate::{
+    model::{EndReason, Job, Session, SessionState, Timestamp, time::human_duration},
+    web::{
+        markdown::Markdown,
+        page::{Layout, filters},
+    },
+};
+
+/// The list of jobs.
+#[derive(Debug, Template)]
+#[template(path = "jobs/list.html")]
+pub struct JobsPage {
+    pub layout: Layout,
+    pub notice: Option<String>,
+    /// Why something was not done with those that were chosen.
+    pub error: Option<String>,
+    pub search: JobSearch,
+    pub rows: Vec<JobRow>,
+    /// The address of this very page, for the way back.
+    pub here: String,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+}
+
+/// What the list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct JobSearch {
+    pub find: String,
+    /// A state's word, `live`, or nothing.
+    pub state: String,
+    pub tag: String,
+    pub starred: bool,
+    /// Everybody's, for operators.
+    pub all: bool,
+}
+
+impl JobSearch {
+    pub fn narrows(&self) -> bool {
+        self.starred || self.all || [&self.find, &self.state, &self.tag].iter().any(|text| !text.is_empty())
+    }
+}
+
+impl JobsPage {
+    pub const STATES: [(&'static str, &'static str); 5] = [
+        ("live", "Not ended"),
+        ("queued", "Waiting"),
+        ("running", "Running"),
+        ("stopping", "Stopping"),
+        ("ended", "Ended"),
+    ];
+}
+
+/// One line of the list.
+#[derive(Clone, Debug)]
+pub struct JobRow {
+    pub id: String,
+    pub class: &'static str,
+    pub word: &'static str,
+    pub name: String,
+    pub starred: bool,
+    pub tags: Vec<String>,
+    pub owner: String,
+    pub is_own: bool,
+    pub attempt: i64,
+    pub resources: String,
+    pub started: Option<Moment>,
+    /// How long it ran, or has run.
+    pub ran: Option<String>,
+    /// `exit code 1`, `signal 9`, `over quota` …; empty while it lives.
+    pub outcome: String,
+}
+
+impl JobRow {
+    #[must_use]
+    pub fn new(job: Job, is_own: bool, now: Timestamp) -> Self {
+        let (class, word) = super::session_badge(&job.latest);
+        let began = job.latest.ready_at.or(job.latest.started_at);
+        Self {
+            id: job.id.to_string(),
+            class,
+            word,
+            starred: job.starred,
+            owner: job.owner_name,
+            is_own,
+            attempt: job.attempt,
+            resources: resources_line(&job.latest.spec.resources, &job.latest.gpus),
+            started: began.map(|at| Moment::clock(at, now)),
+            ran: began.map(|at| human_duration(job.latest.ended_at.unwrap_or(now).seconds_since(at))),
+            outcome: outcome(&job.latest),
+            name: job.name,
+            tags: job.tags,
+        }
+    }
+}
+
+/// How an attempt ended, in a word or two; why it waits is a sentence of its page.
+#[must_use]
+pub fn outcome(attempt: &Session) -> String {
+    if attempt.state != SessionState::Ended {
+        return String::new();
+    }
+    match (attempt.end_reason, attempt.exit_code, attempt.signal) {
+        (Some(EndReason::Exited), Some(code), _) => format!("exit code {code}"),
+        (Some(EndReason::Signal), _, Some(signal)) => format!("signal {signal}"),
+        (Some(EndReason::StoppedByOwner), ..) => "cancelled".to_owned(),
+        (Some(EndReason::StoppedByAdmin), ..) => "cancelled by an administrator".to_owned(),
+        (Some(reason), ..) => reason.as_str().replace('_', " "),
+        (None, ..) => String::new(),
+    }
+}
+
+/// The form that submits a job.
+#[derive(Debug, Template)]
+#[template(path = "jobs/new.html")]
+pub struct NewJob {
+    pub layout: Layout,
+    pub sizes: Vec<SizeTile>,
+    /// Bounds of the custom size.
+    pub custom: Option<Sliders>,
+    pub gpu_models: Vec<String>,
+    /// Groups that can be charged; one or none asks nothing.
+    pub groups: Vec<String>,
+    pub environments: Vec<EnvironmentChoice>,
+    pub own_environments: Vec<String>,
+    /// Offered time limits (seconds).
+    pub durations: Vec<i64>,
+    pub meters: Vec<Meter>,
+    /// What it shares with the form of sessions.
+    pub form: NewSessionForm,
+    pub work: WorkForm,
+    pub errors: Vec<FieldError>,
+    pub verdict: Option<Verdict>,
+    /// The job that this one repeats: id and name.
+    pub copy_of: Option<(String, String)>,
+    /// The portal's own address, for “Show as curl”.
+    pub base_url: String,
+}
+
+/// What only jobs have.
+#[derive(Clone, Debug, Default)]
+pub struct WorkForm {
+    pub is_script: bool,
+    pub command: String,
+    pub script: String,
+    /// `NAME=value`, a line each.
+    pub variables: String,
+}
+
+impl NewJob {
+    /// What is wrong with a field, for the line beside it.
+    pub fn error(&self, field: &str) -> Option<&str> {
+        self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
+    }
+
+    fn label(field: &str) -> &str {
+        match field {
+            "command" => "Command",
+            "script" => "Script",
+            "variables" => "Environment variables",
+            other => super::NewSession::label(other),
+        }
+    }
+}
+
+/// One job.
+#[derive(Debug, Template)]
+#[template(path = "jobs/show.html")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a question that the template asks")]
+pub struct ShowJob {
+    pub layout: Layout,
+    pub id: String,
+    pub name: String,
+    pub owner: String,
+    pub class: &'static str,
+    pub word: &'static str,
+    pub sentence: Sentence,
+    pub starred: bool,
+    pub tags: Vec<String>,
+    pub attempt: i64,
+    /// Those before the latest, newest first.
+    pub earlier: Vec<i64>,
+    /// Whether it had more than one attempt.
+    pub several: bool,
+    pub caveats: Vec<&'static str>,
+    pub is_own: bool,
+    pub is_live: bool,
+    pub may_cancel: bool,
+    pub may_resume: bool,
+    pub may_delete: bool,
+    pub timeline: Vec<TimelineLine>,
+    pub log: Option<String>,
+    pub is_script: bool,
+    pub program: String,
+    /// For its owner alone.
+    pub variables: Vec<(String, String)>,
+    pub facts: Vec<(&'static str, String)>,
+    pub moments: Vec<(&'static str, Moment)>,
+    pub notes: Markdown,
+    /// What stands in the form.
+    pub typed: JobForm,
+    pub errors: Vec<FieldError>,
+}
+
+/// The form of what people say of a job.
+#[derive(Clone, Debug, Default)]
+pub struct JobForm {
+    pub name: String,
+    pub notes: String,
+    pub tags: String,
+    pub visibility: String,
+}
+
+impl ShowJob {
+    pub const VISIBILITIES: [(&'static str, &'static str); 3] =
+        [("private", "I alone"), ("group", "people of my groups"), ("everybody", "everybody")];
+}
+
+/// One line of a job's timeline.
+#[derive(Clone, Debug)]
+pub struct TimelineLine {
+    pub at: Moment,
+    pub attempt: i64,
+    pub state: &'static str,
+    /// How long it stayed so; for the present state nothing.
+    pub lasted: Option<String>,
+    pub text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::session::example;
+
+    #[test]
+    fn outcomes_in_a_word() {
+        let ended = |reason, exit_code, signal| Session {
+            end_reason: Some(reason),
+            exit_code,
+            signal,
+            ..example(SessionState::Ended)
+        };
+        for (attempt, words) in [
+            (ended(EndReason::Exited, Some(3), None), "exit code 3"),
+            (ended(EndReason::Signal, None, Some(9)), "signal 9"),
+            (ended(EndReason::OutOfMemory, None, None), "out of memory"),
+            (ended(EndReason::StoppedByOwner, None, None), "cancelled"),
+            (example(SessionState::Running), ""),
+        ] {
+            assert_eq!(outcome(&attempt), words);
+        }
+    }
+}

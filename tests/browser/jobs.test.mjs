@@ -1,0 +1,109 @@
+// A job from the form to its end: it is submitted, its log grows before one's eyes, it is found
+// in the list, cancelled, given notes and tags, and cloned with what is different shown.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { addUser, ask, startPortal, until } from "./portal.mjs";
+
+let chromium, portal, person, name;
+
+before(async () => {
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: "none" });
+  const joe = addUser(portal, `joe${process.pid}`);
+  name = joe.name;
+  person = await browser.visit(chromium, portal);
+  await browser.signIn(person, joe);
+  await browser.isSignedIn(person);
+});
+
+after(async () => {
+  await chromium?.close();
+  await portal?.stop();
+});
+
+async function check(picture) {
+  await browser.photograph(person.page, picture);
+  await browser.assertNoSidewaysScroll(person.page, picture);
+  await browser.assertAccessible(person.page, picture);
+}
+
+const main = () => person.page.locator("#main");
+
+test("the first visit says what to do", async () => {
+  const { page } = person;
+  await page.getByLabel("Main").getByRole("link", { name: "Jobs" }).click();
+  await page.getByText("You have no jobs yet.").waitFor();
+  await check("jobs-empty");
+  await page.getByRole("link", { name: "Submit your first one" }).click();
+  await page.getByRole("heading", { name: "New job" }).waitFor();
+});
+
+test("a script is submitted, and its log grows without navigation", async () => {
+  const { page } = person;
+  await page.getByRole("radio", { name: "Script" }).check();
+  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
+  await page.getByLabel("Name", { exact: true }).fill("counting");
+  await page.getByLabel("Environment variables").fill("SEED=7");
+  await page.getByText("Starts now").waitFor();
+  await check("job-new");
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("heading", { name: "counting" }).waitFor();
+  const here = page.url();
+  const log = page.locator("[data-log]");
+  await browser.appears(page, log.getByText("step 2 of 600"), 60, "the second line");
+  await browser.appears(page, main().locator(".state.running"), 30, "that it runs");
+  await browser.appears(page, log.getByText("step 4 of 600"), 30, "a later line");
+  assert.equal(page.url(), here, "nobody navigated");
+  await page.getByLabel("Find in the log").fill("step 3 ");
+  await until(async () => (await log.textContent()) === "step 3 of 600", 10, "the one line that has it");
+  await check("job-running");
+});
+
+test("the list shows it, and cancels it", async () => {
+  const { page } = person;
+  await page.getByLabel("Main").getByRole("link", { name: "Jobs" }).click();
+  const row = page.getByRole("row").filter({ hasText: "counting" });
+  await row.getByText("Running").waitFor();
+  await page.getByLabel("Choose counting").check();
+  await check("jobs");
+  await page.locator("#selection").getByRole("button", { name: "Cancel" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: /Yes/ }).click();
+  await page.getByText("1 job asked to end.").waitFor();
+  await browser.appears(page, row.getByText("cancelled"), 60, "that it was cancelled");
+  const { items } = await ask(portal, name, "/jobs");
+  assert.equal(items[0].end_reason, "stopped_by_owner");
+});
+
+test("notes are drawn, and do nothing", async () => {
+  const { page } = person;
+  await page.getByRole("link", { name: "counting" }).click();
+  await page.getByText("You stopped it").waitFor();
+  await page.getByText("Name, notes, tags, who may look").click();
+  await page.getByLabel("Tags").fill("trial, baseline");
+  await page.getByRole("textbox", { name: "Notes" }).fill("**Too slow**, see <script>alert(1)</script>");
+  await page.getByRole("button", { name: "Save" }).click();
+  await page.locator(".prose strong").getByText("Too slow").waitFor();
+  await page.getByText("<script>alert(1)</script>").first().waitFor();
+  await page.getByRole("link", { name: "baseline" }).waitFor();
+  await check("job-cancelled");
+});
+
+test("a clone says what is different", async () => {
+  const { page } = person;
+  await page.getByRole("link", { name: "Clone" }).click();
+  await page.getByText("Nothing yet: this is the same job again.").waitFor();
+  await page.getByLabel("Name", { exact: true }).fill("counting to three");
+  await page.getByRole("textbox", { name: "Script" }).fill("seq 1 3; exit 3");
+  await page.locator("#changed ins").getByText("counting to three").waitFor();
+  await check("job-clone");
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("heading", { name: "counting to three" }).waitFor();
+  await browser.appears(page, main().locator(".state.failed"), 60, "that it failed");
+  await page.getByText("with exit code").waitFor();
+  await browser.appears(page, page.locator("[data-log]").getByText("3"), 30, "its log");
+  await check("job-failed");
+  browser.assertNoFaults(person);
+});

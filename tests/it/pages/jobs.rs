@@ -1,0 +1,184 @@
+//! The pages of jobs: the list, filled and empty, the form with and without faults, and one job
+//! that runs and one that failed.
+
+use lyceum::{
+    model::{EndReason, Job, JobId, Session, SessionState, job::Attempt, job::Visibility},
+    web::{markdown::Markdown, page::Nav, views::*},
+};
+
+use super::{
+    gallery::{NOW, Word, layout, meters, new_session},
+    sessions::{out_of_memory, queued, running, session},
+};
+
+fn job(word: &Word, name: &str, attempt: i64, latest: Session) -> Job {
+    let id = JobId::new();
+    Job {
+        id,
+        owner: latest.owner,
+        owner_name: word("alice"),
+        name: word(name),
+        notes: word("# Baseline"),
+        tags: vec![word("vision"), word("imagenet")],
+        starred: attempt == 2,
+        visibility: Visibility::Group,
+        created_at: NOW.plus_seconds(-30_000),
+        attempt,
+        latest: Session { job: Some(Attempt { job: id, number: attempt }), app: "job".to_owned(), ..latest },
+    }
+}
+
+fn exited(word: &Word, code: i64) -> Session {
+    Session {
+        ready_at: Some(NOW.plus_seconds(-9000)),
+        ended_at: Some(NOW.plus_seconds(-600)),
+        end_reason: Some(EndReason::Exited),
+        exit_code: Some(code),
+        detail: Some(word("the program ended (exit code 1): ValueError: shapes (32, 10) and (32, 12) do not match")),
+        ..session(word, "preprocess", SessionState::Ended)
+    }
+}
+
+pub fn list(word: &Word) -> JobsPage {
+    let rows = [
+        job(word, "resnet50, lr 0.1", 2, running(word)),
+        job(word, "resnet50, lr 0.3", 1, queued(word)),
+        job(word, "preprocess", 1, exited(word, 1)),
+        job(word, "mnist", 1, exited(word, 0)),
+        job(word, "bert-large", 3, out_of_memory(word)),
+    ];
+    JobsPage {
+        layout: layout(word).at(Nav::Jobs),
+        notice: Some("2 jobs asked to end.".to_owned()),
+        error: Some("Some were left as they are: they are not in a state for that.".to_owned()),
+        search: JobSearch { find: word("res"), tag: word("vision"), all: true, ..JobSearch::default() },
+        rows: rows.into_iter().map(|job| JobRow::new(job, true, NOW)).collect(),
+        here: "/jobs".to_owned(),
+        first_href: None,
+        next_href: Some("/jobs?cursor=x".to_owned()),
+    }
+}
+
+pub fn empty(word: &Word) -> JobsPage {
+    JobsPage {
+        notice: None,
+        error: None,
+        search: JobSearch::default(),
+        rows: Vec::new(),
+        next_href: None,
+        ..list(word)
+    }
+}
+
+pub fn new(word: &Word) -> NewJob {
+    let like = new_session(word);
+    NewJob {
+        layout: layout(word).at(Nav::Jobs),
+        sizes: like.sizes,
+        custom: like.custom,
+        gpu_models: like.gpu_models,
+        groups: like.groups,
+        environments: like.environments,
+        own_environments: like.own_environments,
+        durations: NewSession::durations(172_800, 172_800),
+        meters: meters(word),
+        form: NewSessionForm { duration: "172800".to_owned(), ..like.form },
+        work: WorkForm {
+            command: word("python train.py --epochs 10"),
+            script: word("#!/bin/bash\n"),
+            ..WorkForm::default()
+        },
+        errors: Vec::new(),
+        verdict: like.verdict,
+        copy_of: None,
+        base_url: like.base_url,
+    }
+}
+
+pub fn new_wrong(word: &Word) -> NewJob {
+    let wrong = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
+    NewJob {
+        work: WorkForm {
+            is_script: true,
+            script: word("#!/bin/bash\npython train.py --data $DATA\n"),
+            variables: word("DATA"),
+            ..WorkForm::default()
+        },
+        errors: vec![
+            wrong("script", "has at most 64 KB: put the rest into a file of yours, and run that"),
+            wrong("variables", "`DATA` is no `NAME=value`"),
+            wrong("working_directory", "/scratch/alise does not exist: make it first, or choose another"),
+        ],
+        copy_of: Some((JobId::new().to_string(), word("resnet50, lr 0.1"))),
+        ..new(word)
+    }
+}
+
+pub fn show(word: &Word, latest: Session) -> ShowJob {
+    let is_live = latest.state.is_live();
+    let job = job(word, "resnet50, lr 0.1", 2, latest);
+    let (class, state) = session_badge(&job.latest);
+    let around = Circumstances { now: NOW, is_own: true, ..Circumstances::default() };
+    let line = |attempt, seconds: i64, state, lasted: Option<&str>, text: &str| TimelineLine {
+        at: Moment::clock(NOW.plus_seconds(seconds), NOW),
+        attempt,
+        state,
+        lasted: lasted.map(str::to_owned),
+        text: word(text),
+    };
+    ShowJob {
+        layout: layout(word).at(Nav::Jobs),
+        id: job.id.to_string(),
+        class,
+        word: state,
+        sentence: sentence(&job.latest, &around),
+        starred: true,
+        tags: job.tags.clone(),
+        attempt: 2,
+        earlier: vec![1],
+        several: true,
+        caveats: Vec::new(),
+        is_own: true,
+        is_live,
+        may_cancel: is_live,
+        may_resume: !is_live,
+        may_delete: !is_live,
+        timeline: vec![
+            line(2, -24_000, "running", None, "Its program runs"),
+            line(2, -24_010, "starting", Some("10 s"), "Handed to the scheduler"),
+            line(2, -24_011, "queued", Some("1 s"), "Requested"),
+            line(1, -26_000, "ended", None, "Stopped by its owner"),
+            line(1, -30_000, "running", Some("1 h 6 min"), "Its program runs"),
+        ],
+        log: Some(word("epoch 1/90: loss 6.21, accuracy 0.01\nepoch 2/90: loss 5.43, accuracy 0.04\n")),
+        is_script: true,
+        program: word("#!/bin/bash\nset -e\npython train.py --lr 0.1\n"),
+        variables: vec![(word("SEED"), word("7"))],
+        facts: ShowSession::facts(&job.latest, "Job"),
+        moments: ShowSession::moments(&job.latest, NOW),
+        notes: Markdown::new(&word(
+            "The **baseline**; see [the paper](https://example.org/resnet).\n\n- lr 0.1\n- 90 epochs",
+        )),
+        typed: JobForm {
+            name: job.name.clone(),
+            notes: word("The **baseline**"),
+            tags: word("vision, imagenet"),
+            visibility: "group".to_owned(),
+        },
+        errors: Vec::new(),
+        name: job.name,
+        owner: job.owner_name,
+    }
+}
+
+pub fn show_failed(word: &Word) -> ShowJob {
+    show(word, exited(word, 1))
+}
+
+/// What the home page shows of them.
+pub fn live(word: &Word) -> Vec<JobRow> {
+    vec![
+        JobRow::new(job(word, "resnet50, lr 0.1", 2, running(word)), true, NOW),
+        JobRow::new(job(word, "resnet50, lr 0.3", 1, queued(word)), true, NOW),
+    ]
+}
