@@ -128,6 +128,9 @@ fn notice(done: &str) -> Option<String> {
 pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
     let actor = user.actor();
     let deed = form.get("do");
+    if !["cancel", "delete", "star", "tag"].contains(&deed) {
+        return Err(Error::field("do", "invalid_value", "One of cancel, delete, star, tag."));
+    }
     let (mut done, mut failed) = (0, 0);
     for id in form.all("job").take(500).filter_map(|id| id.parse::<JobId>().ok()) {
         let outcome = match deed {
@@ -137,12 +140,11 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
                 let changes = Changes { starred: Some(true), ..Changes::default() };
                 portal.jobs.change(actor, id, changes).await.map(drop)
             }
-            "tag" => {
+            _ => {
                 let job = portal.jobs.own(actor, id).await?;
                 let tags = job.tags.into_iter().chain([form.get("tag").to_owned()]).collect();
                 portal.jobs.change(actor, id, Changes { tags: Some(tags), ..Changes::default() }).await.map(drop)
             }
-            _ => return Err(Error::field("do", "invalid_value", "One of cancel, delete, star, tag.")),
         };
         match outcome {
             Ok(()) => done += 1,
@@ -151,7 +153,10 @@ pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, for
             Err(error) => return Err(error.into()),
         }
     }
-    let back = Some(form.get("back")).filter(|back| *back == "/jobs" || back.starts_with("/jobs?")).unwrap_or("/jobs");
+    let is_ours = |back: &&str| {
+        (*back == "/jobs" || back.starts_with("/jobs?")) && back.bytes().all(|byte| byte.is_ascii_graphic())
+    };
+    let back = Some(form.get("back")).filter(is_ours).unwrap_or("/jobs");
     let joint = if back.contains('?') { '&' } else { '?' };
     let failed = if failed == 0 { "" } else { "&failed=yes" };
     Ok(Redirect::to(&format!("{back}{joint}done={deed}-{done}{failed}")))
