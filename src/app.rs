@@ -32,6 +32,7 @@ use crate::{
     nodes::Nodes,
     proxy::Proxy,
     retention::Retention,
+    runs::{self, Runs},
     scheduler::{
         Scheduler,
         local::{self, Local},
@@ -122,6 +123,9 @@ impl App {
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
         let files_config = files_config(config, &storage, one_person);
         let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
+        let curves = paths.private.join("curves");
+        std::fs::create_dir_all(&curves).context("making the directory of points")?;
+        let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
         let cluster = Cluster::new(admission.clone(), scheduler.clone(), config.gpus);
         let sessions = Sessions::new(
             admission,
@@ -160,6 +164,7 @@ impl App {
             cluster,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps"), nodes.clone()),
             files,
+            runs,
             announcements,
             surroundings: Surroundings { loops, directory, certificate },
             single_user,
@@ -228,6 +233,7 @@ async fn end_of(mut helper: Child) {
 /// Every loop of the portal, in one place.
 fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
+    life.spawn("curves", portal.runs.clone().run(life.loops.clone()));
     life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));
     let (access, loops) = (portal.access.clone(), life.loops.clone());
     life.spawn("access", async move { access.poll_for_ever(&loops).await });
@@ -339,6 +345,15 @@ fn files_config(config: &Config, storage: &[(String, PathBuf)], one_person: bool
         patience: Duration::from_secs(config.files.timeout.unsigned_abs()),
         one_person,
         shared_uid: config.accounts.shared_uid,
+    }
+}
+
+/// How much of people's curves is kept, and where.
+fn runs_config(config: &Config, directory: PathBuf) -> runs::Config {
+    runs::Config {
+        directory,
+        most_points: config.curves.max_points.unsigned_abs(),
+        memory: config.curves.memory.unsigned_abs(),
     }
 }
 

@@ -15,6 +15,7 @@ use lyceum::{
     check, client,
     config::{Config, Environment},
     datasets,
+    demo,
     model::Clock,
     start, telemetry,
 };
@@ -79,6 +80,8 @@ enum Verb {
         #[command(subcommand)]
         verb: DatasetVerb,
     },
+    /// Train nothing and write the curves of it: a program to try Lyceum with.
+    DemoTrain(demo::Arguments),
     /// The root helper; started by `serve`.
     #[command(hide = true)]
     Helper { config: String },
@@ -186,6 +189,10 @@ fn run(command: Command) -> Result<ExitCode> {
         }
         Verb::Dataset { verb: DatasetVerb::Build { spec, threads } } => {
             datasets::build::command::run(&spec, threads, &mut io::stdout())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Verb::DemoTrain(arguments) => {
+            demo::run(&arguments, &mut io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Helper { .. }

@@ -7,6 +7,7 @@
 //! *thread* that forked ends: so the app lives exactly as long as the agent.
 
 mod child;
+mod curves;
 pub mod files;
 mod home;
 mod life;

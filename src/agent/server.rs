@@ -2,22 +2,29 @@
 //! below the app's base URL. Nobody is answered but the workload's own user and the portal;
 //! who that is the kernel says.
 
-use std::{convert::Infallible, fs, io, os::unix::fs::PermissionsExt};
+use std::{convert::Infallible, fs, io, os::unix::fs::PermissionsExt, path::PathBuf};
 
 use axum::{
     Json, Router,
     body::{Body, Bytes},
-    extract::{Path, Query, State, ws::WebSocketUpgrade},
+    extract::{DefaultBodyLimit, Path, Query, State, ws::WebSocketUpgrade},
     http::{StatusCode, header},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
     serve::Listener,
 };
 use serde::Deserialize;
-use tokio::net::{UnixListener, UnixStream, unix::SocketAddr};
-use tokio_stream::{StreamExt, wrappers::WatchStream};
+use tokio::{
+    net::{UnixListener, UnixStream, unix::SocketAddr},
+    sync::mpsc,
+};
+use tokio_stream::{
+    StreamExt,
+    wrappers::{ReceiverStream, WatchStream},
+};
 
 use super::{
+    curves::{self, Reading},
     log::Log,
     status::Status,
     terminals::{self, OpenTerminal, Terminals},
@@ -29,6 +36,12 @@ use crate::{
 
 /// The most that one message from a viewer may measure: a large paste.
 const MAX_INPUT: usize = 4 * 1024 * 1024;
+
+/// The most that the places of all files may measure (bytes).
+const MAX_PLACES: usize = 32 * 1024 * 1024;
+
+/// How many batches of curves wait for the portal.
+const AHEAD: usize = 2;
 
 /// Listens in the run directory and answers until the agent ends.
 pub(super) fn start(launch: &AgentLaunch, status: &Status, terminals: Option<Terminals>, log: &Log) -> io::Result<()> {
@@ -50,6 +63,7 @@ fn router(base: &str, status: Status, terminals: Option<Terminals>, log: Log) ->
         .route("/v1/log", get(move |Query(asked): Query<Tail>| std::future::ready(tail(&log, asked))))
         .route("/v1/status", get(|State(status): State<Status>| async move { Json(status.snapshot()) }))
         .route("/v1/events", get(events))
+        .route("/v1/curves", post(follow_curves).layer(DefaultBodyLimit::max(MAX_PLACES)))
         .with_state(status);
     let Some(terminals) = terminals else { return about };
     let terminals = Router::new()
@@ -109,6 +123,24 @@ fn line(status: &AgentStatus) -> Bytes {
     let mut line = serde_json::to_vec(status).expect("a status is plain data");
     line.push(b'\n');
     line.into()
+}
+
+#[derive(Deserialize)]
+struct Followed {
+    directory: PathBuf,
+}
+
+/// What programs write of their training below a directory, from these places on, until the
+/// listener goes.
+async fn follow_curves(Query(Followed { directory }): Query<Followed>, places: Bytes) -> Response {
+    let Some(reading) = Reading::begin(directory, &places) else {
+        return (StatusCode::BAD_REQUEST, "these are no places").into_response();
+    };
+    let (batches, told) = mpsc::channel(AHEAD);
+    // Files may hang with their server: not on the thread that everything else needs.
+    std::thread::spawn(move || curves::follow(reading, &batches));
+    let frames = ReceiverStream::new(told).map(Ok::<_, Infallible>);
+    ([(header::CONTENT_TYPE, "application/octet-stream")], Body::from_stream(frames)).into_response()
 }
 
 async fn list(State(terminals): State<Terminals>) -> Json<Listed> {

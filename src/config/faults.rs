@@ -23,6 +23,12 @@ impl Config {
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());
         }
+        if self.curves.max_points < 1000 {
+            faults.push("curves.max_points: is 1000 or more".to_owned());
+        }
+        if self.curves.memory < 16 << 20 {
+            faults.push("curves.memory: is 16MiB or more".to_owned());
+        }
         if let Err(fault) = self.quotas.period().and(self.quotas.zone()) {
             let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
             faults.push(format!("quotas.{key}: {fault}"));

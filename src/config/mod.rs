@@ -50,6 +50,7 @@ pub struct Config {
     pub gpus: cluster::Config,
     pub quotas: Quotas,
     pub files: Files,
+    pub curves: Curves,
     pub audit: journal::Config,
     pub retention: retention::Config,
     pub profiles: Vec<ProfileSetting>,
@@ -235,6 +236,23 @@ pub struct Files {
 impl Default for Files {
     fn default() -> Self {
         Self { max_upload: 100 << 30, timeout: 20 }
+    }
+}
+
+/// Curves of training.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Curves {
+    /// Of one run; what comes beyond is counted and not kept.
+    pub max_points: i64,
+    /// So much of all runs' points is kept in memory (bytes, roughly).
+    #[serde(deserialize_with = "size")]
+    pub memory: i64,
+}
+
+impl Default for Curves {
+    fn default() -> Self {
+        Self { max_points: 20_000_000, memory: 512 << 20 }
     }
 }
 

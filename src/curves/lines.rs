@@ -11,21 +11,34 @@ pub struct Line {
     /// Seconds since 1970.
     pub time: Option<f64>,
     pub values: Vec<(String, f64)>,
+    /// Values whose names are too long.
+    pub oversized: u64,
 }
+
+/// The names of objects within objects are joined: so long they may get (bytes).
+const LONGEST_NAME: usize = 16 << 10;
 
 /// Reads a line; `None` where it is no object. NaN and Infinity may stand as Python writes
 /// them, bare, though JSON has no such words.
 pub fn line(bytes: &[u8]) -> Option<Line> {
-    let object: Map<String, Value> = serde_json::from_slice(bytes)
-        .ok()
-        .or_else(|| serde_json::from_str(&quoted(std::str::from_utf8(bytes).ok()?)).ok())?;
+    let object = document(bytes)?;
     let mut line = Line::default();
     collect(&object, "", &mut line);
     Some(line)
 }
 
+/// An object of JSON with Python's words for what are no numbers.
+pub(super) fn document(bytes: &[u8]) -> Option<Map<String, Value>> {
+    let plain = serde_json::from_slice(bytes).ok();
+    plain.or_else(|| serde_json::from_str(&quoted(std::str::from_utf8(bytes).ok()?)).ok())
+}
+
 fn collect(object: &Map<String, Value>, prefix: &str, line: &mut Line) {
     for (key, value) in object {
+        if LONGEST_NAME < prefix.len() + key.len() {
+            line.oversized += 1;
+            continue;
+        }
         match (key.as_str(), value) {
             ("step" | "global_step", value) if prefix.is_empty() => line.step = whole(value).or(line.step),
             ("time" | "wall_time" | "timestamp", value) if prefix.is_empty() => {
@@ -47,7 +60,7 @@ fn whole(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_f64().filter(|step| step.fract() == 0.0).map(|step| step as i64))
 }
 
-fn number(value: &Value) -> Option<f64> {
+pub(super) fn number(value: &Value) -> Option<f64> {
     match value {
         Value::Number(number) => number.as_f64(),
         Value::String(word) => match word.as_str() {
@@ -98,7 +111,7 @@ mod tests {
         let read =
             line(br#"{"step": 7, "time": 12.5, "loss": 0.25, "val": {"accuracy": 1}, "note": "x", "done": true}"#);
         let expected = vec![("loss".to_owned(), 0.25), ("val/accuracy".to_owned(), 1.0)];
-        assert_eq!(read, Some(Line { step: Some(7), time: Some(12.5), values: expected }));
+        assert_eq!(read, Some(Line { step: Some(7), time: Some(12.5), values: expected, oversized: 0 }));
     }
 
     #[test]

@@ -13,6 +13,20 @@ use super::{
     wire::varint,
 };
 
+/// What is kept of one directory of runs, in all. Both ends of a connection hold to it, so that
+/// nobody's memory is at a writer's mercy: a name that holds a number is a mistake of a program's.
+pub const MOST_RUNS: usize = 20_000;
+pub const MOST_TAGS: usize = 200_000;
+
+/// The bytes of all their names.
+const MOST_NAMES: usize = 16 << 20;
+
+/// More hyper-parameters at a time are left out (bytes).
+pub const MOST_HPARAMS: usize = 64 << 10;
+
+/// No batch is larger: what one record or piece of a file may come to, and all the names (bytes).
+pub const LARGEST_BATCH: usize = 48 << 20;
+
 /// What an entry of a batch is; its first byte.
 mod kind {
     pub const RUN: u8 = 1;
@@ -56,10 +70,57 @@ pub struct Encoder {
     batch: Vec<u8>,
     runs: HashMap<Box<str>, u64>,
     tags: HashMap<Name, Known>,
+    /// The bytes of all names.
+    names: usize,
+    /// Entries that were not taken and not told yet.
+    surplus: u64,
 }
 
 impl Encoder {
-    pub fn entry(&mut self, entry: &Entry<'_>) {
+    /// Takes an entry, unless it would be more than is kept: then it is counted.
+    pub fn entry(&mut self, entry: &Entry<'_>) -> bool {
+        let is_taken = match entry {
+            Entry::Item { item: Item::Hparams(object), .. } if MOST_HPARAMS < object.len() => false,
+            Entry::Item { run, item } => {
+                self.has_room_for(run, item) && {
+                    self.item(run, item);
+                    true
+                }
+            }
+            Entry::Place { .. } => {
+                self.certain(entry);
+                true
+            }
+        };
+        self.surplus += u64::from(!is_taken);
+        is_taken
+    }
+
+    /// An entry that is counted instead of told.
+    pub fn pass_over(&mut self) {
+        self.surplus += 1;
+    }
+
+    /// What to tell of entries that were not taken since this was asked before.
+    pub fn told_surplus(&mut self) -> Option<Entry<'static>> {
+        let surplus = std::mem::take(&mut self.surplus);
+        let skipped = Skipped { surplus, ..Skipped::default() };
+        (surplus > 0).then_some(Entry::Item { run: ".", item: Item::Skipped(skipped) })
+    }
+
+    fn has_room_for(&self, run: &str, item: &Item<'_>) -> bool {
+        let Some(number) = self.runs.get(run) else {
+            // What was passed over must have a run to be told of.
+            let tag = if let Item::Scalar { tag, .. } = item { tag.len() } else { 0 };
+            return run == "." || self.runs.len() < MOST_RUNS && self.names + run.len() + tag <= MOST_NAMES;
+        };
+        let Item::Scalar { tag, .. } = item else { return true };
+        (self.tags.len() < MOST_TAGS && self.names + tag.len() <= MOST_NAMES)
+            || self.tags.contains_key(&(*number, Box::from(*tag)))
+    }
+
+    /// An entry that was taken before, by this encoder or another.
+    pub fn certain(&mut self, entry: &Entry<'_>) {
         match entry {
             Entry::Item { run, item } => self.item(run, item),
             Entry::Place { file, place } => {
@@ -91,6 +152,7 @@ impl Encoder {
                 self.plain(kind::SKIPPED, run);
                 self.number(skipped.damaged);
                 self.number(skipped.oversized);
+                self.number(skipped.surplus);
                 self.batch.push(skipped.lost.into());
             }
         }
@@ -101,6 +163,7 @@ impl Encoder {
         let name = (run, Box::from(tag));
         let known = self.tags.get(&name).copied();
         if known.is_none() {
+            self.names += tag.len();
             self.plain(kind::TAG, run);
             self.bytes(tag);
         }
@@ -122,9 +185,19 @@ impl Encoder {
         }
         let number = self.runs.len() as u64;
         self.runs.insert(name.into(), number);
+        self.names += name.len();
         self.batch.push(kind::RUN);
         self.bytes(name.as_bytes());
         number
+    }
+
+    /// How much has been told since it was taken before (bytes).
+    pub fn len(&self) -> usize {
+        self.batch.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.batch.is_empty()
     }
 
     /// What has been told since this was asked before.
@@ -172,6 +245,8 @@ pub struct Decoder {
     runs: Vec<Box<str>>,
     /// The run, the name, and the latest step.
     tags: Vec<(usize, Box<[u8]>, i64)>,
+    /// The bytes of all names.
+    names: usize,
 }
 
 impl Decoder {
@@ -188,10 +263,19 @@ impl Decoder {
     #[inline]
     fn entry(&mut self, kind: u8, batch: &mut &[u8], tell: &mut impl FnMut(Entry<'_>)) -> Option<()> {
         match kind {
-            kind::RUN => self.runs.push(text(batch)?.into()),
+            // An encoder keeps within the bounds; whoever does not is none.
+            kind::RUN => {
+                let name = text(batch)?;
+                self.names += name.len();
+                (self.runs.len() <= MOST_RUNS && self.names <= MOST_NAMES + 1).then_some(())?;
+                self.runs.push(name.into());
+            }
             kind::TAG => {
                 let run = usize::try_from(varint(batch)?).ok().filter(|run| *run < self.runs.len())?;
-                self.tags.push((run, bytes(batch)?.into(), 0));
+                let name = bytes(batch)?;
+                self.names += name.len();
+                (self.tags.len() < MOST_TAGS && self.names <= MOST_NAMES + 1).then_some(())?;
+                self.tags.push((run, name.into(), 0));
             }
             kind::SINGLE | kind::DOUBLE => {
                 let (run, tag, step) = self.tags.get_mut(usize::try_from(varint(batch)?).ok()?)?;
@@ -214,6 +298,7 @@ impl Decoder {
                     _ => Item::Skipped(Skipped {
                         damaged: varint(batch)?,
                         oversized: varint(batch)?,
+                        surplus: varint(batch)?,
                         lost: fixed::<1>(batch)? != [0],
                     }),
                 };
@@ -270,7 +355,7 @@ mod tests {
         Begin(String),
         Start(String, i64),
         Hparams(String, Vec<u8>),
-        Skipped(String, u64, u64, bool),
+        Skipped(String, u64, u64, u64, bool),
         Place(String, u64, u64, i64, (u64, u64)),
     }
 
@@ -283,8 +368,9 @@ mod tests {
                 Self::Begin(run) => (run, Item::Begin),
                 Self::Start(run, step) => (run, Item::Start { step: *step }),
                 Self::Hparams(run, content) => (run, Item::Hparams(content)),
-                Self::Skipped(run, damaged, oversized, lost) => {
-                    (run, Item::Skipped(Skipped { damaged: *damaged, oversized: *oversized, lost: *lost }))
+                Self::Skipped(run, damaged, oversized, surplus, lost) => {
+                    let (damaged, oversized, surplus, lost) = (*damaged, *oversized, *surplus, *lost);
+                    (run, Item::Skipped(Skipped { damaged, oversized, surplus, lost }))
                 }
                 Self::Place(file, read, skip, next_step, identity) => {
                     let place = Place { read: *read, skip: *skip, next_step: *next_step, identity: *identity };
@@ -304,7 +390,7 @@ mod tests {
             1 => run().prop_map(Said::Begin),
             1 => (run(), any::<i64>()).prop_map(|(run, step)| Said::Start(run, step)),
             1 => (run(), proptest::collection::vec(any::<u8>(), 0..9)).prop_map(|(run, content)| Said::Hparams(run, content)),
-            1 => (run(), any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(run, damaged, oversized, lost)| Said::Skipped(run, damaged, oversized, lost)),
+            1 => (run(), any::<u64>(), any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(run, a, b, c, lost)| Said::Skipped(run, a, b, c, lost)),
             1 => (run(), any::<u64>(), any::<u64>(), any::<i64>(), any::<(u64, u64)>()).prop_map(|(file, read, skip, step, identity)| Said::Place(file, read, skip, step, identity)),
         ]
     }
@@ -328,6 +414,27 @@ mod tests {
         fn no_batch_is_too_strange(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = Decoder::default().batch(&bytes, &mut |_| {});
         }
+    }
+
+    #[test]
+    fn names_are_bounded() {
+        let mut encoder = Encoder::default();
+        let mut taken = 0;
+        let long = "x".repeat(10_000);
+        for number in 0..100_000 {
+            let tag = format!("{number} {long}");
+            let item = Item::Scalar { tag: tag.as_bytes(), step: 0, wall_time: 0.0, value: 1.0 };
+            taken += usize::from(encoder.entry(&Entry::Item { run: "a", item }));
+        }
+        assert!((1000..2000).contains(&taken), "{taken}");
+        assert!(encoder.len() <= LARGEST_BATCH);
+        let known = format!("7 {long}");
+        let item = Item::Scalar { tag: known.as_bytes(), step: 1, wall_time: 0.0, value: 1.0 };
+        assert!(encoder.entry(&Entry::Item { run: "a", item }), "what is known goes on");
+        assert!(!encoder.entry(&Entry::Item { run: "b", item }), "the same tag of another run is another");
+        let surplus = Skipped { surplus: 100_001 - taken as u64, ..Skipped::default() };
+        assert_eq!(encoder.told_surplus(), Some(Entry::Item { run: ".", item: Item::Skipped(surplus) }));
+        assert_eq!(encoder.told_surplus(), None);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! belongs to others.
 
 pub mod event;
+mod hparams;
 mod lines;
 pub mod log;
 pub mod reader;
@@ -13,6 +14,7 @@ pub mod series;
 pub mod smooth;
 pub mod store;
 pub mod tail;
+mod whole;
 mod wire;
 pub mod write;
 

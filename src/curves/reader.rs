@@ -4,7 +4,7 @@
 
 use super::{
     event::{self, Content, What},
-    lines,
+    hparams, lines,
     record::{self, Next},
 };
 
@@ -16,6 +16,12 @@ const LONGEST_LINE: usize = 1 << 20;
 
 /// Longer names are passed over. Bytes.
 const LONGEST_TAG: usize = 64 << 10;
+
+/// Only the first values of a record are looked at for hyper-parameters, which stand alone.
+const MOST_HPARAMS: usize = 8;
+
+/// More values of one record are passed over, so that what one record comes to is bounded.
+const MOST_VALUES: usize = 250_000;
 
 /// What a file tells.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -30,7 +36,7 @@ pub enum Item<'a> {
     Start {
         step: i64,
     },
-    /// What the plug-in for hyper-parameters wrote.
+    /// Hyper-parameters, as an object of JSON.
     Hparams(&'a [u8]),
     /// Another file of the run, or one that was written anew.
     Begin,
@@ -45,6 +51,8 @@ pub struct Skipped {
     pub damaged: u64,
     /// Records, lines or names that are too large.
     pub oversized: u64,
+    /// Values beyond what is kept of one run: more tags, names or points than there may be.
+    pub surplus: u64,
     /// Nothing behind this place can be read.
     pub lost: bool,
 }
@@ -57,6 +65,7 @@ impl Skipped {
     pub fn add(&mut self, more: Self) {
         self.damaged = self.damaged.saturating_add(more.damaged);
         self.oversized = self.oversized.saturating_add(more.oversized);
+        self.surplus = self.surplus.saturating_add(more.surplus);
         self.lost |= more.lost;
     }
 }
@@ -68,15 +77,20 @@ pub enum Format {
     Events,
     /// JSON objects, one a line.
     Lines,
+    /// Hyper-parameters as Lightning leaves them beside its events.
+    Hparams,
+    /// The history of values that Hugging Face's trainer keeps in its checkpoints.
+    State,
 }
 
 impl Format {
     /// By the file's name, as TensorBoard itself finds them.
     pub fn of(name: &str) -> Option<Self> {
-        if name.contains("tfevents") && !name.ends_with(".profile-empty") {
-            Some(Self::Events)
-        } else {
-            (name == "metrics.jsonl" || name.ends_with(".metrics.jsonl")).then_some(Self::Lines)
+        match name {
+            "hparams.yaml" => Some(Self::Hparams),
+            "trainer_state.json" => Some(Self::State),
+            _ if name.contains("tfevents") && !name.ends_with(".profile-empty") => Some(Self::Events),
+            _ => (name == "metrics.jsonl" || name.ends_with(".metrics.jsonl")).then_some(Self::Lines),
         }
     }
 }
@@ -156,6 +170,8 @@ impl Reader {
         match self.format {
             Format::Events => self.records(bytes, tell),
             Format::Lines => self.lines(bytes, now, tell),
+            // They are read as a whole, by `whole`.
+            Format::Hparams | Format::State => bytes.len(),
         }
     }
 
@@ -195,14 +211,20 @@ impl Reader {
         match event.what {
             What::Start => tell(Item::Start { step: event.step }),
             What::Summary(summary) => {
-                for entry in event::values(summary) {
+                for (number, entry) in event::values(summary).enumerate() {
                     let entry = entry?;
                     match entry.what {
-                        Content::Scalar(_) if entry.tag.len() > LONGEST_TAG => self.skipped.oversized += 1,
+                        Content::Scalar(_) if entry.tag.len() > LONGEST_TAG || number >= MOST_VALUES => {
+                            self.skipped.oversized += 1;
+                        }
                         Content::Scalar(value) => {
                             tell(Item::Scalar { tag: entry.tag, step: event.step, wall_time: event.wall_time, value });
                         }
-                        Content::Hparams(content) => tell(Item::Hparams(content)),
+                        Content::Hparams(content) if number < MOST_HPARAMS => match hparams::of_plugin(content) {
+                            Some(object) => tell(Item::Hparams(&object)),
+                            None => self.skipped.oversized += 1,
+                        },
+                        Content::Hparams(_) => self.skipped.oversized += 1,
                         Content::Other => {}
                     }
                 }
@@ -237,6 +259,7 @@ impl Reader {
             self.skipped.damaged += 1;
             return;
         };
+        self.skipped.oversized += line.oversized;
         let step = line.step.unwrap_or(self.next_step);
         self.next_step = step.saturating_add(1);
         let wall_time = line.time.unwrap_or(now);
@@ -350,7 +373,7 @@ mod tests {
         let loss = |step, time, value| Told::Scalar("loss".to_owned(), step, time, value);
         assert_eq!(items[..2], [loss(0, 99.0, 1.0), loss(7, 5.0, 2.0)]);
         assert!(matches!(&items[2..], [Told::Scalar(_, 8, _, value)] if value.is_nan()));
-        assert_eq!(skipped, Skipped { damaged: 1, oversized: 1, lost: false });
+        assert_eq!(skipped, Skipped { damaged: 1, oversized: 1, ..Skipped::default() });
     }
 
     proptest! {

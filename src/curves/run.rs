@@ -1,19 +1,18 @@
 //! One run: its curves by tag, and what was left out while they were read. Writers name the
 //! same tags in the same order again and again, so the next one is guessed before it is
-//! looked up.
+//! looked up. How many names and points there may be is bounded by `log`, for all runs together.
 
 use std::collections::{BTreeMap, HashMap};
+
+use serde_json::{Map, Value};
 
 use super::{
     reader::{Item, Skipped},
     series::{Point, Series},
 };
 
-/// More tags of one run are not kept: a name that holds a number is a mistake of the program's.
-pub const MOST_TAGS: usize = 200_000;
-
-/// What is written of hyper-parameters comes once or twice a run.
-const MOST_HPARAMS: usize = 64;
+/// What is written of hyper-parameters comes once or twice a run; so many names are kept.
+const MOST_HPARAMS: usize = 1000;
 
 /// Runs by their names.
 #[derive(Debug, Default)]
@@ -41,10 +40,8 @@ pub struct Run {
     /// It has points.
     has_points: bool,
     pub skipped: Skipped,
-    /// Values of tags beyond [`MOST_TAGS`].
-    pub surplus: u64,
-    /// What plug-ins wrote of hyper-parameters, in order.
-    pub hparams: Vec<Vec<u8>>,
+    /// The latest value of each hyper-parameter.
+    pub hparams: BTreeMap<String, Value>,
 }
 
 impl Run {
@@ -52,10 +49,8 @@ impl Run {
         match item {
             Item::Scalar { tag, step, wall_time, value } => {
                 let point = Point { step, wall_time, value, attempt: self.attempt };
-                match self.place(tag) {
-                    Some(place) => self.tags[place].1.push(point),
-                    None => self.surplus += 1,
-                }
+                let place = self.place(tag);
+                self.tags[place].1.push(point);
                 self.has_points = true;
             }
             Item::Begin => self.begin_attempt(),
@@ -65,9 +60,17 @@ impl Run {
                     series.restart(self.attempt, step);
                 }
             }
-            Item::Hparams(content) if self.hparams.len() < MOST_HPARAMS => self.hparams.push(content.to_owned()),
-            Item::Hparams(_) => {}
+            Item::Hparams(object) => self.take_hparams(object),
             Item::Skipped(skipped) => self.skipped.add(skipped),
+        }
+    }
+
+    fn take_hparams(&mut self, object: &[u8]) {
+        let Ok(object) = serde_json::from_slice::<Map<String, Value>>(object) else { return };
+        for (name, value) in object {
+            if self.hparams.len() < MOST_HPARAMS || self.hparams.contains_key(&name) {
+                self.hparams.insert(name, value);
+            }
         }
     }
 
@@ -77,29 +80,27 @@ impl Run {
     }
 
     #[inline]
-    fn place(&mut self, tag: &[u8]) -> Option<usize> {
+    fn place(&mut self, tag: &[u8]) -> usize {
         let guess = if self.latest + 1 < self.tags.len() { self.latest + 1 } else { 0 };
         for place in [guess, self.latest] {
             if self.tags.get(place).is_some_and(|(name, _)| name.as_bytes() == tag) {
                 self.latest = place;
-                return Some(place);
+                return place;
             }
         }
-        let place = match self.places.get(tag) {
-            Some(place) => *place,
-            None if self.tags.len() >= MOST_TAGS => return None,
-            None => {
-                self.places.insert(tag.into(), self.tags.len());
-                self.tags.push((String::from_utf8_lossy(tag).into(), Series::default()));
-                self.tags.len() - 1
-            }
+        let place = if let Some(place) = self.places.get(tag) {
+            *place
+        } else {
+            self.places.insert(tag.into(), self.tags.len());
+            self.tags.push((String::from_utf8_lossy(tag).into(), Series::default()));
+            self.tags.len() - 1
         };
         self.latest = place;
-        Some(place)
+        place
     }
 
     /// The curves, in the order in which their tags were first seen.
-    pub fn curves(&self) -> impl Iterator<Item = (&str, &Series)> {
+    pub fn curves(&self) -> impl ExactSizeIterator<Item = (&str, &Series)> {
         self.tags.iter().map(|(tag, series)| (&**tag, series))
     }
 

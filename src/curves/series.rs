@@ -187,6 +187,20 @@ impl Series {
         ranges
     }
 
+    /// Each attempt, and which points it wrote; one that has none yet is not told.
+    pub fn attempts(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        let ends = self.attempts.iter().skip(1).map(|next| next.begin).chain([self.len()]);
+        let all = self.attempts.iter().zip(ends).map(|(attempt, end)| (attempt.number, attempt.begin..end));
+        all.filter(|(_, points)| !points.is_empty())
+    }
+
+    /// The bucket of one point alone.
+    pub fn alone(&self, index: usize) -> Bucket {
+        let point = self.get(index);
+        let range = point.value.is_finite().then_some(Extent { min: point, max: point, mean: point.value });
+        Bucket { count: 1, end: index, first: point, last: point, range }
+    }
+
     /// The points whose steps lie in `steps`, cut into at most `count` buckets of equal width.
     /// Stretches without a point have no bucket.
     pub fn by_step(&self, steps: RangeInclusive<i64>, count: usize) -> Vec<Bucket> {

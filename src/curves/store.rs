@@ -6,6 +6,7 @@ use std::{
     collections::BTreeMap,
     fs::{File, OpenOptions},
     io::{self, Read, Write},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
 
@@ -13,6 +14,7 @@ use thiserror::Error;
 
 use super::{
     log::{Decoder, Encoder, Entry, Malformed, Place},
+    reader::Item,
     record::{self, Next, framed},
     run::Runs,
 };
@@ -20,7 +22,15 @@ use super::{
 /// How much of the file is read at a time (bytes).
 const PIECE: usize = 1 << 20;
 
-/// The runs of one job, in memory and on disk.
+/// So many files are followed below one directory, and their names together have so many bytes.
+const MOST_FILES: usize = 30_000;
+const MOST_NAMES: usize = 16 << 20;
+
+/// What a store takes in memory: a point, and each curve besides (bytes, roughly).
+const POINT: u64 = 24;
+const CURVE: u64 = 700;
+
+/// The runs of one directory, in memory and on disk.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
@@ -31,6 +41,11 @@ pub struct Store {
     pub runs: Runs,
     /// How far each file has been read, by its name below the directory of logs.
     pub places: BTreeMap<String, Place>,
+    /// The bytes of their names.
+    names: usize,
+    points: u64,
+    /// More points are counted and not kept.
+    most_points: u64,
 }
 
 /// Why a batch was not added. Nothing of it is kept, in memory or on disk.
@@ -38,6 +53,9 @@ pub struct Store {
 pub enum Error {
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// Whoever reads the files keeps to less.
+    #[error("more files are told of than are followed")]
+    TooManyFiles,
     #[error("writing {}", path.display())]
     Write {
         path: PathBuf,
@@ -47,45 +65,105 @@ pub enum Error {
 }
 
 impl Store {
-    /// Opens the file, or makes it.
-    pub fn open(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
-        let (encoder, runs) = (Encoder::default(), Runs::default());
-        let mut store = Self { path: path.to_owned(), file, length: 0, encoder, runs, places: BTreeMap::new() };
+    /// Opens the file, or makes it. Of its points at most so many are kept.
+    pub fn open(path: &Path, most_points: u64) -> io::Result<Self> {
+        let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
+        let (encoder, runs, places) = (Encoder::default(), Runs::default(), BTreeMap::new());
+        let path = path.to_owned();
+        let mut store = Self { path, file, length: 0, encoder, runs, places, names: 0, points: 0, most_points };
         store.replay()?;
         if store.length < store.file.metadata()?.len() {
-            tracing::warn!(path = %path.display(), whole = store.length, "the end of a file of points is cut off");
+            tracing::warn!(path = %store.path.display(), whole = store.length, "the end of a file of points is cut off");
             store.file.set_len(store.length)?;
         }
         Ok(store)
     }
 
+    /// How much of the file is whole (bytes): it grows with each batch, and tells which are there.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// All points, of all attempts.
+    pub fn points(&self) -> u64 {
+        self.points
+    }
+
+    pub fn curves(&self) -> usize {
+        self.runs.0.values().map(|run| run.curves().len()).sum()
+    }
+
+    /// What it takes in memory (bytes, roughly).
+    pub fn memory(&self) -> u64 {
+        self.points * POINT + self.curves() as u64 * CURVE + self.names as u64
+    }
+
+    /// How far each file has been read, as a batch for whoever goes on reading.
+    pub fn places(&self) -> Vec<u8> {
+        let mut encoder = Encoder::default();
+        for (file, place) in &self.places {
+            encoder.certain(&Entry::Place { file, place: place.clone() });
+        }
+        encoder.take()
+    }
+
     /// Adds a batch that another process made, and that `decoder` reads.
-    pub fn add(&mut self, decoder: &mut Decoder, batch: &[u8]) -> Result<(), Error> {
-        let added = self.append(decoder, batch);
+    /// `tell` hears of each entry that is kept.
+    pub fn add(&mut self, decoder: &mut Decoder, batch: &[u8], tell: &mut impl FnMut(&Entry<'_>)) -> Result<(), Error> {
+        let added = self.append(decoder, batch, tell);
         if added.is_err() {
             // Memory may be ahead of the disk now: it is made anew from what is whole there.
             let path = &self.path;
             let reopen = || {
                 self.file.set_len(self.length)?;
-                Self::open(path)
+                Self::open(path, self.most_points)
             };
             *self = reopen().map_err(|source| Error::Write { path: self.path.clone(), source })?;
         }
         added
     }
 
-    fn append(&mut self, decoder: &mut Decoder, batch: &[u8]) -> Result<(), Error> {
-        let Self { encoder, runs, places, .. } = self;
-        let heard = decoder.batch(batch, &mut |entry| {
-            encoder.entry(&entry);
-            apply(runs, places, entry);
-        });
+    fn append(&mut self, decoder: &mut Decoder, batch: &[u8], tell: &mut impl FnMut(&Entry<'_>)) -> Result<(), Error> {
+        let heard = decoder.batch(batch, &mut |entry| self.take(entry, tell));
+        if let Some(surplus) = self.encoder.told_surplus() {
+            self.take(surplus, tell);
+        }
         let bytes = framed(&self.encoder.take());
         heard?;
+        if MOST_FILES < self.places.len() || MOST_NAMES < self.names {
+            return Err(Error::TooManyFiles);
+        }
         self.file.write_all(&bytes).map_err(|source| Error::Write { path: self.path.clone(), source })?;
         self.length += bytes.len() as u64;
         Ok(())
+    }
+
+    /// Keeps an entry, or counts it where there are too many.
+    fn take(&mut self, entry: Entry<'_>, tell: &mut impl FnMut(&Entry<'_>)) {
+        let is_point = matches!(entry, Entry::Item { item: Item::Scalar { .. }, .. });
+        if is_point && self.most_points <= self.points {
+            self.encoder.pass_over();
+        } else if self.encoder.entry(&entry) {
+            tell(&entry);
+            self.apply(entry);
+        }
+    }
+
+    fn apply(&mut self, entry: Entry<'_>) {
+        match entry {
+            Entry::Item { run, item } => {
+                self.points += u64::from(matches!(item, Item::Scalar { .. }));
+                self.runs.take(run, item);
+            }
+            Entry::Place { file, place } => {
+                if let Some(known) = self.places.get_mut(file) {
+                    *known = place;
+                } else {
+                    self.names += file.len();
+                    self.places.insert(file.to_owned(), place);
+                }
+            }
+        }
     }
 
     /// Reads what is there, as far as it is whole.
@@ -101,13 +179,12 @@ impl Store {
             let rest = loop {
                 let next = record::next(&held[taken..]);
                 let Ok(Next::Record { data, size }) = next else { break next };
-                let Self { encoder, runs, places, .. } = self;
                 let heard = decoder.batch(data, &mut |entry| {
                     // The encoder's memory of names and steps comes to be the file's.
-                    encoder.entry(&entry);
-                    apply(runs, places, entry);
+                    self.encoder.certain(&entry);
+                    self.apply(entry);
                 });
-                encoder.take();
+                self.encoder.take();
                 if let Err(err) = heard {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, err));
                 }
@@ -122,11 +199,35 @@ impl Store {
     }
 }
 
-fn apply(runs: &mut Runs, places: &mut BTreeMap<String, Place>, entry: Entry<'_>) {
-    match entry {
-        Entry::Item { run, item } => runs.take(run, item),
-        Entry::Place { file, place } => {
-            places.insert(file.to_owned(), place);
+/// Reads a file of points again from its beginning: tells the entries of the batches behind
+/// `since`, with the place where each batch ends, up to the end of the file or of `until`. False
+/// where `since` is no place between two batches.
+pub fn reread(path: &Path, since: u64, until: u64, tell: &mut impl FnMut(u64, Entry<'_>)) -> io::Result<bool> {
+    let mut file = File::open(path)?.take(until);
+    let mut decoder = Decoder::default();
+    let (mut held, mut at) = (Vec::new(), 0);
+    let mut is_known = since == 0;
+    loop {
+        let before = held.len();
+        held.resize(before + PIECE, 0);
+        let count = file.read(&mut held[before..])?;
+        held.truncate(before + count);
+        let mut taken = 0;
+        while let Ok(Next::Record { data, size }) = record::next(&held[taken..]) {
+            let end = at + size as u64;
+            let heard = decoder.batch(data, &mut |entry| {
+                if since <= at {
+                    tell(end, entry);
+                }
+            });
+            heard.map_err(|err| io::Error::new(io::ErrorKind::InvalidData, err))?;
+            at = end;
+            is_known |= at == since;
+            taken += size;
+        }
+        held.drain(..taken);
+        if count == 0 {
+            return Ok(is_known);
         }
     }
 }
@@ -138,7 +239,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::curves::{Item, Point, Run};
+    use crate::curves::{Point, Run, reader::Skipped};
 
     fn batch(encoder: &mut Encoder, steps: std::ops::Range<i64>) -> Vec<u8> {
         for step in steps.clone() {
@@ -158,11 +259,11 @@ mod tests {
 
     /// A file of three batches, each with two points of two curves; where each batch ends.
     fn filled(path: &Path) -> Vec<u64> {
-        let mut store = Store::open(path).unwrap();
+        let mut store = Store::open(path, u64::MAX).unwrap();
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         let mut ends = vec![0];
         for number in 0..3 {
-            store.add(&mut decoder, &batch(&mut encoder, number * 2..number * 2 + 2)).unwrap();
+            store.add(&mut decoder, &batch(&mut encoder, number * 2..number * 2 + 2), &mut |_| {}).unwrap();
             ends.push(fs::metadata(path).unwrap().len());
         }
         ends
@@ -173,13 +274,13 @@ mod tests {
         let root = TempDir::new().unwrap();
         let path = root.path().join("points");
         filled(&path);
-        let mut store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path, u64::MAX).unwrap();
         assert_eq!(points(&store).len(), 12);
         assert_eq!(store.places["train/events"].read, 6);
         // Another teller begins with names of its own.
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
-        store.add(&mut decoder, &batch(&mut encoder, 6..7)).unwrap();
-        assert_eq!(points(&store), points(&Store::open(&path).unwrap()));
+        store.add(&mut decoder, &batch(&mut encoder, 6..7), &mut |_| {}).unwrap();
+        assert_eq!(points(&store), points(&Store::open(&path, u64::MAX).unwrap()));
         assert_eq!(store.runs.0["train"].curve("loss").unwrap().len(), 7);
     }
 
@@ -191,7 +292,7 @@ mod tests {
         let bytes = fs::read(&path).unwrap();
         for cut in 0..=bytes.len() {
             fs::write(&path, &bytes[..cut]).unwrap();
-            let store = Store::open(&path).unwrap();
+            let store = Store::open(&path, u64::MAX).unwrap();
             let whole = ends.iter().rposition(|end| *end <= cut as u64).unwrap();
             assert_eq!(points(&store).len(), 4 * whole, "cut at {cut}");
             assert_eq!(store.places.get("train/events").map_or(0, |place| place.read), 2 * whole as u64);
@@ -204,15 +305,51 @@ mod tests {
         let root = TempDir::new().unwrap();
         let path = root.path().join("points");
         filled(&path);
-        let mut store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path, u64::MAX).unwrap();
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         let mut wrong = batch(&mut encoder, 6..9);
         wrong.push(0xff);
-        assert!(matches!(store.add(&mut decoder, &wrong), Err(Error::Malformed(_))));
+        assert!(matches!(store.add(&mut decoder, &wrong, &mut |_| {}), Err(Error::Malformed(_))));
         assert_eq!(points(&store).len(), 12);
-        assert_eq!(points(&Store::open(&path).unwrap()).len(), 12);
-        store.add(&mut Decoder::default(), &batch(&mut Encoder::default(), 6..7)).unwrap();
-        assert_eq!(points(&Store::open(&path).unwrap()).len(), 14);
+        assert_eq!(points(&Store::open(&path, u64::MAX).unwrap()).len(), 12);
+        store.add(&mut Decoder::default(), &batch(&mut Encoder::default(), 6..7), &mut |_| {}).unwrap();
+        assert_eq!(points(&Store::open(&path, u64::MAX).unwrap()).len(), 14);
+    }
+
+    #[test]
+    fn a_file_is_read_again_from_any_batch_on() {
+        let root = TempDir::new().unwrap();
+        let path = root.path().join("points");
+        let ends = filled(&path);
+        for (batches, since) in ends.iter().enumerate() {
+            let (mut steps, mut last) = (Vec::new(), 0);
+            let known = reread(&path, *since, u64::MAX, &mut |end, entry| {
+                last = end;
+                if let Entry::Item { item: Item::Scalar { tag: b"loss", step, .. }, .. } = entry {
+                    steps.push(step);
+                }
+            });
+            assert!(known.unwrap());
+            assert_eq!(steps, (2 * i64::try_from(batches).unwrap()..6).collect::<Vec<_>>());
+            assert!(last == ends[3] || steps.is_empty());
+        }
+        assert!(!reread(&path, 7, u64::MAX, &mut |_, _| {}).unwrap());
+        let mut seen = 0;
+        assert!(reread(&path, 0, ends[1], &mut |end, _| seen = end).unwrap());
+        assert_eq!(seen, ends[1]);
+    }
+
+    #[test]
+    fn more_points_than_are_kept_are_counted() {
+        let root = TempDir::new().unwrap();
+        let path = root.path().join("points");
+        let mut store = Store::open(&path, 7).unwrap();
+        store.add(&mut Decoder::default(), &batch(&mut Encoder::default(), 0..5), &mut |_| {}).unwrap();
+        for store in [store, Store::open(&path, 7).unwrap()] {
+            assert_eq!((points(&store).len(), store.points()), (7, 7));
+            assert_eq!(store.runs.0["."].skipped, Skipped { surplus: 3, ..Skipped::default() });
+            assert_eq!(store.places["train/events"].read, 5, "and are not read again");
+        }
     }
 
     #[test]
@@ -220,11 +357,11 @@ mod tests {
         let root = TempDir::new().unwrap();
         let path = root.path().join("points");
         filled(&path);
-        let mut store = Store::open(&path).unwrap();
+        let mut store = Store::open(&path, u64::MAX).unwrap();
         // Nothing can be written through a file that was opened for reading.
         store.file = File::open(&path).unwrap();
         let mut encoder = Encoder::default();
-        assert!(store.add(&mut Decoder::default(), &batch(&mut encoder, 6..9)).is_err());
-        assert_eq!(points(&Store::open(&path).unwrap()).len(), 12);
+        assert!(store.add(&mut Decoder::default(), &batch(&mut encoder, 6..9), &mut |_| {}).is_err());
+        assert_eq!(points(&Store::open(&path, u64::MAX).unwrap()).len(), 12);
     }
 }

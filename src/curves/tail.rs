@@ -5,7 +5,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::{self, File},
+    fs::{self, File, Metadata},
     io::{self, Read, Seek, SeekFrom},
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -14,13 +14,17 @@ use std::{
 use super::{
     log::{Entry, Place},
     reader::{Format, Item, Reader},
+    whole,
 };
 
-/// Directories deeper than this are not looked into, nor more of them.
+/// Directories deeper than this are not looked into, nor more of them; and so many files are
+/// followed, whose names together have at most so many bytes.
 const DEEPEST: usize = 12;
 const MOST_DIRECTORIES: usize = 20_000;
+const MOST_FILES: usize = 20_000;
+const MOST_NAMES: usize = 8 << 20;
 
-/// How much of a file is read at a time (bytes).
+/// How much of a file is read at a time (bytes): behind each piece stands a place.
 const PIECE: usize = 256 << 10;
 
 /// So much of a file is read before the others have their turn (bytes).
@@ -31,37 +35,74 @@ const TURN: u64 = 64 << 20;
 pub struct Tail {
     root: PathBuf,
     files: BTreeMap<PathBuf, Followed>,
+    /// The bytes of their names.
+    names: usize,
     /// Bytes that were read in all.
     pub bytes: u64,
     /// What could not be looked at, and why, as far as it was last tried.
     pub unreadable: BTreeMap<PathBuf, io::ErrorKind>,
+    /// More files than are followed, or names that are no text, were found at the last look.
+    pub left_out: u64,
 }
 
 #[derive(Debug)]
 struct Followed {
-    reader: Reader,
+    how: How,
     read: u64,
     /// The device and the number of the file; another file of the same name is another attempt.
     identity: (u64, u64),
+}
+
+#[derive(Debug)]
+enum How {
+    /// It grows at its end.
+    Growing(Reader),
+    /// It is written anew as a whole. When that was (nanoseconds since 1970), and the step of the
+    /// next value that is news.
+    Whole { stamp: u64, next_step: i64 },
+}
+
+impl How {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Events | Format::Lines => Self::Growing(Reader::new(format)),
+            Format::Hparams | Format::State => Self::Whole { stamp: 0, next_step: i64::MIN },
+        }
+    }
+
+    fn resume(format: Format, place: &Place) -> Self {
+        match format {
+            Format::Events | Format::Lines => Self::Growing(Reader::resume(format, place.skip, place.next_step)),
+            Format::Hparams | Format::State => Self::Whole { stamp: place.skip, next_step: place.next_step },
+        }
+    }
 }
 
 impl Tail {
     /// Goes on where others have stopped; from the beginning of what `places` do not name.
     pub fn new(root: PathBuf, places: &BTreeMap<String, Place>) -> Self {
         let files = places.iter().filter_map(|(name, place)| {
-            let reader = Reader::resume(Format::of(name)?, place.skip, place.next_step);
-            Some((root.join(name), Followed { reader, read: place.read, identity: place.identity }))
+            let how = How::resume(Format::of(file_name(name))?, place);
+            Some((root.join(name), Followed { how, read: place.read, identity: place.identity }))
         });
-        Self { files: files.collect(), root, bytes: 0, unreadable: BTreeMap::new() }
+        let names = places.keys().map(String::len).sum();
+        Self { files: files.collect(), names, root, bytes: 0, unreadable: BTreeMap::new(), left_out: 0 }
     }
 
     /// Looks for files, and tells what is new in each; whether there may be more at once. `now`
     /// is in seconds since 1970. Runs are named by their directories; “.” is the root itself.
     pub fn poll(&mut self, now: f64, tell: &mut impl FnMut(Entry<'_>)) -> bool {
         self.unreadable.clear();
+        self.left_out = 0;
         let mut more = false;
+        let found = self.find();
+        // Where there are event files they say the same, and when.
+        let has_events = found.iter().any(|(_, format)| *format == Format::Events);
         // In the order of their names, which begin with the time of their making.
-        for (path, format) in self.find() {
+        for (path, format) in found {
+            if format == Format::State && has_events {
+                continue;
+            }
             match self.follow(&path, format, now, tell) {
                 Ok(unfinished) => more |= unfinished,
                 Err(err) => {
@@ -75,51 +116,90 @@ impl Tail {
     fn follow(&mut self, path: &Path, format: Format, now: f64, tell: &mut impl FnMut(Entry<'_>)) -> io::Result<bool> {
         let metadata = fs::metadata(path)?;
         let identity = (metadata.dev(), metadata.ino());
-        let run = self.name_of(path);
-        let run = run.as_str();
+        let Some(file) = path.strip_prefix(&self.root).ok().and_then(Path::to_str).map(str::to_owned) else {
+            self.left_out += 1;
+            return Ok(false);
+        };
+        let run = run_of(&file, format);
         let known = self.files.get(path);
-        if known.is_none_or(|known| known.identity != identity || metadata.len() < known.read) {
-            self.files.insert(path.to_owned(), Followed { reader: Reader::new(format), read: 0, identity });
+        if known.is_none() && (MOST_FILES <= self.files.len() || MOST_NAMES < self.names + file.len()) {
+            self.left_out += 1;
+            return Ok(false);
+        }
+        let is_whole = matches!(format, Format::Hparams | Format::State);
+        let is_other = |known: &Followed| known.identity != identity || metadata.len() < known.read;
+        let is_new = known.is_none() || !is_whole && known.is_some_and(is_other);
+        if known.is_none() {
+            self.names += file.len();
+        }
+        if is_new {
+            self.files.insert(path.to_owned(), Followed { how: How::new(format), read: 0, identity });
+        }
+        if is_new && !is_whole {
             tell(Entry::Item { run, item: Item::Begin });
+            tell(Entry::Place { file: &file, place: Place { identity, ..Place::default() } });
+        }
+        if is_whole {
+            return self.look(path, &file, format, &metadata, tell);
         }
         let Some(followed) = self.files.get_mut(path).filter(|followed| followed.read < metadata.len()) else {
             return Ok(false);
         };
-        let mut file = File::open(path)?;
-        file.seek(SeekFrom::Start(followed.read))?;
+        let How::Growing(reader) = &mut followed.how else { return Ok(false) };
+        let mut content = File::open(path)?;
+        content.seek(SeekFrom::Start(followed.read))?;
         let mut piece = vec![0; PIECE];
         let mut read = 0;
         while read < TURN {
-            let count = file.read(&mut piece)?;
+            let count = content.read(&mut piece)?;
             if count == 0 {
                 break;
             }
             read += count as u64;
-            followed.reader.feed(&piece[..count], now, &mut |item: Item<'_>| tell(Entry::Item { run, item }));
-        }
-        followed.read += read;
-        self.bytes += read;
-        let skipped = followed.reader.take_skipped();
-        if !skipped.is_none() {
-            tell(Entry::Item { run, item: Item::Skipped(skipped) });
-        }
-        let reader = &followed.reader;
-        let place = Place {
-            read: followed.read - reader.held() as u64,
-            skip: reader.skip(),
-            next_step: reader.next_step(),
-            identity,
-        };
-        if let Some(file) = path.strip_prefix(&self.root).ok().and_then(Path::to_str) {
-            tell(Entry::Place { file, place });
+            followed.read += count as u64;
+            self.bytes += count as u64;
+            reader.feed(&piece[..count], now, &mut |item: Item<'_>| tell(Entry::Item { run, item }));
+            let skipped = reader.take_skipped();
+            if !skipped.is_none() {
+                tell(Entry::Item { run, item: Item::Skipped(skipped) });
+            }
+            let read = followed.read - reader.held() as u64;
+            let place = Place { read, skip: reader.skip(), next_step: reader.next_step(), identity };
+            tell(Entry::Place { file: &file, place });
         }
         Ok(read >= TURN)
     }
 
-    /// A run is named by its directory below the root.
-    fn name_of(&self, path: &Path) -> String {
-        let below = path.parent().and_then(|parent| parent.strip_prefix(&self.root).ok()).unwrap_or(Path::new(""));
-        if below.as_os_str().is_empty() { ".".to_owned() } else { below.to_string_lossy().into_owned() }
+    /// A file that is written anew as a whole: tells what it says if it has changed.
+    fn look(
+        &mut self,
+        path: &Path,
+        file: &str,
+        format: Format,
+        metadata: &Metadata,
+        tell: &mut impl FnMut(Entry<'_>),
+    ) -> io::Result<bool> {
+        let run = run_of(file, format);
+        // The checkpoints of a run each tell all from the beginning.
+        let told = |(path, followed): (&PathBuf, &Followed)| {
+            let file = path.strip_prefix(&self.root).ok()?.to_str()?;
+            let How::Whole { next_step, .. } = followed.how else { return None };
+            (Format::of(file_name(file)) == Some(format) && run_of(file, format) == run).then_some(next_step)
+        };
+        let next_step = self.files.iter().filter_map(told).max().unwrap_or(i64::MIN);
+        let Some(followed) = self.files.get_mut(path) else { return Ok(false) };
+        let identity = (metadata.dev(), metadata.ino());
+        let now = whole::stamp(metadata);
+        let How::Whole { stamp, next_step: next } = &mut followed.how else { return Ok(false) };
+        if (*stamp, followed.read, followed.identity) == (now, metadata.len(), identity) {
+            return Ok(false);
+        }
+        self.bytes += metadata.len().min(whole::LARGEST);
+        *next = whole::read(path, format, next_step, &mut |item: Item<'_>| tell(Entry::Item { run, item }))?;
+        (*stamp, followed.read, followed.identity) = (now, metadata.len(), identity);
+        let place = Place { read: metadata.len(), skip: now, next_step: *next, identity };
+        tell(Entry::Place { file, place });
+        Ok(false)
     }
 
     /// The files of values below the root, links followed, each directory once.
@@ -158,6 +238,21 @@ impl Tail {
     }
 }
 
+/// A run is named by its directory below the root. The states that the checkpoints of a trainer
+/// hold belong to the directory above them.
+fn run_of(file: &str, format: Format) -> &str {
+    let directory = |path| Path::new(path).parent().and_then(Path::to_str).filter(|name| !name.is_empty());
+    let parent = directory(file).unwrap_or(".");
+    match format {
+        Format::State if file_name(parent).starts_with("checkpoint-") => directory(parent).unwrap_or("."),
+        _ => parent,
+    }
+}
+
+fn file_name(path: &str) -> &str {
+    path.rsplit_once('/').map_or(path, |(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs::OpenOptions, os::unix::fs::symlink};
@@ -165,10 +260,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::curves::{
-        run::{MOST_TAGS, Run, Runs},
-        write::Writer,
-    };
+    use crate::curves::{run::Runs, write::Writer};
 
     /// A tail, and what it has told.
     struct Watch {
@@ -305,13 +397,41 @@ mod tests {
     }
 
     #[test]
-    fn many_names_are_bounded() {
-        let mut run = Run::default();
-        for number in 0..MOST_TAGS + 5 {
-            let tag = format!("tag {number}");
-            run.take(Item::Scalar { tag: tag.as_bytes(), step: 0, wall_time: 0.0, value: 1.0 });
+    fn what_is_written_beside_the_curves_is_read_once() {
+        let root = TempDir::new().unwrap();
+        let mut watch = Watch::new(&root);
+        let state = |steps: std::ops::Range<i64>| {
+            let entries: Vec<String> = steps
+                .map(|step| format!("{{\"loss\": {step}.5, \"eval_loss\": NaN, \"epoch\": 1.0, \"step\": {step}}}"))
+                .collect();
+            format!("{{\"best_metric\": null, \"log_history\": [{}]}}", entries.join(", "))
+        };
+        for (checkpoint, steps) in [("checkpoint-3", 1..4), ("checkpoint-5", 1..6)] {
+            fs::create_dir(root.path().join(checkpoint)).unwrap();
+            fs::write(root.path().join(checkpoint).join("trainer_state.json"), state(steps)).unwrap();
+            watch.poll();
+            // Another process goes on.
+            watch.tail = Tail::new(root.path().to_owned(), &watch.places);
+            watch.poll();
         }
-        assert_eq!(run.surplus, 5);
-        assert_eq!(run.curves().count(), MOST_TAGS);
+        assert_eq!(watch.values(".", "train/loss"), [(1, 1.5), (2, 2.5), (3, 3.5), (4, 4.5), (5, 5.5)]);
+        assert_eq!(watch.runs.0["."].curve("train/loss").unwrap().len(), 5);
+        assert!(watch.values(".", "eval/loss")[0].1.is_nan());
+
+        fs::write(root.path().join("hparams.yaml"), "lr: 0.5\n").unwrap();
+        watch.poll();
+        assert_eq!(watch.runs.0["."].hparams["lr"], 0.5);
+        let read = watch.tail.bytes;
+        watch.poll();
+        assert_eq!(watch.tail.bytes, read);
+        fs::write(root.path().join("hparams.yaml"), "lr: 0.25\nmore: 1\n").unwrap();
+        watch.poll();
+        assert_eq!(watch.runs.0["."].hparams["lr"], 0.25);
+        // With event files the states say nothing new.
+        create(&root.path().join("runs/now/events.out.tfevents.1.host")).scalar("train/loss", 6, 0.0, 6.0).unwrap();
+        fs::write(root.path().join("trainer_state.json"), state(1..9)).unwrap();
+        watch.poll();
+        assert_eq!(watch.values(".", "train/loss").len(), 5);
+        assert_eq!(watch.values("runs/now", "train/loss").len(), 1);
     }
 }

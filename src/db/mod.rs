@@ -23,6 +23,7 @@ pub mod place;
 mod plans;
 pub mod quotas;
 pub mod retention;
+pub mod runs;
 mod search;
 pub mod sessions;
 pub mod settings;

@@ -90,6 +90,13 @@ impl Line {
         Ok(Some(chunk).filter(|chunk| !chunk.is_empty()))
     }
 
+    /// The same, of pieces that may be so large; the first may take a while.
+    pub async fn batch(&mut self, most: usize, patience: Duration) -> Result<Option<Bytes>, Broken> {
+        let batch = timeout(patience.max(self.patience), read_frame(&mut self.stream, most)).await;
+        let batch = batch.map_err(|_elapsed| Broken::Silent)??;
+        Ok(Some(batch).filter(|batch| !batch.is_empty()))
+    }
+
     /// Sends a piece of content, or its end (an empty piece). An agent that has had enough
     /// says so while we send: then its answer is the error.
     pub async fn send(&mut self, mut content: Bytes) -> Result<(), Broken> {

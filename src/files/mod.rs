@@ -3,6 +3,7 @@
 //! agents alone, which run as their user (`desk` keeps them at hand, `line` speaks to one).
 //! A file server that hangs costs the request that met it, and nothing else.
 
+mod curves;
 mod desk;
 mod line;
 mod transfer;
@@ -27,6 +28,7 @@ use crate::{
     scheduler::{self, PortalUser, Scheduler},
 };
 
+pub use self::curves::{Curves, Met, Part};
 pub use self::transfer::{Content, NewUpload, UploadId, Uploaded};
 
 /// What the composition root decides.

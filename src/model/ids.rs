@@ -61,6 +61,10 @@ id!(
     JobId
 );
 id!(
+    /// A directory of logs whose curves are kept.
+    RunId
+);
+id!(
     /// An API token; the secret itself is never stored.
     TokenId
 );

@@ -19,7 +19,8 @@ pub fn parse(field: &str, text: &str, most: usize) -> Result<String, FieldError>
     Ok(text.to_owned())
 }
 
-fn is_misleading(c: char) -> bool {
+/// Breaks of lines, control characters, and what turns the direction of writing.
+pub fn is_misleading(c: char) -> bool {
     let breaks_or_turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
     c.is_control() || breaks_or_turns

@@ -69,6 +69,10 @@ pub enum FilesRequest {
     Read { place: Place, tag: String, from: u64, length: u64 },
     /// A folder with everything in it as a tar stream. Answers `Content`, then the content.
     Archive { place: Place },
+    /// What programs wrote of their training below this directory, an absolute path. Answers
+    /// `Content`; then the portal sends as content a batch of how far it has come, and gets batches
+    /// of what is new as frames, each as large as `curves` says, an empty one, and `CurvesRead`.
+    Curves { directory: RawPath },
     /// Makes the partial file, or finds it. Answers `Offset`.
     Begin { upload: Upload },
     /// Answers `Offset`.
@@ -92,6 +96,12 @@ pub enum FilesAnswer {
     },
     Done,
     Content,
+    CurvesRead {
+        /// Some of what could not be read, each with the reason.
+        unreadable: Vec<String>,
+        /// So many files are there beyond those that are followed.
+        left_out: u64,
+    },
     Offset {
         offset: u64,
     },

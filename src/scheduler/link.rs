@@ -1,13 +1,14 @@
-//! Talking to what runs in a workload: its agent's event stream, and one GET at its app.
+//! Talking to what runs in a workload: its agent's streams of events and of curves, and one GET at its
+//! app.
 //! Both belong to the user: the peer's uid is checked before a byte is sent, every answer is
 //! bounded in size and time, and what comes is shown or weighed, never trusted.
 
-use std::time::Duration;
+use std::{future::ready, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
-use http_body_util::{BodyExt, BodyStream, Empty, Limited};
-use hyper::{Request, Response, body::Incoming, client::conn::http1};
+use http_body_util::{BodyExt, BodyStream, Full, Limited};
+use hyper::{Method, Request, Response, body::Incoming, client::conn::http1};
 use hyper_util::rt::TokioIo;
 
 use super::{Error, Result};
@@ -24,7 +25,7 @@ const MAX_LINE: usize = 16 * 1024;
 
 /// What the agent of `uid` tells at its own socket, from now on.
 pub async fn events(agent: &Endpoint, uid: u32) -> Result<BoxStream<'static, AgentStatus>> {
-    let answer = request(agent, uid, "/v1/events", None).await?;
+    let answer = request(agent, uid, "/v1/events", None, None).await?;
     let body = BodyStream::new(answer.into_body());
     let lines = futures_util::stream::unfold((body, Vec::new()), |(mut body, mut held)| async move {
         loop {
@@ -48,9 +49,21 @@ pub async fn events(agent: &Endpoint, uid: u32) -> Result<BoxStream<'static, Age
     Ok(lines.boxed())
 }
 
+/// What the agent of `uid` reads of curves below a directory behind `places`, as frames cut anywhere.
+pub async fn curves(agent: &Endpoint, uid: u32, directory: &str, places: Bytes) -> Result<BoxStream<'static, Bytes>> {
+    let query: String =
+        url::form_urlencoded::Serializer::new(String::new()).append_pair("directory", directory).finish();
+    let answer = request(agent, uid, &format!("/v1/curves?{query}"), None, Some(places)).await?;
+    if !answer.status().is_success() {
+        return Err(Error::Unavailable(format!("the agent answered {}", answer.status())));
+    }
+    let frames = BodyStream::new(answer.into_body()).take_while(|frame| ready(frame.is_ok()));
+    Ok(frames.filter_map(|frame| ready(frame.ok().and_then(|frame| frame.into_data().ok()))).boxed())
+}
+
 /// One GET; the body of a 2xx answer, `None` where there is nothing at that path (404).
 pub async fn ask(endpoint: &Endpoint, uid: u32, path: &str, authorization: Option<&str>) -> Result<Option<Vec<u8>>> {
-    let answer = request(endpoint, uid, path, authorization).await?;
+    let answer = request(endpoint, uid, path, authorization, None).await?;
     if answer.status().as_u16() == 404 {
         return Ok(None);
     }
@@ -69,17 +82,25 @@ pub async fn log_tail(agent: &Endpoint, uid: u32, bytes: u64) -> Result<Vec<u8>>
     Ok(ask(agent, uid, &format!("/v1/log?bytes={bytes}"), None).await?.unwrap_or_default())
 }
 
-async fn request(endpoint: &Endpoint, uid: u32, path: &str, authorization: Option<&str>) -> Result<Response<Incoming>> {
+/// A GET, or with a body a POST.
+async fn request(
+    endpoint: &Endpoint,
+    uid: u32,
+    path: &str,
+    authorization: Option<&str>,
+    body: Option<Bytes>,
+) -> Result<Response<Incoming>> {
     let stream = dial(endpoint, uid).await.map_err(|err| Error::Unavailable(err.to_string()))?;
     let exchange = async {
-        let (mut sender, connection) = http1::handshake::<_, Empty<Bytes>>(TokioIo::new(stream)).await?;
+        let (mut sender, connection) = http1::handshake::<_, Full<Bytes>>(TokioIo::new(stream)).await?;
         // It ends with the answer's body, or when that is dropped.
         tokio::spawn(connection);
-        let mut request = Request::get(path).header("host", "localhost");
+        let method = if body.is_some() { Method::POST } else { Method::GET };
+        let mut request = Request::builder().method(method).uri(path).header("host", "localhost");
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
-        let request = request.body(Empty::new()).expect("paths and secrets of ours are valid in a request");
+        let request = request.body(Full::new(body.unwrap_or_default())).expect("paths and secrets of ours are valid in a request");
         sender.send_request(request).await
     };
     let answer: hyper::Result<_> = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_err| silent())?;

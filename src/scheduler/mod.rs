@@ -8,6 +8,7 @@ pub mod local;
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 
 use crate::{
@@ -83,6 +84,16 @@ pub trait Scheduler: Send + Sync {
         path: &str,
         authorization: Option<&str>,
     ) -> Result<Option<Vec<u8>>>;
+
+    /// What the workload's agent tells of curves below a directory, from `places` on, as frames cut
+    /// anywhere; ends when the connection does. The agent belongs to the user and may lie.
+    async fn curves(
+        &self,
+        session: SessionId,
+        placement: &Placement,
+        directory: &str,
+        places: Bytes,
+    ) -> Result<BoxStream<'static, Bytes>>;
 
     /// For which part of the time (0 to 1) the most eager of the workload's threads has run or
     /// waited for a core, since this was asked before (a second, at first); `None` where nobody

@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{announcements, auth, db, jobs, proxy, scheduler, sessions};
+use crate::{announcements, auth, db, jobs, proxy, runs, scheduler, sessions};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -84,6 +84,22 @@ impl From<announcements::Error> for Error {
             announcements::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
             announcements::Error::Stale => Self::stale(),
             announcements::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<runs::Error> for Error {
+    fn from(err: runs::Error) -> Self {
+        match err {
+            runs::Error::NotFound => Self::not_found(),
+            runs::Error::NotYours => Self::forbidden("This run is somebody else's: only its owner changes it."),
+            runs::Error::Invalid(faults) => Self::invalid(faults),
+            runs::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            runs::Error::Scheduler(err) => err.into(),
+            runs::Error::Db(err) => err.into(),
+            runs::Error::Files(_) | runs::Error::Agent(_) | runs::Error::Points { .. } | runs::Error::Thread(_) => {
+                Self::internal(err)
+            }
         }
     }
 }

@@ -39,6 +39,7 @@ mod people;
 mod quotas;
 pub mod reach;
 mod routes;
+mod runs;
 mod sessions;
 mod settings;
 mod show;
@@ -87,6 +88,7 @@ use crate::{
     files::Files,
     jobs::Jobs,
     model::{Clock, Timestamp},
+    runs::Runs,
     sessions::Sessions,
 };
 use gateway::Gateway;
@@ -107,6 +109,7 @@ pub struct Portal {
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
+    pub runs: Arc<Runs>,
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
     pub streams: streams::Streams,
@@ -129,6 +132,7 @@ pub struct Parts {
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
+    pub runs: Arc<Runs>,
     pub announcements: Arc<Announcements>,
     pub surroundings: Surroundings,
     pub single_user: Option<String>,
@@ -144,6 +148,7 @@ impl Portal {
             cluster,
             gateway,
             files,
+            runs,
             announcements,
             surroundings,
             single_user,
@@ -161,6 +166,7 @@ impl Portal {
             cluster,
             gateway,
             files,
+            runs,
             single_user,
             streams: streams::Streams::default(),
             announcements,
@@ -314,6 +320,12 @@ fn api() -> Api {
         .routes(routes!(files::uploads::begin))
         .routes(routes!(files::uploads::find, files::uploads::write, files::uploads::cancel))
         .routes(routes!(files::uploads::finish))
+        .routes(routes!(runs::list, runs::create))
+        .routes(routes!(runs::find, runs::change, runs::remove))
+        .routes(routes!(runs::metrics::list))
+        .routes(routes!(runs::metrics::find))
+        .routes(routes!(runs::metrics::many))
+        .routes(routes!(runs::events::follow))
         .routes(routes!(quotas::defaults, quotas::change_defaults))
         .routes(routes!(quotas::table, quotas::change_several))
         .routes(routes!(quotas::of_user, quotas::change_user))
@@ -378,6 +390,11 @@ fn pages() -> Pages {
         .post("/files/folder", files::pages::make_folder)
         .post("/files/rename", files::pages::rename)
         .post("/files/delete", files::pages::delete)
+        .get("/runs", runs::pages::list)
+        .post("/runs", runs::pages::create)
+        .get("/runs/{id}", runs::pages::show)
+        .post("/runs/{id}", runs::pages::change)
+        .post("/runs/{id}/remove", runs::pages::remove)
         .get("/usage", usage::own::page)
         .get("/usage/table", usage::own::table)
         .get("/usage/compare", usage::compare::page)

@@ -25,6 +25,7 @@ use lyceum::{
     model::{Capacity, Clock, GpuInventory, LoginId, Loops, Role, Timestamp, UserId, Username},
     nodes::{self, Nodes},
     proxy::Proxy,
+    runs::{self, Runs},
     scheduler,
     sessions::{self, Sessions},
     web::{AppsOrigin, Front, Parts, Portal, Surroundings, WebConfig, gateway::Gateway},
@@ -138,7 +139,7 @@ impl TestPortal {
         let shutdown = CancellationToken::new();
         let loops = Loops::new(clock.clone());
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
-        let (sessions, files) = services(db, &clock, directory.path(), gpus, &loops);
+        let (sessions, files, runs) = services(db, &clock, directory.path(), gpus, &loops);
         let scheduler = sessions.scheduler.clone();
         let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
         let portal = Arc::new(Portal::new(Parts {
@@ -147,6 +148,7 @@ impl TestPortal {
             sessions,
             cluster,
             files,
+            runs,
             announcements,
             surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
@@ -255,7 +257,7 @@ fn services(
     directory: &Path,
     nvml: Option<&Path>,
     loops: &Loops,
-) -> (Arc<Sessions>, Arc<Files>) {
+) -> (Arc<Sessions>, Arc<Files>, Arc<Runs>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
     std::fs::create_dir(directory.join("placements")).unwrap();
@@ -312,6 +314,10 @@ fn services(
         shared_uid: false,
     };
     let files = Files::new(db.clone(), scheduler.clone(), launcher, files);
+    let curves = directory.join("curves");
+    std::fs::create_dir_all(&curves).unwrap();
+    let curves = runs::Config { directory: curves, most_points: 1_000_000, memory: 64 << 20 };
+    let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), curves);
     let sessions = Sessions::new(
         Admission {
             db,
@@ -328,7 +334,7 @@ fn services(
         Environments::new(never, place, Recipe::default(), clock.clone()),
         config,
     );
-    (sessions, files)
+    (sessions, files, runs)
 }
 
 /// Somebody who sends requests with the same headers each time, and follows no redirects.

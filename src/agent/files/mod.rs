@@ -14,15 +14,19 @@ mod upload;
 use std::{
     io::{self, Read, Write},
     os::{fd::AsFd, unix::net::UnixStream},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant},
 };
 
 use rustix::{fd::OwnedFd, io::Errno};
 
+use super::curves::{Reading, framed};
 use crate::protocol::{
     PROTOCOL,
-    files_agent::{Fault, FilesAnswer, FilesLaunch, FilesRequest, MAX_FRAME, Place, frame, read_frame},
+    files_agent::{
+        Fault, FilesAnswer, FilesLaunch, FilesRequest, MAX_CHUNK, MAX_FRAME, Place, frame, read_frame, write_chunk,
+    },
 };
 
 /// How long the portal may ask nothing, or take nothing.
@@ -30,6 +34,9 @@ const IDLE: Duration = Duration::from_mins(5);
 
 /// How often an agent that is busy says so.
 const BEAT: Duration = Duration::from_secs(1);
+
+/// The most that the places of curves' files may measure (bytes).
+const MAX_PLACES: usize = 32 * 1024 * 1024;
 
 /// Answers until the portal has had enough. The exit status is 2 where the launch could not
 /// be understood.
@@ -92,6 +99,10 @@ fn answer(talk: &mut Talk, launch: &FilesLaunch, request: FilesRequest) -> Resul
             content::read(talk, &open(&place)?, &place.path, &tag, from, length)?;
             Ok(FilesAnswer::Done)
         }
+        FilesRequest::Curves { directory } => {
+            use std::os::unix::ffi::OsStringExt;
+            curves(talk, std::ffi::OsString::from_vec(directory.0).into())
+        }
         FilesRequest::Archive { place } => {
             content::archive(talk, &open(&place)?, &place.path)?;
             Ok(FilesAnswer::Done)
@@ -110,6 +121,31 @@ fn answer(talk: &mut Talk, launch: &FilesLaunch, request: FilesRequest) -> Resul
             Ok(FilesAnswer::Done)
         }
     }
+}
+
+/// Takes the portal's places, and tells what is new behind them: once, as it is now.
+fn curves(talk: &mut Talk, directory: PathBuf) -> Result<FilesAnswer> {
+    talk.tell(&FilesAnswer::Content).map_err(Trouble::Talk)?;
+    let mut places = Vec::new();
+    loop {
+        let piece = read_frame(&mut talk.socket, MAX_CHUNK).map_err(Trouble::Talk)?;
+        let piece = piece.ok_or(Trouble::Talk(io::ErrorKind::UnexpectedEof.into()))?;
+        if piece.is_empty() {
+            break;
+        }
+        if MAX_PLACES < places.len() + piece.len() {
+            return Err(Trouble::Talk(io::ErrorKind::InvalidData.into()));
+        }
+        places.extend_from_slice(&piece);
+    }
+    let Some(mut reading) = Reading::begin(directory, &places) else {
+        return Err(Trouble::Talk(io::ErrorKind::InvalidData.into()));
+    };
+    let mut send = |batch: Vec<u8>| talk.socket.write_all(&framed(&batch)?);
+    while reading.look(&mut send).map_err(Trouble::Talk)? {}
+    write_chunk(&mut talk.socket, &[]).map_err(Trouble::Talk)?;
+    let (unreadable, left_out) = reading.trouble();
+    Ok(FilesAnswer::CurvesRead { unreadable, left_out })
 }
 
 fn offset(offset: u64) -> FilesAnswer {

@@ -16,6 +16,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use futures_util::stream::BoxStream;
 use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
@@ -364,6 +365,16 @@ impl Scheduler for Local {
         authorization: Option<&str>,
     ) -> Result<Option<Vec<u8>>> {
         link::ask(&self::socket(placement, socket), placement.uid, path, authorization).await
+    }
+
+    async fn curves(
+        &self,
+        _session: SessionId,
+        placement: &Placement,
+        directory: &str,
+        places: Bytes,
+    ) -> Result<BoxStream<'static, Bytes>> {
+        link::curves(&socket(placement, files::AGENT_SOCKET), placement.uid, directory, places).await
     }
 
     async fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64> {

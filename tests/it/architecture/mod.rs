@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("curves", &[]),
     // A builder of datasets runs as its owner, in a workload, and knows no portal.
     ("datasets", &[]),
+    ("demo", &["model", "curves"]),
     ("db", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),
@@ -36,7 +37,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("overlay", &["protocol"]),
     ("scheduler", &["model", "gpu", "protocol", "dial", "helper", "run_directory"]),
     ("helper", &["model", "protocol", "overlay"]),
-    ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes"]),
+    ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes", "curves"]),
     ("admission", &["model", "db"]),
     ("cluster", &["model", "db", "admission", "scheduler"]),
     // The agents that touch files are started by the helper and speak to this module alone.
@@ -44,6 +45,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
     // An attempt of a job is a workload like any other: one loop launches and ends them all.
     ("jobs", &["model", "db", "admission", "sessions", "apps"]),
+    // Whoever reads curves after a workload's end is a files agent.
+    ("runs", &["model", "db", "scheduler", "files", "curves", "protocol"]),
     ("proxy", &["model", "dial"]),
     (
         "web",
@@ -56,6 +59,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "jobs",
             "cluster",
             "files",
+            "runs",
             "announcements",
             "listen",
             "proxy",

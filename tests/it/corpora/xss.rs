@@ -10,9 +10,10 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, SessionId, UserId, Username, Window,
+        Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, RunId, SessionId, UserId, Username, Window,
         announcement,
         job::{Task, Work},
+        run::{Reading, Skipped},
     },
     web,
 };
@@ -96,6 +97,17 @@ async fn group(world: &World, owner: UserId, number: usize, words: &str) -> Stri
     let group = db.find_groups(&words).await.unwrap().remove(0).group;
     db.set_manager(group.id, owner, true, world.portal.by()).await.unwrap();
     group.id.to_string()
+}
+
+/// A run with these words wherever a writer or its owner may put some.
+async fn run(world: &World, owner: UserId, words: &str) -> RunId {
+    let id = crate::runs::external(&world.portal, owner, &words.replace('\0', "")).await;
+    crate::runs::store(&world.portal, id, &[(words, words, 1, 0.5), (".", words, 2, f64::NAN)]);
+    let words = words.replace('\0', "");
+    let skipped = Skipped { damaged: 1, unreadable: vec![words.clone()], ..Skipped::default() };
+    let reading = Reading { error: Some(words), skipped, ..Reading::default() };
+    world.portal.db().note_reading(id, &reading, world.portal.clock.now()).await.unwrap();
+    id
 }
 
 /// A job of whoever has this session, with these words wherever words are.
@@ -221,6 +233,7 @@ async fn forms(world: &World, caller: &Caller, (name, group): (&str, &str), word
         ("/settings/tokens", &["name", "scopes", "expires"]),
         ("/admin/announcements", &["text", "level", "from", "to"]),
         ("/admin/maintenance", &["mode", "message", "from", "to", "drain_at"]),
+        ("/runs", &["directory", "name", "visibility", "group"]),
         ("/settings/theme", &["theme"]),
         ("/login", &["username", "next"]),
     ] {
@@ -253,6 +266,11 @@ async fn xss_corpus_of_the_running_portal() {
         let made = caller.post("/api/v1/tokens", &json!({ "name": words })).await;
         assert!(matches!(made.status().as_u16(), 201 | 422), "{}", made.status());
         let group = group(&world, owner, number, words).await;
+        let run = run(&world, owner, words).await;
+        for path in [format!("/runs/{run}"), "/runs?done=x&cursor=x".to_owned(), format!("/api/v1/runs/{run}/metrics")]
+        {
+            inert(&world, &path, caller.visit(&path).await).await;
+        }
         // Past the checks: what is in the database may come from elsewhere.
         let announcement = Announcement {
             id: AnnouncementId::new(),

@@ -15,7 +15,7 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, SessionId,
+        Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, Run, SessionId,
         TokenId, UserId, Username, Window, announcement,
         job::Attempt,
         quota::{Field, Period},
@@ -50,6 +50,7 @@ struct Scene<'a> {
     /// Of jobs that have ended.
     ended: [Attempt; 2],
     announcements: [Announcement; 2],
+    runs: [Run; 2],
 }
 
 impl<'a> Scene<'a> {
@@ -95,6 +96,10 @@ impl<'a> Scene<'a> {
         for one in &announcements {
             db.add_announcement(one, None, &NOTED).await.unwrap();
         }
+        let runs = [super::runs::run(ada, "one"), super::runs::run(ada, "two")];
+        for one in &runs {
+            db.add_run(one, None, &NOTED).await.unwrap();
+        }
         let (token, login) = (token.id, login.id);
         Self {
             db,
@@ -110,6 +115,7 @@ impl<'a> Scene<'a> {
             attempts,
             ended,
             announcements,
+            runs,
         }
     }
 
@@ -192,6 +198,12 @@ impl<'a> Scene<'a> {
                 db.change_announcement(before, &after, &named(action)).await.map(drop)
             }
             "announcement.remove" => db.remove_announcement(self.announcements[1].id, &named(action)).await.map(drop),
+            "run.add" => db.add_run(&super::runs::run(ada, "three"), None, &named(action)).await,
+            "run.change" => {
+                let after = Run { name: "another".to_owned(), ..self.runs[0].clone() };
+                db.change_run(&after, &named(action)).await.map(drop)
+            }
+            "run.remove" => db.remove_run(self.runs[1].id, &named(action)).await.map(drop),
             "maintenance.on" | "maintenance.change" | "maintenance.off" => {
                 let before = db.maintenance().await?;
                 let set = Maintenance {

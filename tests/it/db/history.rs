@@ -11,6 +11,7 @@ use lyceum::{
         limits::Marks,
         logins::Login,
         quotas::Level,
+        runs,
         sessions::Filter,
         tokens::Token,
     },
@@ -87,6 +88,7 @@ async fn fill(db: &Db) -> UserId {
     };
     db.add_announcement(&announcement, None, &NOTED).await.unwrap();
     db.dismiss_announcement(announcement.id, user).await.unwrap();
+    db.add_run(&super::runs::run(user, "run"), None, &NOTED).await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     running(db, user).await;
     ended_job(db, user, "train").await;
@@ -110,6 +112,7 @@ async fn everything(db: &Db, user: UserId) -> String {
             (
                 db.list_sessions(Filter { limit: 10, ..Filter::default() }).await.unwrap(),
                 db.list_jobs(JobFilter { limit: 10, ..JobFilter::default() }).await.unwrap(),
+                db.list_runs(&runs::Filter { reader: None, owner: None, before: None, limit: 10 }).await.unwrap(),
             ),
             (
                 db.open_intervals().await.unwrap(),

@@ -20,6 +20,7 @@ mod quota_changes;
 mod quota_table;
 mod quotas;
 mod races;
+pub mod runs;
 mod sessions;
 mod usage;
 pub mod whole;

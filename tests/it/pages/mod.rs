@@ -11,6 +11,7 @@ mod jobs;
 pub mod markup;
 mod people;
 mod quotas;
+mod runs;
 mod sessions;
 mod usage;
 

@@ -1,0 +1,216 @@
+//! Runs: whose they are, who may see them, and how far reading has come. What somebody changes
+//! writes its row of the audit log in the same transaction; what reading notes does not. The
+//! points themselves are `curves`'s.
+
+use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
+
+use super::{
+    Db, Result,
+    audit::{Entry, append_audit},
+    idempotency::{self, Once},
+    reading, transaction,
+    types::{Json, parse, parse_optional},
+    writing,
+};
+use crate::model::{
+    GroupId, Run, RunId, SessionState, Timestamp, UserId,
+    run::{Reading, Source},
+    session::Placement,
+};
+
+/// Which runs to list, the newest first.
+#[derive(Clone, Copy, Debug)]
+pub struct Filter<'a> {
+    /// Who reads; `None` sees all.
+    pub reader: Option<UserId>,
+    /// Only those of this person.
+    pub owner: Option<&'a str>,
+    /// The last one of the page before.
+    pub before: Option<RunId>,
+    pub limit: i64,
+}
+
+#[derive(FromRow)]
+struct Row {
+    id: String,
+    owner: String,
+    owner_name: String,
+    name: String,
+    directory: String,
+    session_id: Option<String>,
+    state: Option<String>,
+    placement: Option<String>,
+    visibility: String,
+    group_id: Option<String>,
+    group_name: Option<String>,
+    complete: bool,
+    points: i64,
+    curves: i64,
+    read_at: Option<i64>,
+    grown_at: Option<i64>,
+    error: Option<String>,
+    skipped: String,
+    created_at: i64,
+}
+
+impl Row {
+    fn run(self) -> Result<Run> {
+        let source = match self.session_id {
+            None => Source::External,
+            Some(id) => Source::Session {
+                id: parse(&id, "session id")?,
+                // One that was forgotten had ended long before.
+                state: parse_optional(self.state.as_deref(), "session's state")?.unwrap_or(SessionState::Ended),
+                placement: self.placement.map(|text| Json::read::<Placement>(&text, "placement")).transpose()?,
+            },
+        };
+        let group: Option<GroupId> = parse_optional(self.group_id.as_deref(), "group id")?;
+        Ok(Run {
+            id: parse(&self.id, "run id")?,
+            owner: parse(&self.owner, "user id")?,
+            owner_name: self.owner_name,
+            name: self.name,
+            directory: self.directory,
+            source,
+            visibility: parse(&self.visibility, "visibility")?,
+            group: group.map(|group| (group, self.group_name)),
+            reading: Reading {
+                complete: self.complete,
+                points: self.points.unsigned_abs(),
+                curves: self.curves.unsigned_abs(),
+                read_at: self.read_at.map(Timestamp),
+                grown_at: self.grown_at.map(Timestamp),
+                error: self.error,
+                skipped: Json::read(&self.skipped, "what was passed over")?,
+            },
+            created_at: Timestamp(self.created_at),
+        })
+    }
+}
+
+const SELECT: &str = "SELECT runs.id, runs.owner, users.name AS owner_name, runs.name, runs.directory, runs.session_id,
+    sessions.state, sessions.placement, runs.visibility, runs.group_id, groups.name AS group_name, runs.complete,
+    runs.points, runs.curves, runs.read_at, runs.grown_at, runs.error, runs.skipped, runs.created_at
+    FROM runs JOIN users ON users.id = runs.owner
+    LEFT JOIN sessions ON sessions.id = runs.session_id LEFT JOIN groups ON groups.id = runs.group_id";
+
+/// `$1`: the reader, empty for one who sees all.
+const VISIBLE: &str = "($1 = '' OR runs.owner = $1 OR runs.visibility = 'everybody' OR (runs.visibility = 'group'
+    AND runs.group_id IN (SELECT group_id FROM group_members WHERE user_id = $1)))";
+
+fn reader(reader: Option<UserId>) -> String {
+    reader.map(|reader| reader.to_string()).unwrap_or_default()
+}
+
+fn small(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Db {
+    pub async fn list_runs(&self, filter: &Filter<'_>) -> Result<Vec<Run>> {
+        let sql = format!(
+            "{SELECT} WHERE {VISIBLE} AND ($2 = '' OR users.name = $2) AND ($3 = '' OR runs.id < $3)
+             ORDER BY runs.id DESC LIMIT $4"
+        );
+        let before = filter.before.map(|id| id.to_string()).unwrap_or_default();
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
+            .bind(reader(filter.reader)).bind(filter.owner.unwrap_or_default()).bind(before).bind(filter.limit)
+            .fetch_all(pool).await)?;
+        rows.into_iter().map(Row::run).collect()
+    }
+
+    /// A run, if `sees` (`None`: all) may see it.
+    pub async fn find_run(&self, id: RunId, sees: Option<UserId>) -> Result<Option<Run>> {
+        let sql = format!("{SELECT} WHERE {VISIBLE} AND runs.id = $2");
+        let row: Option<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
+            .bind(reader(sees)).bind(id.to_string()).fetch_optional(pool).await)?;
+        row.map(Row::run).transpose()
+    }
+
+    /// What is to be read: runs whose workload lives or has ended since, and directories of nobody's
+    /// that are due. So many at most of the latter, the longest due first.
+    pub async fn runs_to_read(&self, now: Timestamp, most: i64) -> Result<Vec<Run>> {
+        let of_sessions = format!("{SELECT} WHERE runs.session_id IS NOT NULL AND NOT runs.complete");
+        let due =
+            format!("{SELECT} WHERE runs.session_id IS NULL AND runs.look_at <= $1 ORDER BY runs.look_at LIMIT $2");
+        let mut rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(of_sessions)).fetch_all(pool).await)?;
+        let due: Vec<Row> =
+            reading!(self, pool => query_as(AssertSqlSafe(due)).bind(now.0).bind(most).fetch_all(pool).await)?;
+        rows.extend(due);
+        rows.into_iter().map(Row::run).collect()
+    }
+
+    /// Every run there is, to tell which files of points are nobody's any more.
+    pub async fn run_ids(&self) -> Result<Vec<RunId>> {
+        let ids: Vec<String> = reading!(self, pool => query_scalar("SELECT id FROM runs").fetch_all(pool).await)?;
+        ids.iter().map(|id| parse(id, "run id")).collect()
+    }
+
+    /// One of somebody's groups, by its name.
+    pub async fn group_of_member(&self, member: UserId, name: &str) -> Result<Option<GroupId>> {
+        let id: Option<String> = reading!(self, pool => query_scalar(
+            "SELECT groups.id FROM groups JOIN group_members ON group_members.group_id = groups.id
+             WHERE group_members.user_id = $1 AND groups.name = $2 ORDER BY groups.id LIMIT 1")
+            .bind(member.to_string()).bind(name).fetch_optional(pool).await)?;
+        parse_optional(id.as_deref(), "group id")
+    }
+
+    /// Writes a new one; [`super::Error::Unique`] when another request with its key was faster.
+    pub async fn add_run(&self, new: &Run, once: Option<Once<'_>>, noted: &Entry<'_>) -> Result<()> {
+        let id = new.id.to_string();
+        let session = match &new.source {
+            Source::External => None,
+            Source::Session { id, .. } => Some(id.to_string()),
+        };
+        transaction!(self, tx => {
+            query("INSERT INTO runs (id, owner, name, directory, session_id, visibility, group_id, complete, points,
+                     curves, look_at, skipped, created_at)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, $10)")
+                .bind(&id).bind(new.owner.to_string()).bind(&new.name).bind(&new.directory).bind(session)
+                .bind(new.visibility.as_str()).bind(new.group.as_ref().map(|(group, _)| group.to_string()))
+                .bind(new.reading.complete).bind(Json::write(&new.reading.skipped)).bind(new.created_at.0)
+                .execute(&mut *tx).await?;
+            if let Some(once) = once {
+                query(idempotency::ADD).bind(once.user.to_string()).bind(once.key).bind(once.request_hash).bind(&id)
+                    .bind(new.created_at.0).execute(&mut *tx).await?;
+            }
+            append_audit!(tx, noted);
+        });
+        Ok(())
+    }
+
+    /// Writes what its owner may change of it: name and visibility. False where it is gone.
+    pub async fn change_run(&self, run: &Run, noted: &Entry<'_>) -> Result<bool> {
+        Ok(transaction!(self, tx => {
+            let changed = query("UPDATE runs SET name = $2, visibility = $3, group_id = $4 WHERE id = $1")
+                .bind(run.id.to_string()).bind(&run.name).bind(run.visibility.as_str())
+                .bind(run.group.as_ref().map(|(group, _)| group.to_string())).execute(&mut *tx).await?;
+            if changed.rows_affected() == 0 {
+                return Ok(false);
+            }
+            append_audit!(tx, noted);
+            true
+        }))
+    }
+
+    pub async fn remove_run(&self, id: RunId, noted: &Entry<'_>) -> Result<bool> {
+        Ok(transaction!(self, tx => {
+            let removed = query("DELETE FROM runs WHERE id = $1").bind(id.to_string()).execute(&mut *tx).await?;
+            if removed.rows_affected() == 0 {
+                return Ok(false);
+            }
+            append_audit!(tx, noted);
+            true
+        }))
+    }
+
+    /// Notes how far reading has come, and when to look next where nobody's agent follows.
+    pub async fn note_reading(&self, id: RunId, reading: &Reading, look_at: Timestamp) -> Result<()> {
+        writing!(self, pool => query("UPDATE runs SET complete = $2, points = $3, curves = $4, read_at = $5,
+                 grown_at = $6, error = $7, skipped = $8, look_at = $9 WHERE id = $1")
+            .bind(id.to_string()).bind(reading.complete).bind(small(reading.points)).bind(small(reading.curves))
+            .bind(reading.read_at.map(|at| at.0)).bind(reading.grown_at.map(|at| at.0)).bind(&reading.error)
+            .bind(Json::write(&reading.skipped)).bind(look_at.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}

@@ -1,0 +1,307 @@
+//! Reading: who is read when, by whom, and what is noted of it. While a workload lives its agent
+//! tells what is new, for as long as the connection lasts; at its end, and for directories of nobody's,
+//! a files agent looks once. Each says only what lies behind the places that came with the points we
+//! have, so that whoever dies meanwhile, nothing is lost and nothing is there twice.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::{Buf, Bytes, BytesMut};
+use futures_util::StreamExt;
+
+use super::{Error, Result, Runs};
+use crate::{
+    curves::log::{Decoder, LARGEST_BATCH},
+    files::{self, Met, Part},
+    model::{
+        Loops, Run, RunId, SessionId, SessionState, Timestamp,
+        run::{Reading, Skipped, Source},
+        session::Placement,
+    },
+};
+
+/// How often the loop looks who is to be read.
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// How often it is noted how far a run that is followed has come, and whether its workload lives.
+const NOTE: Duration = Duration::from_secs(10);
+const STILL: Duration = Duration::from_secs(2);
+
+/// Before somebody who could not be read is tried again.
+const REST: Duration = Duration::from_secs(10);
+
+/// A directory of nobody's is looked at again after a tenth of the time for which nothing has come,
+/// within these bounds (seconds); and as often as the lower one while somebody looks at its page.
+const SOONEST: i64 = 3;
+const LATEST: i64 = 3600;
+const VIEWED: Duration = Duration::from_mins(1);
+
+/// How many directories of nobody's are taken up in one round.
+const MOST_DUE: i64 = 20;
+
+impl Runs {
+    /// Reads for ever.
+    pub async fn run(self: Arc<Self>, loops: Loops) {
+        match self.db.run_ids().await {
+            Ok(ids) => {
+                if let Err(error) = self.shelf.tidy(&ids) {
+                    tracing::warn!(%error, "files of points that are nobody's any more stay");
+                }
+            }
+            Err(err) => tracing::warn!(error = &err as &dyn std::error::Error, "which runs there are is not known"),
+        }
+        let mut well = true;
+        loop {
+            let round = loops.begin("curves", Some(PERIOD));
+            let outcome = self.round().await;
+            round.end(&outcome);
+            match &outcome {
+                Err(err) if well => tracing::error!(error = err as &dyn std::error::Error, "reading curves"),
+                _ => {}
+            }
+            well = outcome.is_ok();
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD) => {}
+                () = self.wake.notified() => {}
+            }
+        }
+    }
+
+    async fn round(self: &Arc<Self>) -> Result<()> {
+        let mut due = self.db.runs_to_read(self.clock.now(), MOST_DUE).await?;
+        let viewed: Vec<RunId> = {
+            let mut viewed = self.viewed.lock();
+            viewed.retain(|_, at| at.elapsed() < VIEWED);
+            viewed.keys().copied().collect()
+        };
+        for id in viewed {
+            if !self.is_resting(id)
+                && !due.iter().any(|run| run.id == id)
+                && let Some(run) = self.db.find_run(id, None).await?
+            {
+                due.push(run);
+            }
+        }
+        self.resting.lock().retain(|_, until| Instant::now() < *until);
+        for run in due {
+            // One that waits for its workload has nothing to read yet.
+            let waits = matches!(run.source, Source::Session { state: SessionState::Queued, .. });
+            if waits || self.is_resting(run.id) || !self.busy.lock().insert(run.id) {
+                continue;
+            }
+            let this = Arc::clone(self);
+            tokio::spawn(async move {
+                let id = run.id;
+                this.read(run).await;
+                this.busy.lock().remove(&id);
+            });
+        }
+        Ok(())
+    }
+
+    fn is_resting(&self, id: RunId) -> bool {
+        self.resting.lock().get(&id).is_some_and(|until| Instant::now() < *until)
+    }
+
+    fn rest(&self, id: RunId, time: Duration) {
+        self.resting.lock().insert(id, Instant::now() + time);
+    }
+
+    /// Reads what there is to read of a run now.
+    async fn read(self: &Arc<Self>, run: Run) {
+        let (followed, outcome) = match &run.source {
+            Source::Session { id, state, placement: Some(placement) } if state.is_live() => {
+                (true, self.follow_agent(&run, *id, placement).await)
+            }
+            Source::Session { state, .. } if state.is_live() => return,
+            Source::Session { .. } | Source::External => (false, self.look_once(&run).await),
+        };
+        match outcome {
+            Ok(()) if followed => {}
+            Ok(()) => self.rest(run.id, Duration::from_secs(SOONEST.unsigned_abs())),
+            Err(Error::NotFound) => {}
+            // An agent that is only just starting does not answer yet.
+            Err(err) if followed => {
+                tracing::debug!(run.id = %run.id, error = &err as &dyn std::error::Error, "an agent tells no curves");
+            }
+            Err(err) => {
+                self.rest(run.id, REST);
+                tracing::info!(run.id = %run.id, error = &err as &dyn std::error::Error, "a run could not be read");
+                let reading = Reading { error: Some(sentence(&err)), ..run.reading.clone() };
+                self.note(&run, &reading).await;
+            }
+        }
+    }
+
+    /// Takes what the workload's agent tells, until one of them ends.
+    async fn follow_agent(self: &Arc<Self>, run: &Run, session: SessionId, placement: &Placement) -> Result<()> {
+        let places = self.shelf.look(run.id, crate::curves::Store::places).await?;
+        let mut frames = self.scheduler.curves(session, placement, &run.directory, places.into()).await?;
+        let mut decoder = Decoder::default();
+        let mut held = BytesMut::new();
+        let mut reading = run.reading.clone();
+        let (mut noted, mut is_news) = (Instant::now(), reading.error.take().is_some());
+        let mut still = tokio::time::interval(STILL);
+        loop {
+            tokio::select! {
+                piece = frames.next() => {
+                    let Some(piece) = piece else { break };
+                    held.extend_from_slice(&piece);
+                    while let Some(batch) = next_frame(&mut held)? {
+                        decoder = self.keep(run.id, decoder, batch, &mut reading).await?;
+                        is_news = true;
+                    }
+                }
+                // A connection may outlast a workload that nobody can reach any more.
+                _ = still.tick() => {
+                    let found = self.db.find_run(run.id, None).await?.ok_or(Error::NotFound)?;
+                    match found.source {
+                        Source::Session { id, state, .. } if id == session && state.is_live() => {}
+                        _ => break,
+                    }
+                }
+            }
+            if is_news && NOTE < noted.elapsed() {
+                (noted, is_news) = (Instant::now(), false);
+                reading.read_at = Some(self.clock.now());
+                self.note(run, &reading).await;
+            }
+        }
+        if is_news {
+            reading.read_at = Some(self.clock.now());
+            self.note(run, &reading).await;
+        }
+        Ok(())
+    }
+
+    /// Has a files agent tell what is new, once.
+    async fn look_once(self: &Arc<Self>, run: &Run) -> Result<()> {
+        let Ok(_permit) = Arc::clone(&self.looks).acquire_owned().await else { return Ok(()) };
+        let user = self.db.find_user(run.owner).await?.ok_or(Error::NotFound)?;
+        let places = self.shelf.look(run.id, crate::curves::Store::places).await?;
+        let mut reading = run.reading.clone();
+        let mut decoder = Decoder::default();
+        let mut curves = Some(self.files.read_curves(&user.user, &run.directory, places, LARGEST_BATCH).await?);
+        let mut met = Met::default();
+        while let Some(under_way) = curves.take() {
+            let (part, rest) = under_way.next().await?;
+            match part {
+                Part::Batch(batch) => decoder = self.keep(run.id, decoder, batch, &mut reading).await?,
+                Part::End(end) => met = end,
+            }
+            curves = rest;
+        }
+        reading.read_at = Some(self.clock.now());
+        let root = format!("{}: ", run.directory);
+        let missing = met.unreadable.iter().find_map(|told| told.strip_prefix(&root));
+        reading.error = missing.map(|why| format!("The directory {} cannot be read: {why}.", shown(&run.directory)));
+        reading.skipped.unreadable = met.unreadable.into_iter().take(20).map(|told| shown(&told)).collect();
+        reading.skipped.left_out = met.left_out;
+        reading.complete = run.source.is_over();
+        self.note(run, &reading).await;
+        Ok(())
+    }
+
+    async fn keep(&self, id: RunId, decoder: Decoder, batch: Bytes, reading: &mut Reading) -> Result<Decoder> {
+        let (decoder, points) = self.shelf.add(id, decoder, batch).await?;
+        if points != reading.points {
+            reading.points = points;
+            reading.grown_at = Some(self.clock.now());
+        }
+        Ok(decoder)
+    }
+
+    /// Writes down how far reading has come, if that is news.
+    async fn note(&self, run: &Run, reading: &Reading) {
+        let unreadable = reading.skipped.clone();
+        let counted = self.shelf.look(run.id, |store| {
+            let mut all = crate::curves::reader::Skipped::default();
+            store.runs.0.values().for_each(|run| all.add(run.skipped));
+            (all, store.points(), store.curves() as u64)
+        });
+        let Ok((all, points, curves)) = counted.await else { return };
+        let skipped = Skipped {
+            damaged: all.damaged,
+            oversized: all.oversized,
+            surplus: all.surplus,
+            lost: all.lost,
+            ..unreadable
+        };
+        let reading = Reading { points, curves, skipped, ..reading.clone() };
+        let look_at = self.next_look(run, &reading);
+        match self.db.note_reading(run.id, &reading, look_at).await {
+            // Nobody may listen.
+            Ok(()) => _ = self.changed.send(run.id),
+            Err(err) => {
+                self.rest(run.id, REST);
+                tracing::warn!(run.id = %run.id, error = &err as &dyn std::error::Error, "how far a run was read is not noted");
+            }
+        }
+    }
+
+    fn next_look(&self, run: &Run, reading: &Reading) -> Timestamp {
+        let now = self.clock.now();
+        let quiet = (now.0 - reading.grown_at.unwrap_or(run.created_at).0) / 1000;
+        let soonest = if reading.error.is_some() { REST.as_secs().cast_signed() } else { SOONEST };
+        now.plus_seconds((quiet / 10).clamp(soonest, LATEST))
+    }
+}
+
+/// The next whole frame of what an agent sends: a length, and so many bytes.
+fn next_frame(held: &mut BytesMut) -> Result<Option<Bytes>> {
+    let Some(length) = held.first_chunk::<4>() else { return Ok(None) };
+    let length = u32::from_be_bytes(*length) as usize;
+    if LARGEST_BATCH < length {
+        return Err(Error::Agent("a batch is too large".to_owned()));
+    }
+    if held.len() < 4 + length {
+        return Ok(None);
+    }
+    held.advance(4);
+    Ok(Some(held.split_to(length).freeze()))
+}
+
+/// What an owner reads.
+fn sentence(err: &Error) -> String {
+    match err {
+        Error::Files(files::Error::Silent { path }) => {
+            format!("The file system of {} does not answer; it is tried again.", shown(path))
+        }
+        Error::Files(files::Error::Scheduler(err)) | Error::Scheduler(err) => {
+            format!("It cannot be read at the moment: {err}.")
+        }
+        Error::Files(files::Error::Busy) => {
+            "Too much is under way with its owner's files; it is tried again.".to_owned()
+        }
+        _ => "It could not be read; it is tried again, and the portal's log says more.".to_owned(),
+    }
+}
+
+/// Text of a user's process, fit for a page.
+fn shown(text: &str) -> String {
+    text.chars().take(400).map(|c| if crate::model::line::is_misleading(c) { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_cut_out_wherever_they_come() {
+        let wire = [&[0, 0, 0, 3][..], b"abc", &[0, 0, 0, 0], &[0, 0, 0, 1], b"x"].concat();
+        for cut in 0..wire.len() {
+            let mut held = BytesMut::new();
+            let mut found = Vec::new();
+            for piece in [&wire[..cut], &wire[cut..]] {
+                held.extend_from_slice(piece);
+                while let Some(frame) = next_frame(&mut held).unwrap() {
+                    found.push(frame);
+                }
+            }
+            assert_eq!(found, [&b"abc"[..], b"", b"x"]);
+        }
+        assert!(next_frame(&mut BytesMut::from(&[255, 255, 255, 255][..])).is_err());
+    }
+}

@@ -1,0 +1,337 @@
+//! Runs: directories of logs whose curves are kept and shown. This file says whose they are and
+//! who may change what; `feed` reads them, `shelf` keeps the points, `answer` says what curves come
+//! to, `delta` what has come to them. Files of people are read by agents as their user; points are
+//! written by nobody but the portal.
+
+mod answer;
+mod delta;
+mod feed;
+mod shelf;
+
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
+
+use parking_lot::Mutex;
+use tokio::sync::{Notify, Semaphore, broadcast};
+
+use self::shelf::Shelf;
+use crate::{
+    db::{
+        self, Db,
+        audit::Entry,
+        idempotency::{Earlier, Once},
+    },
+    files::{self, Files},
+    model::{
+        Clock, FieldError, GroupId, Run, RunId, SessionId, User,
+        run::{self, Reading, Source, Visibility},
+    },
+    protocol::{Directory, Errand, Found},
+    scheduler::{self, PortalUser, Scheduler},
+};
+
+pub use self::{
+    answer::{Axis, Curve, Metrics, NotThere, Question, Selection, Tag, Tags, all, csv, curve, metrics, revision},
+    delta::{Delta, Grown, What},
+};
+
+/// What the composition root decides.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where the points are kept.
+    pub directory: PathBuf,
+    /// More points of one run are counted and not kept.
+    pub most_points: u64,
+    /// So much of all runs is kept in memory (bytes, roughly).
+    pub memory: u64,
+}
+
+/// The service.
+pub struct Runs {
+    db: Db,
+    clock: Clock,
+    scheduler: Arc<dyn Scheduler>,
+    files: Arc<Files>,
+    shelf: Arc<Shelf>,
+    /// Wakes the loop.
+    wake: Notify,
+    /// Who is being read.
+    busy: Mutex<HashSet<RunId>>,
+    /// Before then there is no use in trying again.
+    resting: Mutex<HashMap<RunId, Instant>>,
+    /// When somebody looked at a directory of nobody's.
+    viewed: Mutex<HashMap<RunId, Instant>>,
+    /// How many files agents read at once.
+    looks: Arc<Semaphore>,
+    /// Tells whoever follows a run that its state has changed.
+    changed: broadcast::Sender<RunId>,
+}
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("there is no such run")]
+    NotFound,
+    /// One sees it, and may not change it.
+    #[error("this run is somebody else's")]
+    NotYours,
+    #[error("what was written has faults")]
+    Invalid(Vec<FieldError>),
+    /// The sentence says why.
+    #[error("{0}")]
+    Conflict(&'static str),
+    /// Who this person is to the machine cannot be said.
+    #[error(transparent)]
+    Scheduler(#[from] scheduler::Error),
+    #[error(transparent)]
+    Files(#[from] files::Error),
+    /// Whoever reads the files does not keep to the rules.
+    #[error("the agent that reads: {0}")]
+    Agent(String),
+    #[error("the points in {}", path.display())]
+    Points {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("a task failed: {0}")]
+    Thread(String),
+    #[error("the database failed")]
+    Db(#[from] db::Error),
+}
+
+/// A run as somebody registers it.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub directory: String,
+    pub name: Option<String>,
+    /// One's own live session, whose agent reads while it lives.
+    pub session: Option<SessionId>,
+    pub visibility: Visibility,
+    /// The name of one's own group, with [`Visibility::Group`].
+    pub group: Option<String>,
+}
+
+/// What may be changed of a run; what is not named stays.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub name: Option<String>,
+    pub visibility: Option<Visibility>,
+    pub group: Option<String>,
+}
+
+/// How many files agents read at once, for all people.
+const MOST_LOOKS: usize = 4;
+
+impl Runs {
+    #[must_use]
+    pub fn new(db: Db, clock: Clock, scheduler: Arc<dyn Scheduler>, files: Arc<Files>, config: Config) -> Arc<Self> {
+        Arc::new(Self {
+            db,
+            clock,
+            scheduler,
+            files,
+            shelf: Shelf::new(config.directory, config.most_points, config.memory),
+            wake: Notify::new(),
+            busy: Mutex::default(),
+            resting: Mutex::default(),
+            viewed: Mutex::default(),
+            looks: Arc::new(Semaphore::new(MOST_LOOKS)),
+            changed: broadcast::Sender::new(256),
+        })
+    }
+
+    /// A run that this person may see: their own, or one that is shared with them. Operators see all.
+    pub async fn find(&self, user: &User, id: RunId) -> Result<Run> {
+        let run = self.db.find_run(id, sees(user)).await?.ok_or(Error::NotFound)?;
+        if run.source == Source::External {
+            // Whoever looks at it wants it as it is now.
+            self.viewed.lock().insert(id, Instant::now());
+        }
+        Ok(run)
+    }
+
+    pub async fn list(&self, user: &User, owner: Option<&str>, before: Option<RunId>, limit: i64) -> Result<Vec<Run>> {
+        // Without a word of whose, operators too see what concerns them alone.
+        let reader = if owner.is_some() { sees(user) } else { Some(user.id) };
+        let owner = owner.filter(|owner| *owner != "*");
+        Ok(self.db.list_runs(&db::runs::Filter { reader, owner, before, limit }).await?)
+    }
+
+    /// Registers a directory; asked twice with one key it is the same run.
+    pub async fn add(&self, user: &User, draft: Draft, once: Option<Once<'_>>) -> Result<Run> {
+        if let Some(earlier) = self.made_earlier(user, once).await? {
+            return Ok(earlier);
+        }
+        let person = self.scheduler.person(&PortalUser::from(user)).await?;
+        let directory = run::directory(&draft.directory, &person.home.to_string_lossy()).map_err(invalid)?;
+        let name = run::name(draft.name.as_deref(), &directory).map_err(invalid)?;
+        let group = self.group(user, draft.visibility, draft.group.as_deref(), None).await?;
+        let source = if let Some(id) = draft.session {
+            self.source(user, id).await?
+        } else {
+            let errand = Errand::Directory { path: directory.clone().into() };
+            if let Some(fault) = fault(&self.scheduler.errand(&person, errand).await?) {
+                return Err(invalid(fault));
+            }
+            Source::External
+        };
+        let new = Run {
+            id: RunId::new(),
+            owner: user.id,
+            owner_name: user.name.to_string(),
+            name,
+            directory,
+            source,
+            visibility: draft.visibility,
+            group,
+            reading: Reading::default(),
+            created_at: self.clock.now(),
+        };
+        let subject = new.id.to_string();
+        let (at, actor) = (new.created_at, user.name.as_str());
+        let noted = Entry { at, actor, action: "run.add", subject: &subject, detail: &new.directory };
+        match self.db.add_run(&new, once, &noted).await {
+            Ok(()) => {}
+            Err(db::Error::Unique) => {
+                let conflict = Error::Conflict("somebody else was faster; try again");
+                return self.made_earlier(user, once).await?.ok_or(conflict);
+            }
+            Err(err) => return Err(err.into()),
+        }
+        self.wake.notify_one();
+        Ok(new)
+    }
+
+    async fn made_earlier(&self, user: &User, once: Option<Once<'_>>) -> Result<Option<Run>> {
+        let Some(Once { key, request_hash, .. }) = once else { return Ok(None) };
+        match self.db.find_idempotent(user.id, key).await? {
+            None => Ok(None),
+            Some(Earlier { request_hash: hash, created_id }) if hash == request_hash => {
+                let id = created_id.parse().map_err(|_err| db::Error::Stored("run id"))?;
+                self.db.find_run(id, Some(user.id)).await?.map(Some).ok_or(Error::NotFound)
+            }
+            Some(_) => Err(Error::Conflict("this idempotency key was used for another request; use a new one")),
+        }
+    }
+
+    async fn source(&self, user: &User, id: SessionId) -> Result<Source> {
+        let found = self.db.find_session(id).await?.filter(|session| session.owner == user.id);
+        let Some(session) = found.filter(|session| session.state.is_live()) else {
+            let message = "This is none of your live sessions; leave it out to have the directory read as it is.";
+            return Err(invalid(FieldError::new("session", "invalid_value", message)));
+        };
+        Ok(Source::Session { id, state: session.state, placement: session.placement })
+    }
+
+    /// The group that goes with a visibility.
+    async fn group(
+        &self,
+        user: &User,
+        visibility: Visibility,
+        name: Option<&str>,
+        before: Option<(GroupId, Option<String>)>,
+    ) -> Result<Option<(GroupId, Option<String>)>> {
+        let fault = |code, message| Err(invalid(FieldError::new("group", code, message)));
+        match (visibility, name.map(str::trim).filter(|name| !name.is_empty())) {
+            (Visibility::Group, Some(name)) => match self.db.group_of_member(user.id, name).await? {
+                Some(group) => Ok(Some((group, Some(name.to_owned())))),
+                None => fault("unknown_group", "This is none of your groups."),
+            },
+            (Visibility::Group, None) if before.is_some() => Ok(before),
+            (Visibility::Group, None) => fault("missing_field", "Name the group that may see it."),
+            (Visibility::Private | Visibility::Everybody, Some(_)) => {
+                fault("invalid_value", "A group is named with the visibility `group` only.")
+            }
+            (Visibility::Private | Visibility::Everybody, None) => Ok(None),
+        }
+    }
+
+    /// Changes a run of one's own.
+    pub async fn change(&self, user: &User, id: RunId, change: Change) -> Result<Run> {
+        let mut run = self.own(user, id).await?;
+        if let Some(name) = change.name {
+            run.name = run::name(Some(&name), &run.directory).map_err(invalid)?;
+        }
+        let visibility = change.visibility.unwrap_or(run.visibility);
+        run.group = self.group(user, visibility, change.group.as_deref(), run.group.take()).await?;
+        run.visibility = visibility;
+        let group = run.group.as_ref().and_then(|(_, name)| name.as_deref()).unwrap_or_default();
+        let (subject, detail) = (id.to_string(), format!("{} {group}: {}", run.visibility, run.name));
+        let (at, actor) = (self.clock.now(), user.name.as_str());
+        let noted = Entry { at, actor, action: "run.change", subject: &subject, detail: &detail };
+        if self.db.change_run(&run, &noted).await? { Ok(run) } else { Err(Error::NotFound) }
+    }
+
+    /// Forgets a run of one's own with its points. The files it was read from stay.
+    pub async fn remove(&self, user: &User, id: RunId) -> Result<()> {
+        let run = self.own(user, id).await?;
+        let (subject, at) = (id.to_string(), self.clock.now());
+        let actor = user.name.as_str();
+        let noted = Entry { at, actor, action: "run.remove", subject: &subject, detail: &run.directory };
+        if !self.db.remove_run(id, &noted).await? {
+            return Err(Error::NotFound);
+        }
+        // A crash here leaves a file that the next start removes.
+        self.shelf.remove(id).await
+    }
+
+    /// One of this person's own.
+    async fn own(&self, user: &User, id: RunId) -> Result<Run> {
+        let run = self.db.find_run(id, sees(user)).await?.ok_or(Error::NotFound)?;
+        if run.owner == user.id { Ok(run) } else { Err(Error::NotYours) }
+    }
+
+    /// What there is of a run's points.
+    pub async fn look<T: Send + 'static>(
+        &self,
+        run: &Run,
+        look: impl FnOnce(&crate::curves::Store) -> T + Send + 'static,
+    ) -> Result<T> {
+        self.shelf.look(run.id, look).await
+    }
+
+    /// See [`Shelf::follow`].
+    pub async fn follow(&self, id: RunId, since: Option<u64>) -> Result<(Delta, broadcast::Receiver<Arc<Delta>>)> {
+        self.shelf.follow(id, since).await
+    }
+
+    /// Tells of runs whose state has changed.
+    pub fn subscribe(&self) -> broadcast::Receiver<RunId> {
+        self.changed.subscribe()
+    }
+}
+
+fn sees(user: &User) -> Option<crate::model::UserId> {
+    (user.role < crate::model::Role::Operator).then_some(user.id)
+}
+
+fn invalid(fault: FieldError) -> Error {
+    Error::Invalid(vec![fault])
+}
+
+/// Why a directory cannot be registered.
+fn fault(found: &Found) -> Option<FieldError> {
+    let (code, message) = match found {
+        Found::Directory { directory: Directory::Enterable { readable: true } } => return None,
+        Found::Directory { directory: Directory::Missing { .. } } => ("not_found", "There is no such directory."),
+        Found::Directory { directory: Directory::NotADirectory } => ("not_a_directory", "This is no directory."),
+        Found::Directory { directory: Directory::Forbidden | Directory::Enterable { readable: false } } => {
+            ("forbidden", "You may not read this directory.")
+        }
+        Found::Directory { directory: Directory::Silent } | Found::Silent => {
+            ("silent", "The file system does not answer; try again later.")
+        }
+        Found::Failed { message } => return Some(FieldError::new("directory", "failed", message.clone())),
+        Found::Environment { .. } | Found::Overlays { .. } | Found::Done | Found::Nothing => {
+            ("failed", "The directory could not be looked at.")
+        }
+    };
+    Some(FieldError::new("directory", code, message))
+}

@@ -1,0 +1,234 @@
+//! The files of points, one a run: opened when they are wanted, kept in memory as long as there is
+//! room, and told of to whoever follows a run. Everything in here may wait for the disk or a lock,
+//! and so happens on threads that may.
+
+use std::{
+    collections::HashMap,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::broadcast;
+
+use super::{
+    Error, Result,
+    delta::{Delta, Gathering},
+};
+use crate::{
+    curves::{
+        Store,
+        log::Decoder,
+        store::{self, reread},
+    },
+    model::RunId,
+};
+
+/// How many changes wait for a listener that is slow; one that is slower reads the file again.
+const AHEAD: usize = 64;
+
+/// Where the files of points lie and how much of them is kept in memory.
+pub(super) struct Shelf {
+    directory: PathBuf,
+    /// Of one run.
+    most_points: u64,
+    /// Of all runs together (bytes, roughly).
+    most_memory: u64,
+    books: Mutex<HashMap<RunId, Arc<Book>>>,
+}
+
+/// One run's points.
+struct Book {
+    path: PathBuf,
+    content: RwLock<Content>,
+    news: broadcast::Sender<Arc<Delta>>,
+    used: Mutex<Instant>,
+}
+
+enum Content {
+    Closed,
+    Open(Box<Store>),
+    /// Its run was removed.
+    Gone,
+}
+
+impl Shelf {
+    pub fn new(directory: PathBuf, most_points: u64, most_memory: u64) -> Arc<Self> {
+        Arc::new(Self { directory, most_points, most_memory, books: Mutex::default() })
+    }
+
+    /// Removes the files of runs that are no more.
+    pub fn tidy(&self, runs: &[RunId]) -> io::Result<()> {
+        for entry in fs::read_dir(&self.directory)? {
+            let path = entry?.path();
+            let id = path.file_stem().and_then(|stem| stem.to_str()).and_then(|stem| stem.parse().ok());
+            if id.is_some_and(|id: RunId| !runs.contains(&id)) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at a run's points.
+    pub async fn look<T: Send + 'static>(
+        self: &Arc<Self>,
+        id: RunId,
+        look: impl FnOnce(&Store) -> T + Send + 'static,
+    ) -> Result<T> {
+        let this = Arc::clone(self);
+        let looked = blocking(move || {
+            let book = this.book(id);
+            loop {
+                match &*book.content.read() {
+                    Content::Open(store) => return Ok(look(store)),
+                    Content::Gone => return Err(Error::NotFound),
+                    Content::Closed => {}
+                }
+                this.open(&book)?;
+            }
+        });
+        looked.await
+    }
+
+    /// Adds a batch that a reader sent; it is kept whole or not at all. Hands the reader's decoder
+    /// back, and how many points there are now.
+    pub async fn add(self: &Arc<Self>, id: RunId, mut decoder: Decoder, batch: bytes::Bytes) -> Result<(Decoder, u64)> {
+        let this = Arc::clone(self);
+        blocking(move || {
+            let book = this.book(id);
+            this.open(&book)?;
+            let mut content = book.content.write();
+            let Content::Open(store) = &mut *content else { return Err(Error::NotFound) };
+            // Nobody may listen: then nothing need be gathered.
+            let mut delta = (book.news.receiver_count() > 0).then(|| Gathering::new(store.length()));
+            store.add(&mut decoder, &batch, &mut |entry| {
+                if let Some(delta) = &mut delta {
+                    delta.take(entry);
+                }
+            })?;
+            if let Some(delta) = delta {
+                let told = delta.finish(store.length(), Some(store));
+                // The last listener may have gone meanwhile.
+                let _ = book.news.send(Arc::new(told));
+            }
+            Ok((decoder, store.points()))
+        })
+        .await
+    }
+
+    /// What was added behind `since`, and all that is added from now on. `since` is `None` for
+    /// what comes from now on only.
+    pub async fn follow(
+        self: &Arc<Self>,
+        id: RunId,
+        since: Option<u64>,
+    ) -> Result<(Delta, broadcast::Receiver<Arc<Delta>>)> {
+        let this = Arc::clone(self);
+        blocking(move || {
+            let book = this.book(id);
+            this.open(&book)?;
+            let (news, until) = match &*book.content.read() {
+                Content::Open(store) => (book.news.subscribe(), store.length()),
+                Content::Closed | Content::Gone => return Err(Error::NotFound),
+            };
+            let since = since.unwrap_or(until);
+            let mut delta = Gathering::new(since);
+            if since < until {
+                let told = reread(&book.path, since, until, &mut |_end, entry| delta.take(&entry));
+                if !told.map_err(|source| Error::Points { path: book.path.clone(), source })? {
+                    delta.reset();
+                }
+            } else if until < since {
+                // It was removed and registered anew, or a disk lost its latest writes.
+                delta.reset();
+            }
+            Ok((delta.finish(until, None), news))
+        })
+        .await
+    }
+
+    /// Removes a run's points.
+    pub async fn remove(self: &Arc<Self>, id: RunId) -> Result<()> {
+        let this = Arc::clone(self);
+        blocking(move || {
+            let book = this.book(id);
+            *book.content.write() = Content::Gone;
+            this.books.lock().remove(&id);
+            match fs::remove_file(&book.path) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    Err(Error::Points { path: book.path.clone(), source })
+                }
+                _ => Ok(()),
+            }
+        })
+        .await
+    }
+
+    fn book(&self, id: RunId) -> Arc<Book> {
+        let mut books = self.books.lock();
+        let book = books.entry(id).or_insert_with(|| {
+            Arc::new(Book {
+                path: self.directory.join(format!("{id}.points")),
+                content: RwLock::new(Content::Closed),
+                news: broadcast::Sender::new(AHEAD),
+                used: Mutex::new(Instant::now()),
+            })
+        });
+        *book.used.lock() = Instant::now();
+        Arc::clone(book)
+    }
+
+    fn open(&self, book: &Arc<Book>) -> Result<()> {
+        let mut content = book.content.write();
+        if let Content::Closed = &*content {
+            let store = Store::open(&book.path, self.most_points)
+                .map_err(|source| Error::Points { path: book.path.clone(), source })?;
+            *content = Content::Open(Box::new(store));
+            drop(content);
+            self.make_room(&book.path);
+        }
+        Ok(())
+    }
+
+    /// Closes what was not used for longest until the rest fits; `kept` stays.
+    fn make_room(&self, kept: &Path) {
+        let books: Vec<Arc<Book>> = self.books.lock().values().cloned().collect();
+        // Whoever is being read or written is used right now.
+        let memory = |book: &Arc<Book>| match book.content.try_read().as_deref() {
+            Some(Content::Open(store)) => Some(store.memory()),
+            _ => None,
+        };
+        let mut open: Vec<_> = books.iter().filter_map(|book| Some((*book.used.lock(), memory(book)?, book))).collect();
+        open.sort_by_key(|(used, ..)| *used);
+        let mut all: u64 = open.iter().map(|(_, memory, _)| memory).sum();
+        for (_, memory, book) in open {
+            if all <= self.most_memory {
+                break;
+            }
+            if book.path != kept
+                && let Some(mut content) = book.content.try_write()
+            {
+                *content = Content::Closed;
+                all -= memory;
+            }
+        }
+    }
+}
+
+impl From<store::Error> for Error {
+    fn from(err: store::Error) -> Self {
+        match err {
+            store::Error::Malformed(_) | store::Error::TooManyFiles => Self::Agent(err.to_string()),
+            store::Error::Write { path, source } => Self::Points { path, source },
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(err) => Err(Error::Thread(err.to_string())),
+    }
+}

@@ -1,0 +1,327 @@
+//! Curves over REST: which a run has, one of them in buckets or with every point, many at once.
+//! What a curve comes to is computed by `runs`; here are parameters, versions and forms.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    body::Body,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
+
+use crate::{
+    model::{Run, RunId},
+    runs::{Axis, Curve, Metrics, Question, Selection, csv, curve, metrics},
+    web::{
+        Portal,
+        error::{Error, Problem, Result},
+        extract::{CurrentUser, Id, Json, Query},
+    },
+};
+
+/// How many buckets a curve has where nobody says, and at most.
+const USUAL_POINTS: usize = 1000;
+const MOST_POINTS: usize = 10_000;
+
+/// How many tags are listed where nobody says, and at most.
+const USUAL_TAGS: usize = 2000;
+const MOST_TAGS: usize = 20_000;
+
+/// What one call for many curves may ask for.
+const MOST_RUNS: usize = 100;
+const MOST_NAMES: usize = 200;
+const MOST_CURVES: usize = 1000;
+const MOST_BUCKETS: usize = 500_000;
+
+/// How many points of a table are written at a time.
+const PIECE: usize = 20_000;
+
+/// Which of a run's curves are listed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct MetricsParameters {
+    /// Only this directory; `.` is the run's own.
+    run: Option<String>,
+    /// Tags that begin so.
+    prefix: Option<String>,
+    /// Tags that hold this.
+    search: Option<String>,
+    #[param(minimum = 1, maximum = 20000, default = 2000)]
+    limit: Option<usize>,
+}
+
+/// What curves a run has, each in short.
+#[utoipa::path(get, path = "/runs/{id}/metrics", tag = "runs", params(("id" = String, Path), MetricsParameters),
+    responses((status = 200, body = Metrics), (status = 304, description = "As the version that is known"),
+        (status = 404, description = "Not there, or not to be seen", body = Problem)))]
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<RunId>,
+    headers: HeaderMap,
+    Query(parameters): Query<MetricsParameters>,
+) -> Result<Response> {
+    let run = portal.runs.find(&user.user, id).await?;
+    let limit = parameters.limit.unwrap_or(USUAL_TAGS);
+    if !(1..=MOST_TAGS).contains(&limit) {
+        return Err(Error::field("limit", "out_of_range", "Between 1 and 20000."));
+    }
+    let selection = Selection {
+        run: parameters.run,
+        prefix: parameters.prefix.unwrap_or_default(),
+        search: parameters.search.unwrap_or_default(),
+        limit,
+    };
+    let complete = run.reading.complete;
+    let version = version(&portal, &run, "").await?;
+    if is_known(&headers, &version) {
+        return Ok(unchanged(&version));
+    }
+    let found = portal.runs.look(&run, move |store| metrics(store, complete, &selection)).await?;
+    Ok(versioned(&version, &found))
+}
+
+/// Which part of a curve, and how.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct CurveParameters {
+    /// Which directory; without it `.` where that has the tag, else the first that has it.
+    run: Option<String>,
+    /// Both bounds are included, in the unit of `x`.
+    from: Option<f64>,
+    to: Option<f64>,
+    /// The most buckets; where there are fewer points, each has its own.
+    #[param(minimum = 1, maximum = 10000, default = 1000)]
+    points: Option<usize>,
+    /// `step`, `wall` (seconds since 1970) or `relative` (seconds since the directory's first point).
+    #[serde(default)]
+    #[param(inline)]
+    x: Axis,
+    /// From 0 to 0.999: adds `smoothed`.
+    #[param(minimum = 0, maximum = 0.999)]
+    smoothing: Option<f64>,
+    /// `csv` for every point, as `Accept: text/csv`.
+    format: Option<String>,
+}
+
+/// One curve, cut into buckets; each says its least and greatest value, so that no spike is lost. As
+/// `text/csv` every point there is.
+#[utoipa::path(get, path = "/runs/{id}/metrics/{tag}", tag = "runs",
+    params(("id" = String, Path), ("tag" = String, Path, description = "Percent-encoded"), CurveParameters),
+    responses((status = 200, content((Curve = "application/json"), (String = "text/csv"))),
+        (status = 304, description = "As the version that is known"),
+        (status = 404, description = "No such curve, or not to be seen", body = Problem),
+        (status = 422, description = "A parameter cannot be so", body = Problem)))]
+pub async fn find(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path((id, tag)): Path<(String, String)>,
+    headers: HeaderMap,
+    Query(parameters): Query<CurveParameters>,
+) -> Result<Response> {
+    let id: RunId = id.parse().map_err(|_err| Error::not_found())?;
+    let run = portal.runs.find(&user.user, id).await?;
+    let wants_csv = match parameters.format.as_deref() {
+        None | Some("") => accepts_csv(&headers),
+        Some("csv") => true,
+        Some("json") => false,
+        Some(_) => return Err(Error::field("format", "invalid_value", "One of json and csv.")),
+    };
+    if wants_csv {
+        return table(portal, run, tag, parameters.run, &headers).await;
+    }
+    let CurveParameters { run: directory, from, to, points, x: axis, smoothing, .. } = parameters;
+    let points = points.unwrap_or(USUAL_POINTS);
+    let question = question(Question { run: directory, tag, axis, from, to, points, smoothing })?;
+    let version = version(&portal, &run, "").await?;
+    if is_known(&headers, &version) {
+        return Ok(unchanged(&version));
+    }
+    let complete = run.reading.complete;
+    let found = portal.runs.look(&run, move |store| curve(store, complete, &question)).await?;
+    Ok(versioned(&version, &found.map_err(|_not_there| no_such_curve())?))
+}
+
+fn no_such_curve() -> Error {
+    Error::not_found_because("This run has no curve of that name.")
+}
+
+/// Checks what a query and a body have alike.
+fn question(asked: Question) -> Result<Question> {
+    if !(1..=MOST_POINTS).contains(&asked.points) {
+        return Err(Error::field("points", "out_of_range", "Between 1 and 10000."));
+    }
+    for (field, bound) in [("from", asked.from), ("to", asked.to)] {
+        if bound.is_some_and(|bound| !bound.is_finite()) {
+            return Err(Error::field(field, "invalid_value", "A number."));
+        }
+    }
+    if asked.smoothing.is_some_and(|weight| !(0.0..=0.999).contains(&weight)) {
+        return Err(Error::field("smoothing", "out_of_range", "Between 0 and 0.999."));
+    }
+    Ok(asked)
+}
+
+fn accepts_csv(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|kind| kind.trim().to_ascii_lowercase().starts_with("text/csv"))
+}
+
+/// Every point of a curve, piece by piece.
+async fn table(
+    portal: Arc<Portal>,
+    run: Run,
+    tag: String,
+    directory: Option<String>,
+    headers: &HeaderMap,
+) -> Result<Response> {
+    let version = version(&portal, &run, "-csv").await?;
+    if is_known(headers, &version) {
+        return Ok(unchanged(&version));
+    }
+    let piece = move |portal: Arc<Portal>, run: Run, from: usize| {
+        let (directory, tag) = (directory.clone(), tag.clone());
+        async move { portal.runs.look(&run, move |store| csv(store, directory.as_deref(), &tag, from, PIECE)).await }
+    };
+    let first = piece(portal.clone(), run.clone(), 0).await?.map_err(|_not_there| no_such_curve())?;
+    let head = Bytes::from(format!("step,wall_time,value,attempt\n{}", first.unwrap_or_default()));
+    let rest = stream::unfold(PIECE, move |from| {
+        let next = piece(portal.clone(), run.clone(), from);
+        async move {
+            // A run that is removed meanwhile breaks off; nobody takes that for the end.
+            match next.await {
+                Ok(Ok(None)) => None,
+                Ok(Ok(Some(lines))) => Some((Ok(Bytes::from(lines)), from + PIECE)),
+                Ok(Err(_)) | Err(_) => Some((Err(std::io::Error::other("the curve is gone")), usize::MAX)),
+            }
+        }
+    });
+    let body = Body::from_stream(stream::once(async { Ok(head) }).chain(rest));
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("text/csv; charset=utf-8"))];
+    Ok((kind, [(header::ETAG, version), (header::VARY, HeaderValue::from_static("accept"))], body).into_response())
+}
+
+/// A run as it is now: its points, and whether there may be more.
+async fn version(portal: &Portal, run: &Run, form: &str) -> Result<HeaderValue> {
+    let revision = portal.runs.look(run, crate::runs::revision).await?;
+    let complete = if run.reading.complete { "-complete" } else { "" };
+    let version = format!("\"{revision}{complete}{form}\"");
+    HeaderValue::from_str(&version).map_err(Error::internal)
+}
+
+fn is_known(headers: &HeaderMap, version: &HeaderValue) -> bool {
+    let Ok(version) = version.to_str() else { return false };
+    let known = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+    known.flat_map(|value| value.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known) == version
+    })
+}
+
+fn unchanged(version: &HeaderValue) -> Response {
+    (StatusCode::NOT_MODIFIED, [(header::ETAG, version.clone())]).into_response()
+}
+
+fn versioned<T: Serialize>(version: &HeaderValue, body: &T) -> Response {
+    let vary = (header::VARY, HeaderValue::from_static("accept"));
+    match serde_json::to_vec(body) {
+        Ok(document) => {
+            let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            ([kind, (header::ETAG, version.clone()), vary], document).into_response()
+        }
+        Err(error) => Error::internal(error).into_response(),
+    }
+}
+
+/// Curves of several runs.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ManyCurves {
+    /// At most 100.
+    #[schema(value_type = Vec<String>)]
+    runs: Vec<RunId>,
+    /// At most 200.
+    tags: Vec<String>,
+    /// Only this directory of each; without it all that have the tag.
+    #[serde(default)]
+    run: Option<String>,
+    #[serde(default)]
+    #[schema(inline)]
+    x: Axis,
+    #[serde(default)]
+    from: Option<f64>,
+    #[serde(default)]
+    to: Option<f64>,
+    /// The most buckets of each curve.
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 10000, default = 1000)]
+    points: Option<usize>,
+    #[serde(default)]
+    #[schema(minimum = 0, maximum = 0.999)]
+    smoothing: Option<f64>,
+}
+
+/// The curves that were found.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FoundCurves {
+    items: Vec<CurveOfRun>,
+}
+
+/// A curve with the run it belongs to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CurveOfRun {
+    #[schema(value_type = String, format = "uuid")]
+    id: RunId,
+    #[serde(flatten)]
+    curve: Curve,
+}
+
+/// Many curves in one call, for comparison: each of the tags, of each directory of each run. What
+/// is not there is left out.
+#[utoipa::path(post, path = "/curves", tag = "runs", request_body = ManyCurves,
+    responses((status = 200, body = FoundCurves), (status = 404, description = "A run is not there, or not to be seen", body = Problem),
+        (status = 422, description = "More than 100 runs, 200 tags, 1000 curves or 500000 buckets", body = Problem)))]
+pub async fn many(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(asked): Json<ManyCurves>,
+) -> Result<Response> {
+    let ManyCurves { runs, tags, run: directory, x: axis, from, to, points, smoothing } = asked;
+    if MOST_RUNS < runs.len() {
+        return Err(Error::field("runs", "too_many", "At most 100."));
+    }
+    if MOST_NAMES < tags.len() {
+        return Err(Error::field("tags", "too_many", "At most 200."));
+    }
+    let points = points.unwrap_or(USUAL_POINTS);
+    let asked = question(Question { run: directory, tag: String::new(), axis, from, to, points, smoothing })?;
+    // Looked up first: who may not see one of them gets none.
+    let mut known = HashMap::new();
+    for id in &runs {
+        known.insert(*id, portal.runs.find(&user.user, *id).await?);
+    }
+    let mut items = Vec::new();
+    let (mut curves, mut buckets) = (0, 0);
+    for id in runs {
+        let Some(run) = known.remove(&id) else { continue };
+        let (complete, asked, tags) = (run.reading.complete, asked.clone(), tags.clone());
+        let room = (MOST_CURVES.saturating_sub(curves), MOST_BUCKETS.saturating_sub(buckets));
+        let found = portal.runs.look(&run, move |store| crate::runs::all(store, complete, &asked, &tags, room)).await?;
+        let Some(found) = found else {
+            let message = "More than 1000 curves or 500000 buckets in all: ask for fewer points, tags or runs.";
+            return Err(Error::field("points", "too_many", message));
+        };
+        curves += found.len();
+        buckets += found.iter().map(|curve| curve.buckets.len()).sum::<usize>();
+        items.extend(found.into_iter().map(|curve| CurveOfRun { id, curve }));
+    }
+    let document = serde_json::to_vec(&FoundCurves { items }).map_err(Error::internal)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+}

@@ -1,0 +1,240 @@
+//! `/runs` as pages: the list with the form that registers a directory, and one run. The rules are
+//! the API's.
+
+use std::sync::Arc;
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    auth::Principal,
+    model::{
+        Run, RunId, Timestamp,
+        run::{Source, Visibility},
+    },
+    runs::{Change, Draft, Metrics, Selection, Tag, Tags, metrics},
+    web::{
+        Portal,
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id, Query},
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        views::{self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsPage, number, passed_over},
+    },
+};
+
+/// How many runs and curves a page shows.
+const SHOWN: i64 = 50;
+const SHOWN_CURVES: usize = 500;
+
+/// The address of the list, and of one run.
+#[derive(Default, Deserialize)]
+pub struct Visit {
+    cursor: Option<String>,
+    done: Option<String>,
+}
+
+/// `/runs`
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let form = empty_form(&user);
+    let mut view = list_view(&portal, &user.0, visit.cursor, form).await?;
+    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+fn notice(done: &str) -> Option<&'static str> {
+    Some(match done {
+        "changed" => "The run is changed.",
+        "removed" => "The run is forgotten. Its files stay where they are.",
+        _ => return None,
+    })
+}
+
+/// `POST /runs`
+pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let typed = read(&form, &user);
+    let draft = Draft {
+        directory: typed.directory.clone(),
+        name: Some(typed.name.clone()),
+        session: None,
+        visibility: typed.visibility,
+        group: group_of(&typed),
+    };
+    match portal.runs.add(&user.user, draft, None).await.map_err(Error::from) {
+        Ok(made) => Ok(Redirect::to(&format!("/runs/{}", made.id)).into_response()),
+        Err(error) if error.field_errors().is_empty() => Err(error),
+        Err(error) => {
+            let mut view = list_view(&portal, &user.0, None, typed).await?;
+            view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
+            Ok(error.with_page(Page(view)))
+        }
+    }
+}
+
+/// `/runs/{id}`
+pub async fn show(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<RunId>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let run = portal.runs.find(&user.user, id).await?;
+    let mut view = view(&portal, &user.0, &run).await?;
+    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+    Ok(Page(view).into_response())
+}
+
+/// `POST /runs/{id}`
+pub async fn change(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<RunId>,
+    form: Form,
+) -> Result<Response> {
+    let run = portal.runs.find(&user.user, id).await?;
+    let typed = read(&form, &user);
+    let change = Change { name: Some(typed.name.clone()), visibility: Some(typed.visibility), group: group_of(&typed) };
+    match portal.runs.change(&user.user, id, change).await.map_err(Error::from) {
+        Ok(_) => Ok(Redirect::to(&format!("/runs/{id}?done=changed")).into_response()),
+        Err(error) if error.field_errors().is_empty() => Err(error),
+        Err(error) => {
+            let mut view = view(&portal, &user.0, &run).await?;
+            view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
+            view.form = typed;
+            Ok(error.with_page(Page(view)))
+        }
+    }
+}
+
+/// `POST /runs/{id}/remove`
+pub async fn remove(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<RunId>) -> Result<Redirect> {
+    portal.runs.remove(&user.user, id).await?;
+    Ok(Redirect::to("/runs?done=removed"))
+}
+
+fn empty_form(user: &CurrentUser) -> RunForm {
+    RunForm {
+        directory: String::new(),
+        name: String::new(),
+        visibility: Visibility::Private,
+        group: String::new(),
+        groups: user.user.groups.clone(),
+    }
+}
+
+fn read(form: &Form, user: &CurrentUser) -> RunForm {
+    RunForm {
+        directory: form.get("directory").to_owned(),
+        name: form.get("name").to_owned(),
+        visibility: form.get("visibility").parse().unwrap_or(Visibility::Private),
+        group: form.get("group").to_owned(),
+        groups: user.user.groups.clone(),
+    }
+}
+
+/// The chooser of groups stands beside every visibility.
+fn group_of(form: &RunForm) -> Option<String> {
+    (form.visibility == Visibility::Group).then(|| form.group.clone())
+}
+
+async fn list_view(portal: &Portal, user: &Arc<Principal>, cursor: Option<String>, form: RunForm) -> Result<RunsPage> {
+    let now = portal.clock.now();
+    let paged = cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
+    let paging = Paging::new(Some(SHOWN), cursor.filter(|cursor| !cursor.is_empty()));
+    let found = portal.runs.list(&user.user, None, paging.after()?, SHOWN + 1).await?;
+    let page = Listed::new(found, SHOWN, |run: &Run| run.id);
+    Ok(RunsPage {
+        layout: portal.layout_of(user, Nav::Runs),
+        notice: None,
+        errors: Vec::new(),
+        rows: page.items.iter().map(|run| row(run, user, now)).collect(),
+        form,
+        first_href: paged.then(|| "/runs".to_owned()),
+        next_href: page.next_cursor.as_ref().map(|cursor| format!("/runs?cursor={cursor}")),
+    })
+}
+
+fn row(run: &Run, user: &Principal, now: Timestamp) -> RunRow {
+    RunRow {
+        id: run.id.to_string(),
+        name: run.name.clone(),
+        owner: (run.owner != user.user.id).then(|| run.owner_name.clone()),
+        directory: run.directory.clone(),
+        state: RunState::of(&run.reading, run.source == Source::External),
+        points: run.reading.points,
+        curves: run.reading.curves,
+        grown: run.reading.grown_at.map(|at| Moment::ago(at, now)),
+    }
+}
+
+async fn view(portal: &Portal, user: &Arc<Principal>, run: &Run) -> Result<RunPage> {
+    let now = portal.clock.now();
+    let complete = run.reading.complete;
+    let selection = Selection { limit: SHOWN_CURVES, ..Selection::default() };
+    let found = portal.runs.look(run, move |store| metrics(store, complete, &selection)).await?;
+    let (revision, truncated) = (found.revision, found.truncated);
+    Ok(RunPage {
+        layout: portal.layout_of(user, Nav::Runs),
+        notice: None,
+        errors: Vec::new(),
+        row: row(run, user, now),
+        is_owner: run.owner == user.user.id,
+        complete,
+        revision,
+        error: run.reading.error.clone(),
+        passed_over: passed_over(&run.reading.skipped),
+        form: RunForm {
+            directory: run.directory.clone(),
+            name: run.name.clone(),
+            visibility: run.visibility,
+            group: run.group.as_ref().and_then(|(_, name)| name.clone()).unwrap_or_default(),
+            groups: user.user.groups.clone(),
+        },
+        parts: parts(run.id, found),
+        truncated,
+    })
+}
+
+fn parts(id: RunId, found: Metrics) -> Vec<RunPart> {
+    let part = |tags: Tags| {
+        let curve = |tag: &Tag| CurveRow {
+            tag: tag.tag.clone(),
+            count: tag.count,
+            last: number(tag.last),
+            min: number(tag.min),
+            max: number(tag.max),
+            csv: address(id, &tags.run, &tag.tag),
+        };
+        RunPart {
+            curves: tags.tags.iter().map(curve).collect(),
+            hparams: tags.hparams.iter().map(|(name, value)| (name.clone(), shown(value))).collect(),
+            name: (tags.run != ".").then(|| tags.run.clone()),
+        }
+    };
+    found.runs.into_iter().map(part).collect()
+}
+
+fn shown(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.chars().take(500).collect(),
+        other => other.to_string(),
+    }
+}
+
+/// Where every point of a curve is to be had.
+fn address(id: RunId, run: &str, tag: &str) -> String {
+    let tag = percent_encoding::utf8_percent_encode(tag, percent_encoding::NON_ALPHANUMERIC);
+    let query: String = url::form_urlencoded::Serializer::new(String::new())
+        .append_pair("run", run)
+        .append_pair("format", "csv")
+        .finish();
+    format!("/api/v1/runs/{id}/metrics/{tag}?{query}")
+}

@@ -1,0 +1,151 @@
+//! Reading: a directory of nobody's, a live session's agent, and both with everybody dying in
+//! between: the curve is whole and has no point twice.
+
+use std::{
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::{points, read, register, train, trained, until};
+use crate::{files::World, life::eventually};
+
+/// The steps of a curve in the order in which they were written.
+async fn steps(world: &World, run: &str, tag: &str) -> Vec<i64> {
+    points(world, &world.person, run, tag).await.into_iter().map(|(step, _)| step).collect()
+}
+
+#[tokio::test]
+async fn a_directory_of_nobodys_is_read_as_it_grows() {
+    let Some(world) = World::open(&[]).await else { return };
+    let logs = world.home().join("logs");
+    trained(&logs, "--rate 0 --steps 50");
+    let run = read(&world, "~/logs", 150).await;
+    assert_eq!(steps(&world, &run, "train%2Floss").await, (0..50).collect::<Vec<_>>());
+    let found = world.person.get(&world.house, &format!("/runs/{run}")).await;
+    assert_eq!((&found["complete"], &found["error"], &found["name"]), (&json!(false), &Value::Null, &json!("logs")));
+    assert_eq!(found["directory"], logs.to_str().unwrap());
+    // It grows by another writer's file while somebody looks.
+    trained(&logs, "--rate 0 --steps 80 --resume");
+    until(&world, &world.person, &run, "more was read", |run| run["points"].as_u64() >= Some(240)).await;
+    assert_eq!(steps(&world, &run, "train%2Floss").await, (0..80).collect::<Vec<_>>());
+
+    // What only its owner may read stays unread by others.
+    let (stranger, _) = world.neighbour().await;
+    fs::set_permissions(world.home(), fs::Permissions::from_mode(0o700)).unwrap();
+    let request = json!({ "directory": logs.to_str().unwrap() });
+    let (status, body) = stranger.ask(&world.house, "POST", "/runs", &request).await;
+    assert_eq!((status, &body["errors"][0]["field"]), (422, &json!("directory")), "{body}");
+    for method in ["GET", "PATCH", "DELETE"] {
+        let (status, _) = stranger.ask(&world.house, method, &format!("/runs/{run}"), &json!({})).await;
+        assert_eq!(status, 404, "{method}");
+    }
+    let (status, body) = world.person.ask(&world.house, "DELETE", &format!("/runs/{run}"), &Value::Null).await;
+    assert_eq!(status, 204, "{body}");
+    let file = world.house.paths().private.join("curves").join(format!("{run}.points"));
+    assert!(!file.exists() && logs.join("checkpoint.json").exists());
+}
+
+#[tokio::test]
+async fn a_live_sessions_agent_reads_and_the_portal_may_die() {
+    let Some(mut world) = World::open(&[]).await else { return };
+    let session = world.person.run(&world.house, "web").await;
+    let logs = world.home().join("live");
+    let request = json!({ "directory": "~/live", "session": session, "name": "alive" });
+    let run = register(&world, &world.person, request).await;
+    let mut trainer = train(&logs, "--rate 100 --steps 1500 --steps-per-epoch 10");
+    for half in [100, 500, 900] {
+        until(&world, &world.person, &run, "points come", |run| run["points"].as_u64() >= Some(half)).await;
+        world.house.restart().await;
+    }
+    assert!(trainer.wait().unwrap().success());
+    let expected: Vec<i64> = (0..1500).collect();
+    eventually("all has come", async || (steps(&world, &run, "train%2Floss").await.len() >= 1500).then_some(())).await;
+    assert_eq!(steps(&world, &run, "train%2Floss").await, expected, "no point twice, none lost");
+    let found = world.person.get(&world.house, &format!("/runs/{run}")).await;
+    assert_eq!(found["complete"], false, "its session lives");
+
+    // What is written last, and the end.
+    trained(&logs, "--rate 0 --steps 1600 --resume");
+    world.person.stop(&world.house, session).await;
+    world.person.state(&world.house, session, "ended").await;
+    let ended = Instant::now();
+    until(&world, &world.person, &run, "everything is read", |run| run["complete"] == true).await;
+    eprintln!("complete {:?} after the end", ended.elapsed());
+    assert!(ended.elapsed() < Duration::from_secs(60), "{:?}", ended.elapsed());
+    assert_eq!(steps(&world, &run, "train%2Floss").await, (0..1600).collect::<Vec<_>>());
+    // Nothing is read any more, and what was read stays.
+    fs::remove_dir_all(&logs).unwrap();
+    world.house.restart().await;
+    assert_eq!(steps(&world, &run, "train%2Floss").await.len(), 1600);
+}
+
+#[tokio::test]
+async fn strange_directories_do_no_harm_and_are_told_of() {
+    let Some(world) = World::open(&[]).await else { return };
+    let logs = world.home().join("logs");
+    trained(&logs, "--rate 0 --steps 20");
+    let mut files = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path());
+    let whole = fs::read(files.find(|path| path.to_string_lossy().contains("tfevents")).unwrap()).unwrap();
+    let damaged = logs.join("damaged");
+    fs::create_dir(&damaged).unwrap();
+    let mut wrong = whole.clone();
+    let place = wrong.len() / 2;
+    wrong[place] ^= 0x10;
+    fs::write(damaged.join("events.out.tfevents.1.host"), &wrong).unwrap();
+    // A length of 2 GB, with the checksum that belongs to it.
+    let length = (2_u64 << 30).to_le_bytes();
+    let sum = crc32c::crc32c(&length).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    fs::create_dir(logs.join("large")).unwrap();
+    fs::write(logs.join("large/events.out.tfevents.1.host"), [&whole[..], &length, &sum, &[0; 100]].concat()).unwrap();
+    symlink(&logs, logs.join("loop")).unwrap();
+    symlink("nowhere", logs.join("events.out.tfevents.gone")).unwrap();
+    fs::create_dir(logs.join("secret")).unwrap();
+    fs::set_permissions(logs.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    let (name, long) = ("<script>alert(1)</script>\\n", "x".repeat(10_000));
+    let lines: String =
+        (0..1000).map(|step| format!("{{\"step\": {step}, \"{name}\": {step}, \"{long}\": 1}}\n")).collect();
+    fs::create_dir(logs.join("names")).unwrap();
+    fs::write(logs.join("names/metrics.jsonl"), lines).unwrap();
+    let run = read(&world, "~/logs", 64 + 64 + 2000).await;
+    let found = until(&world, &world.person, &run, "it is read whole", |run| {
+        !run["skipped"]["unreadable"].as_array().unwrap().is_empty()
+    })
+    .await;
+    let skipped = &found["skipped"];
+    assert!(skipped["damaged"].as_u64() >= Some(1) || skipped["lost"] == true, "{found}");
+    assert_eq!(skipped["oversized"], 1, "{found}");
+    assert!(skipped["unreadable"][0].as_str().unwrap().contains("secret: "), "{found}");
+    let metrics = world.person.get(&world.house, &format!("/runs/{run}/metrics")).await;
+    let names: Vec<&str> = metrics["runs"].as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).collect();
+    assert_eq!(names, [".", "damaged", "large", "names"]);
+    assert_eq!(metrics["runs"][3]["tags"].as_array().unwrap().len(), 2);
+
+    // The directory goes: what was read stays, and the trouble is named.
+    fs::set_permissions(logs.join("secret"), fs::Permissions::from_mode(0o700)).unwrap();
+    fs::rename(&logs, world.home().join("elsewhere")).unwrap();
+    let found = until(&world, &world.person, &run, "it is missed", |run| !run["error"].is_null()).await;
+    assert!(found["error"].as_str().unwrap().contains("cannot be read"), "{found}");
+    assert_eq!(steps(&world, &run, "train%2Floss").await.len(), 20);
+    fs::rename(world.home().join("elsewhere"), &logs).unwrap();
+    until(&world, &world.person, &run, "it is back", |run| run["error"].is_null()).await;
+    assert_eq!(steps(&world, &run, "train%2Floss").await.len(), 20, "and nothing is read twice");
+}
+
+#[tokio::test]
+async fn more_than_is_kept_is_counted() {
+    let Some(world) = World::configured(&[("LYCEUM_CURVES__MAX_POINTS", "120000")], "").await else { return };
+    let logs = world.home().join("logs");
+    // 100 000 tags, and one more point of each that is too much.
+    trained(&logs, "--rate 0 --steps 2 --extra-tags 100000");
+    let run = read(&world, "~/logs", 120_000).await;
+    let found = until(&world, &world.person, &run, "the rest is counted", |run| run["skipped"]["surplus"] != 0).await;
+    assert_eq!((&found["points"], &found["skipped"]["surplus"]), (&json!(120_000), &json!(80_006)), "{found}");
+    let metrics = world.person.get(&world.house, &format!("/runs/{run}/metrics?limit=100")).await;
+    assert_eq!(metrics["truncated"], true);
+    assert_eq!(metrics["runs"][0]["tags"].as_array().unwrap().len(), 100);
+    let one = world.person.get(&world.house, &format!("/runs/{run}/metrics?search=extra/099999")).await;
+    assert_eq!(one["runs"][0]["tags"][0]["count"], 1);
+}
