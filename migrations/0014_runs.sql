@@ -10,7 +10,7 @@ CREATE TABLE runs (
     -- The workload that writes there, whose agent reads while it lives; NULL: nobody known. Its
     -- row may be forgotten before this one.
     session_id TEXT,
-    -- The job whose attempts write there.
+    -- The job whose attempts write there; then `session_id` is its latest, and name and visibility are the job's.
     job_id     TEXT UNIQUE,
     visibility TEXT NOT NULL,
     -- With visibility `group`. The group may be gone: then nobody but the owner sees it.

@@ -192,7 +192,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Verb::DemoTrain(arguments) => {
-            demo::run(&arguments, &mut io::stdout())?;
+            demo::run(&arguments, environment.find("LYCEUM_LOG_DIRECTORY"), &mut io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Helper { .. }

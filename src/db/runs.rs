@@ -13,8 +13,8 @@ use super::{
     writing,
 };
 use crate::model::{
-    GroupId, Run, RunId, SessionState, Timestamp, UserId,
-    run::{Reading, Source},
+    GroupId, JobId, Run, RunId, SessionId, SessionState, Timestamp, UserId,
+    run::{Reading, Source, Unread},
     session::Placement,
 };
 
@@ -38,6 +38,7 @@ struct Row {
     name: String,
     directory: String,
     session_id: Option<String>,
+    job_id: Option<String>,
     state: Option<String>,
     placement: Option<String>,
     visibility: String,
@@ -59,6 +60,7 @@ impl Row {
             None => Source::External,
             Some(id) => Source::Session {
                 id: parse(&id, "session id")?,
+                job: parse_optional(self.job_id.as_deref(), "job id")?,
                 // One that was forgotten had ended long before.
                 state: parse_optional(self.state.as_deref(), "session's state")?.unwrap_or(SessionState::Ended),
                 placement: self.placement.map(|text| Json::read::<Placement>(&text, "placement")).transpose()?,
@@ -88,15 +90,19 @@ impl Row {
     }
 }
 
-const SELECT: &str = "SELECT runs.id, runs.owner, users.name AS owner_name, runs.name, runs.directory, runs.session_id,
-    sessions.state, sessions.placement, runs.visibility, runs.group_id, groups.name AS group_name, runs.complete,
+const SELECT: &str = "SELECT runs.id, runs.owner, users.name AS owner_name, COALESCE(jobs.name, runs.name) AS name,
+    runs.directory, runs.session_id, runs.job_id, sessions.state, sessions.placement,
+    COALESCE(jobs.visibility, runs.visibility) AS visibility, runs.group_id, groups.name AS group_name, runs.complete,
     runs.points, runs.curves, runs.read_at, runs.grown_at, runs.error, runs.skipped, runs.created_at
-    FROM runs JOIN users ON users.id = runs.owner
+    FROM runs JOIN users ON users.id = runs.owner LEFT JOIN jobs ON jobs.id = runs.job_id
     LEFT JOIN sessions ON sessions.id = runs.session_id LEFT JOIN groups ON groups.id = runs.group_id";
 
-/// `$1`: the reader, empty for one who sees all.
-const VISIBLE: &str = "($1 = '' OR runs.owner = $1 OR runs.visibility = 'everybody' OR (runs.visibility = 'group'
-    AND runs.group_id IN (SELECT group_id FROM group_members WHERE user_id = $1)))";
+/// `$1`: the reader, empty for one who sees all. A job's group is any that its owner is in.
+const VISIBLE: &str = "($1 = '' OR runs.owner = $1 OR COALESCE(jobs.visibility, runs.visibility) = 'everybody'
+    OR (runs.job_id IS NULL AND runs.visibility = 'group'
+        AND runs.group_id IN (SELECT group_id FROM group_members WHERE user_id = $1))
+    OR (jobs.visibility = 'group' AND EXISTS (SELECT 1 FROM group_members mine JOIN group_members theirs
+        ON theirs.group_id = mine.group_id WHERE mine.user_id = $1 AND theirs.user_id = runs.owner)))";
 
 fn reader(reader: Option<UserId>) -> String {
     reader.map(|reader| reader.to_string()).unwrap_or_default()
@@ -125,6 +131,63 @@ impl Db {
         let row: Option<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(reader(sees)).bind(id.to_string()).fetch_optional(pool).await)?;
         row.map(Row::run).transpose()
+    }
+
+    /// The run of a job, whoever may see it.
+    pub async fn run_of_job(&self, job: JobId) -> Result<Option<Run>> {
+        let sql = format!("{SELECT} WHERE runs.job_id = $1");
+        let row: Option<Row> = reading!(self, pool =>
+            query_as(AssertSqlSafe(sql)).bind(job.to_string()).fetch_optional(pool).await)?;
+        row.map(Row::run).transpose()
+    }
+
+    /// Latest attempts of jobs behind `since` that no run is of.
+    pub async fn unread_attempts(&self, since: SessionId) -> Result<Vec<Unread>> {
+        let rows: Vec<(String, String, String, String)> = reading!(self, pool => query_as(
+            "SELECT jobs.id, jobs.owner, sessions.id, sessions.spec FROM sessions JOIN jobs ON jobs.session_id = sessions.id
+             WHERE sessions.id > $1 AND sessions.job_id IS NOT NULL
+               AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.job_id = jobs.id AND runs.session_id = sessions.id)")
+            .bind(since.to_string()).fetch_all(pool).await)?;
+        let mut found = Vec::new();
+        for (job, owner, session, spec) in rows {
+            // What cannot be read of it names no directory.
+            let spec: serde_json::Value = Json::read(&spec, "specification")?;
+            let Some(directory) = spec.get("log_directory").and_then(|path| path.as_str()) else { continue };
+            found.push(Unread {
+                job: parse(&job, "job id")?,
+                owner: parse(&owner, "user id")?,
+                session: parse(&session, "session id")?,
+                directory: directory.to_owned(),
+            });
+        }
+        Ok(found)
+    }
+
+    /// Makes the run of a job, or has the one that is there read another attempt.
+    pub async fn read_attempt(&self, attempt: &Unread, directory: &str, now: Timestamp) -> Result<()> {
+        writing!(self, pool => query("INSERT INTO runs (id, owner, name, directory, session_id, job_id, visibility,
+                 complete, points, curves, look_at, skipped, created_at)
+             SELECT $1, $2, '', $3, $4, $5, 'private', FALSE, 0, 0, 0, $6, $7
+             WHERE EXISTS (SELECT 1 FROM jobs WHERE jobs.id = $5)
+             ON CONFLICT (job_id) DO UPDATE SET session_id = $4, directory = $3, complete = FALSE")
+            .bind(RunId::new().to_string()).bind(attempt.owner.to_string()).bind(directory)
+            .bind(attempt.session.to_string()).bind(attempt.job.to_string())
+            .bind(Json::write(&crate::model::run::Skipped::default())).bind(now.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Removes the runs of jobs that were deleted; which they were.
+    pub async fn remove_runs_without_job(&self) -> Result<Vec<RunId>> {
+        let ids: Vec<String> = transaction!(self, tx => {
+            let ids: Vec<String> = query_scalar("SELECT id FROM runs WHERE job_id IS NOT NULL
+                     AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id)")
+                .fetch_all(&mut *tx).await?;
+            for id in &ids {
+                query("DELETE FROM runs WHERE id = $1").bind(id).execute(&mut *tx).await?;
+            }
+            ids
+        });
+        ids.iter().map(|id| parse(id, "run id")).collect()
     }
 
     /// What is to be read: runs whose workload lives or has ended since, and directories of nobody's

@@ -32,9 +32,10 @@ EXIT STATUS
   0 at the end of the training; 1 after --crash-at with --crash-by exit, or where nothing can be written;
   ended by SIGABRT or SIGKILL after --crash-by abort or kill.")]
 pub struct Arguments {
-    /// Where the curves and the checkpoint are written; made where it is missing.
-    #[arg(long, value_name = "DIR", default_value = "logs")]
-    log_directory: PathBuf,
+    /// Where the curves and the checkpoint are written; made where it is missing. Else
+    /// $LYCEUM_LOG_DIRECTORY, which a job has, else ./logs.
+    #[arg(long, value_name = "DIR")]
+    log_directory: Option<PathBuf>,
     /// How many steps to train; 0: until somebody ends it.
     #[arg(long, default_value_t = 1000)]
     steps: u64,
@@ -133,10 +134,10 @@ pub enum Error {
     Output(#[from] io::Error),
 }
 
-/// Runs to the end; progress goes to `out`, a line an epoch.
-pub fn run(arguments: &Arguments, out: &mut impl Write) -> Result<(), Error> {
-    let directory = &arguments.log_directory;
-    train(arguments, out).map_err(|failed| match failed {
+/// Runs to the end; progress goes to `out`, a line an epoch. `usual` is where it writes where nobody says.
+pub fn run(arguments: &Arguments, usual: Option<String>, out: &mut impl Write) -> Result<(), Error> {
+    let directory = arguments.log_directory.clone().or(usual.map(PathBuf::from)).unwrap_or_else(|| "logs".into());
+    train(arguments, &directory, out).map_err(|failed| match failed {
         Failed::Write(source) => Error::Write { path: directory.clone(), source },
         Failed::Told(source) => Error::Output(source),
         Failed::Crashed(step) => Error::Crashed(step),
@@ -155,11 +156,10 @@ impl From<io::Error> for Failed {
     }
 }
 
-fn train(arguments: &Arguments, out: &mut impl Write) -> Result<(), Failed> {
-    let directory = &arguments.log_directory;
+fn train(arguments: &Arguments, directory: &Path, out: &mut impl Write) -> Result<(), Failed> {
     fs::create_dir_all(directory)?;
     let mut step = if arguments.resume { checkpoint(directory).map_or(0, |found| found.step) } else { 0 };
-    let mut log = Log::begin(arguments, arguments.resume.then_some(step))?;
+    let mut log = Log::begin(arguments, directory, arguments.resume.then_some(step))?;
     let plan = plan(arguments);
     let pace = Pace { begun: Instant::now(), rate: arguments.rate };
     let mut written = 0;
@@ -180,7 +180,7 @@ fn train(arguments: &Arguments, out: &mut impl Write) -> Result<(), Failed> {
         if arguments.restart_at == Some(step) && std::mem::take(&mut may_restart) {
             log.flush()?;
             step = checkpoint(directory).map_or(0, |found| found.step);
-            log = Log::begin(arguments, Some(step))?;
+            log = Log::begin(arguments, directory, Some(step))?;
             writeln!(out, "begun anew at step {step}").map_err(Failed::Told)?;
         }
         let values = plan.at(step);
@@ -287,8 +287,7 @@ enum Log {
 impl Log {
     /// A file of its own for each beginning. Who goes on says from which step: what others wrote
     /// from there on is past.
-    fn begin(arguments: &Arguments, from: Option<u64>) -> io::Result<Self> {
-        let directory = &arguments.log_directory;
+    fn begin(arguments: &Arguments, directory: &Path, from: Option<u64>) -> io::Result<Self> {
         Ok(match (arguments.format, arguments.layout) {
             (Format::Lines, _) => {
                 let file = File::options().append(true).create(true).open(directory.join("metrics.jsonl"))?;

@@ -6,6 +6,8 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Timestamp;
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -78,6 +80,19 @@ id!(
 );
 
 impl SessionId {
+    /// One that sorts before all others.
+    #[must_use]
+    pub fn first() -> Self {
+        Self(Uuid::nil())
+    }
+
+    /// One that sorts among those that were made in that second.
+    #[must_use]
+    pub fn at(moment: Timestamp) -> Self {
+        let seconds = u64::try_from(moment.0 / 1000).unwrap_or(0);
+        Self(Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, seconds, 0)))
+    }
+
     /// The 16 characters that name this session's run directory and cgroups.
     ///
     /// The path of a run directory must stay within 57 bytes because Jupyter's kernels add

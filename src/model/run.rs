@@ -6,7 +6,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FieldError, GroupId, RunId, SessionId, SessionState, Timestamp, UserId, line,
+    FieldError, GroupId, JobId, RunId, SessionId, SessionState, Timestamp, UserId, line,
     session::{Placement, UnknownWord, words},
 };
 
@@ -50,15 +50,33 @@ pub struct Run {
 pub enum Source {
     /// Nobody that we know of: it is looked at again and again.
     External,
-    /// A workload, and where it is while it lives.
-    Session { id: SessionId, state: SessionState, placement: Option<Placement> },
+    /// A workload, and where it is while it lives. With a job it is the latest attempt of that.
+    Session { id: SessionId, job: Option<JobId>, state: SessionState, placement: Option<Placement> },
 }
 
 impl Source {
+    /// The job whose attempts write.
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::Session { job, .. } => *job,
+            Self::External => None,
+        }
+    }
+
     /// Whether anybody may still write.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Session { state: SessionState::Ended, .. })
     }
+}
+
+/// An attempt of a job whose logs are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unread {
+    pub job: JobId,
+    pub owner: UserId,
+    pub session: SessionId,
+    /// As it was asked for: perhaps below the home.
+    pub directory: String,
 }
 
 /// How far reading has come.

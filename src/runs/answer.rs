@@ -12,7 +12,7 @@ use super::delta::word;
 use crate::curves::{Bucket as Stretch, Point, Run, Series, Store, reader, smooth};
 
 /// What there is in a run.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 #[schema(as = RunMetrics)]
 pub struct Metrics {
     pub runs: Vec<Tags>,

@@ -17,9 +17,10 @@ use crate::{
     files::{self, Met, Part},
     model::{
         Loops, Run, RunId, SessionId, SessionState, Timestamp,
-        run::{Reading, Skipped, Source},
+        run::{self, Reading, Skipped, Source},
         session::Placement,
     },
+    scheduler::PortalUser,
 };
 
 /// How often the loop looks who is to be read.
@@ -38,6 +39,12 @@ const SOONEST: i64 = 3;
 const LATEST: i64 = 3600;
 const VIEWED: Duration = Duration::from_mins(1);
 
+/// In every so many rounds it is looked for runs whose jobs are gone.
+const ROUNDS_TO_FORGET: u64 = 60;
+
+/// A row may be written so long after its id was made (seconds).
+const SLACK: i64 = 600;
+
 /// How many directories of nobody's are taken up in one round.
 const MOST_DUE: i64 = 20;
 
@@ -53,9 +60,12 @@ impl Runs {
             Err(err) => tracing::warn!(error = &err as &dyn std::error::Error, "which runs there are is not known"),
         }
         let mut well = true;
-        loop {
+        for number in 0_u64.. {
             let round = loops.begin("curves", Some(PERIOD));
-            let outcome = self.round().await;
+            let outcome = match self.round().await {
+                Ok(()) if number.is_multiple_of(ROUNDS_TO_FORGET) => self.forget_with_jobs().await,
+                other => other,
+            };
             round.end(&outcome);
             match &outcome {
                 Err(err) if well => tracing::error!(error = err as &dyn std::error::Error, "reading curves"),
@@ -69,7 +79,40 @@ impl Runs {
         }
     }
 
+    /// Jobs' attempts that have begun since are read like registered runs.
+    async fn take_up_jobs(&self) -> Result<()> {
+        let since = *self.attempts.lock();
+        let next = SessionId::at(self.clock.now().plus_seconds(-SLACK));
+        let mut are_all_known = true;
+        for attempt in self.db.unread_attempts(since).await? {
+            let Some(owner) = self.db.find_user(attempt.owner).await? else { continue };
+            let person = match self.scheduler.person(&PortalUser::from(&owner.user)).await {
+                Ok(person) => person,
+                Err(err) => {
+                    are_all_known = false;
+                    tracing::debug!(job.id = %attempt.job, error = &err as &dyn std::error::Error, "whose logs they are");
+                    continue;
+                }
+            };
+            let Ok(directory) = run::directory(&attempt.directory, &person.home.to_string_lossy()) else { continue };
+            self.db.read_attempt(&attempt, &directory, self.clock.now()).await?;
+        }
+        if are_all_known {
+            *self.attempts.lock() = next;
+        }
+        Ok(())
+    }
+
+    /// What was of jobs that were deleted goes too.
+    async fn forget_with_jobs(&self) -> Result<()> {
+        for gone in self.db.remove_runs_without_job().await? {
+            self.shelf.remove(gone).await?;
+        }
+        Ok(())
+    }
+
     async fn round(self: &Arc<Self>) -> Result<()> {
+        self.take_up_jobs().await?;
         let mut due = self.db.runs_to_read(self.clock.now(), MOST_DUE).await?;
         let viewed: Vec<RunId> = {
             let mut viewed = self.viewed.lock();
@@ -112,7 +155,7 @@ impl Runs {
     /// Reads what there is to read of a run now.
     async fn read(self: &Arc<Self>, run: Run) {
         let (followed, outcome) = match &run.source {
-            Source::Session { id, state, placement: Some(placement) } if state.is_live() => {
+            Source::Session { id, state, placement: Some(placement), .. } if state.is_live() => {
                 (true, self.follow_agent(&run, *id, placement).await)
             }
             Source::Session { state, .. } if state.is_live() => return,

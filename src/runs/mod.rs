@@ -28,7 +28,7 @@ use crate::{
     },
     files::{self, Files},
     model::{
-        Clock, FieldError, GroupId, Run, RunId, SessionId, User,
+        Clock, FieldError, GroupId, JobId, Run, RunId, SessionId, User,
         run::{self, Reading, Source, Visibility},
     },
     protocol::{Directory, Errand, Found},
@@ -60,6 +60,8 @@ pub struct Runs {
     shelf: Arc<Shelf>,
     /// Wakes the loop.
     wake: Notify,
+    /// Attempts of jobs up to here are known.
+    attempts: Mutex<SessionId>,
     /// Who is being read.
     busy: Mutex<HashSet<RunId>>,
     /// Before then there is no use in trying again.
@@ -139,6 +141,7 @@ impl Runs {
             files,
             shelf: Shelf::new(config.directory, config.most_points, config.memory),
             wake: Notify::new(),
+            attempts: Mutex::new(SessionId::first()),
             busy: Mutex::default(),
             resting: Mutex::default(),
             viewed: Mutex::default(),
@@ -155,6 +158,11 @@ impl Runs {
             self.viewed.lock().insert(id, Instant::now());
         }
         Ok(run)
+    }
+
+    /// The run of a job, if its logs have been read. Who may look at the job is `jobs`'s to say.
+    pub async fn of_job(&self, job: JobId) -> Result<Option<Run>> {
+        Ok(self.db.run_of_job(job).await?)
     }
 
     pub async fn list(&self, user: &User, owner: Option<&str>, before: Option<RunId>, limit: i64) -> Result<Vec<Run>> {
@@ -227,7 +235,7 @@ impl Runs {
             let message = "This is none of your live sessions; leave it out to have the directory read as it is.";
             return Err(invalid(FieldError::new("session", "invalid_value", message)));
         };
-        Ok(Source::Session { id, state: session.state, placement: session.placement })
+        Ok(Source::Session { id, job: None, state: session.state, placement: session.placement })
     }
 
     /// The group that goes with a visibility.
@@ -256,6 +264,9 @@ impl Runs {
     /// Changes a run of one's own.
     pub async fn change(&self, user: &User, id: RunId, change: Change) -> Result<Run> {
         let mut run = self.own(user, id).await?;
+        if run.source.job().is_some() {
+            return Err(Error::Conflict("this run is a job's: change the job"));
+        }
         if let Some(name) = change.name {
             run.name = run::name(Some(&name), &run.directory).map_err(invalid)?;
         }
@@ -272,6 +283,9 @@ impl Runs {
     /// Forgets a run of one's own with its points. The files it was read from stay.
     pub async fn remove(&self, user: &User, id: RunId) -> Result<()> {
         let run = self.own(user, id).await?;
+        if run.source.job().is_some() {
+            return Err(Error::Conflict("this run is a job's, and goes with the job"));
+        }
         let (subject, at) = (id.to_string(), self.clock.now());
         let actor = user.name.as_str();
         let noted = Entry { at, actor, action: "run.remove", subject: &subject, detail: &run.directory };

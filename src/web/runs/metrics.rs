@@ -1,7 +1,7 @@
 //! Curves over REST: which a run has, one of them in buckets or with every point, many at once.
 //! What a curve comes to is computed by `runs`; here are parameters, versions and forms.
 
-use std::{collections::HashMap, sync::Arc};
+use std::sync::Arc;
 
 use axum::{
     body::Body,
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
-    model::{Run, RunId},
+    model::{JobId, Run, RunId},
     runs::{Axis, Curve, Metrics, Question, Selection, csv, curve, metrics},
     web::{
         Portal,
@@ -68,6 +68,16 @@ pub async fn list(
     Query(parameters): Query<MetricsParameters>,
 ) -> Result<Response> {
     let run = portal.runs.find(&user.user, id).await?;
+    tags(&portal, &run, &headers, parameters).await
+}
+
+/// The curves of a run.
+pub(super) async fn tags(
+    portal: &Portal,
+    run: &Run,
+    headers: &HeaderMap,
+    parameters: MetricsParameters,
+) -> Result<Response> {
     let limit = parameters.limit.unwrap_or(USUAL_TAGS);
     if !(1..=MOST_TAGS).contains(&limit) {
         return Err(Error::field("limit", "out_of_range", "Between 1 and 20000."));
@@ -79,11 +89,11 @@ pub async fn list(
         limit,
     };
     let complete = run.reading.complete;
-    let version = version(&portal, &run, "").await?;
-    if is_known(&headers, &version) {
+    let version = version(portal, run, "").await?;
+    if is_known(headers, &version) {
         return Ok(unchanged(&version));
     }
-    let found = portal.runs.look(&run, move |store| metrics(store, complete, &selection)).await?;
+    let found = portal.runs.look(run, move |store| metrics(store, complete, &selection)).await?;
     Ok(versioned(&version, &found))
 }
 
@@ -128,20 +138,31 @@ pub async fn find(
 ) -> Result<Response> {
     let id: RunId = id.parse().map_err(|_err| Error::not_found())?;
     let run = portal.runs.find(&user.user, id).await?;
+    one(portal, run, tag, &headers, parameters).await
+}
+
+/// One curve of a run.
+pub(super) async fn one(
+    portal: Arc<Portal>,
+    run: Run,
+    tag: String,
+    headers: &HeaderMap,
+    parameters: CurveParameters,
+) -> Result<Response> {
     let wants_csv = match parameters.format.as_deref() {
-        None | Some("") => accepts_csv(&headers),
+        None | Some("") => accepts_csv(headers),
         Some("csv") => true,
         Some("json") => false,
         Some(_) => return Err(Error::field("format", "invalid_value", "One of json and csv.")),
     };
     if wants_csv {
-        return table(portal, run, tag, parameters.run, &headers).await;
+        return table(portal, run, tag, parameters.run, headers).await;
     }
     let CurveParameters { run: directory, from, to, points, x: axis, smoothing, .. } = parameters;
     let points = points.unwrap_or(USUAL_POINTS);
     let question = question(Question { run: directory, tag, axis, from, to, points, smoothing })?;
     let version = version(&portal, &run, "").await?;
-    if is_known(&headers, &version) {
+    if is_known(headers, &version) {
         return Ok(unchanged(&version));
     }
     let complete = run.reading.complete;
@@ -149,7 +170,7 @@ pub async fn find(
     Ok(versioned(&version, &found.map_err(|_not_there| no_such_curve())?))
 }
 
-fn no_such_curve() -> Error {
+pub(super) fn no_such_curve() -> Error {
     Error::not_found_because("This run has no curve of that name.")
 }
 
@@ -244,9 +265,13 @@ fn versioned<T: Serialize>(version: &HeaderValue, body: &T) -> Response {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ManyCurves {
-    /// At most 100.
+    /// At most 100, with `jobs`.
+    #[serde(default)]
     #[schema(value_type = Vec<String>)]
     runs: Vec<RunId>,
+    #[serde(default)]
+    #[schema(value_type = Vec<String>)]
+    jobs: Vec<JobId>,
     /// At most 200.
     tags: Vec<String>,
     /// Only this directory of each; without it all that have the tag.
@@ -277,8 +302,9 @@ pub struct FoundCurves {
 /// A curve with the run it belongs to.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CurveOfRun {
-    #[schema(value_type = String, format = "uuid")]
-    id: RunId,
+    /// The run, or the job, by which it was asked for.
+    #[schema(format = "uuid")]
+    id: String,
     #[serde(flatten)]
     curve: Curve,
 }
@@ -293,8 +319,8 @@ pub async fn many(
     State(portal): State<Arc<Portal>>,
     Json(asked): Json<ManyCurves>,
 ) -> Result<Response> {
-    let ManyCurves { runs, tags, run: directory, x: axis, from, to, points, smoothing } = asked;
-    if MOST_RUNS < runs.len() {
+    let ManyCurves { runs, jobs, tags, run: directory, x: axis, from, to, points, smoothing } = asked;
+    if MOST_RUNS < runs.len() + jobs.len() {
         return Err(Error::field("runs", "too_many", "At most 100."));
     }
     if MOST_NAMES < tags.len() {
@@ -303,14 +329,17 @@ pub async fn many(
     let points = points.unwrap_or(USUAL_POINTS);
     let asked = question(Question { run: directory, tag: String::new(), axis, from, to, points, smoothing })?;
     // Looked up first: who may not see one of them gets none.
-    let mut known = HashMap::new();
-    for id in &runs {
-        known.insert(*id, portal.runs.find(&user.user, *id).await?);
+    let mut known = Vec::new();
+    for id in runs {
+        known.push((id.to_string(), portal.runs.find(&user.user, id).await?));
+    }
+    for id in jobs {
+        let job = portal.jobs.find(user.actor(), id).await?;
+        known.extend(portal.runs.of_job(job.id).await?.map(|run| (id.to_string(), run)));
     }
     let mut items = Vec::new();
     let (mut curves, mut buckets) = (0, 0);
-    for id in runs {
-        let Some(run) = known.remove(&id) else { continue };
+    for (id, run) in known {
         let (complete, asked, tags) = (run.reading.complete, asked.clone(), tags.clone());
         let room = (MOST_CURVES.saturating_sub(curves), MOST_BUCKETS.saturating_sub(buckets));
         let found = portal.runs.look(&run, move |store| crate::runs::all(store, complete, &asked, &tags, room)).await?;
@@ -320,7 +349,7 @@ pub async fn many(
         };
         curves += found.len();
         buckets += found.iter().map(|curve| curve.buckets.len()).sum::<usize>();
-        items.extend(found.into_iter().map(|curve| CurveOfRun { id, curve }));
+        items.extend(found.into_iter().map(|curve| CurveOfRun { id: id.clone(), curve }));
     }
     let document = serde_json::to_vec(&FoundCurves { items }).map_err(Error::internal)?;
     Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())

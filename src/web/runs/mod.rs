@@ -4,6 +4,7 @@
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
 pub mod events;
+pub mod jobs;
 pub mod metrics;
 pub mod pages;
 
@@ -25,7 +26,7 @@ use super::{
 use crate::{
     db::idempotency::Once,
     model::{
-        Run, RunId, SessionId, Timestamp, User,
+        JobId, Run, RunId, SessionId, Timestamp, User,
         run::{Skipped, Source, Visibility},
     },
     runs::{Change, Draft},
@@ -75,13 +76,21 @@ pub enum SourceView {
         #[schema(value_type = String, format = "uuid")]
         session: SessionId,
     },
+    Job {
+        #[schema(value_type = String, format = "uuid")]
+        job: JobId,
+        /// Its latest attempt.
+        #[schema(value_type = String, format = "uuid")]
+        session: SessionId,
+    },
 }
 
 impl RunView {
     fn new(run: Run, reader: &User) -> Self {
         let source = match run.source {
             Source::External => SourceView::External,
-            Source::Session { id, .. } => SourceView::Session { session: id },
+            Source::Session { id, job: Some(job), .. } => SourceView::Job { job, session: id },
+            Source::Session { id, job: None, .. } => SourceView::Session { session: id },
         };
         let reading = run.reading;
         Self {

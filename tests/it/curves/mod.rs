@@ -72,3 +72,65 @@ fn what_we_write_is_read_by_tensorboard() {
     assert_eq!(expected.values().map(BTreeMap::len).sum::<usize>(), 4);
     assert!(ours(root.path()) == expected, "a point differs");
 }
+
+/// What the writers of others have left, see `layouts.py`.
+fn layout(name: &str) -> Runs {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/curves/layouts").join(name);
+    let mut tail = Tail::new(root, &BTreeMap::new());
+    let mut runs = Runs::default();
+    let mut tell = |entry: Entry<'_>| {
+        if let Entry::Item { run, item } = entry {
+            runs.take(run, item);
+        }
+    };
+    while tail.poll(0.0, &mut tell) {}
+    assert!(tail.unreadable.is_empty() && runs.0.values().all(|run| run.skipped.is_none()));
+    runs
+}
+
+/// Directories with their tags and how many points each has.
+fn shape(runs: &Runs) -> Vec<(&str, Vec<(&str, usize)>)> {
+    let tags = |run: &'_ Run| run.curves().map(|(tag, series)| (tag.to_owned(), series.len())).collect::<Vec<_>>();
+    let leak = |tags: Vec<(String, usize)>| tags.into_iter().map(|(tag, count)| (&*tag.leak(), count)).collect();
+    runs.0.iter().map(|(name, run)| (name.as_str(), leak(tags(run)))).collect()
+}
+
+#[test]
+fn directories_of_pytorch_keras_lightning_and_hugging_face_are_read() {
+    let pytorch = layout("pytorch");
+    assert_eq!(
+        shape(&pytorch),
+        [
+            (".", vec![("Loss/train", 5)]),
+            ("both/down", vec![("both", 5)]),
+            ("both/up", vec![("both", 5)]),
+            ("trial", vec![("accuracy", 1)]),
+        ]
+    );
+    let hparams = serde_json::json!({"lr": 0.1, "bsize": 32, "optimizer": "sgd", "nesterov": true});
+    assert_eq!(serde_json::to_value(&pytorch.0["trial"].hparams).unwrap(), hparams);
+
+    let keras = layout("keras");
+    let tags = || vec![("epoch_loss", 3), ("epoch_accuracy", 3)];
+    assert_eq!(shape(&keras), [("train", tags()), ("validation", tags())]);
+    let loss = |run: &str| keras.0[run].curve("epoch_loss").unwrap().get(1);
+    assert_eq!((loss("train").step, loss("train").value, loss("validation").value), (1, 0.5, 1.0));
+
+    let lightning = layout("lightning");
+    let tags = || vec![("train_loss", 3), ("epoch", 3)];
+    assert_eq!(shape(&lightning), [("lightning_logs/version_0", tags()), ("lightning_logs/version_1", tags())]);
+    let hparams = serde_json::json!({"hidden_dim": 128, "learning_rate": 0.04, "optimizer/name": "adam"});
+    assert_eq!(serde_json::to_value(&lightning.0["lightning_logs/version_1"].hparams).unwrap(), hparams);
+
+    let events = layout("hugging_face/events");
+    assert_eq!(shape(&events), [("runs/Nov14_22-13-20_host", vec![("train/loss", 2), ("eval/loss", 2)])]);
+    let states = layout("hugging_face/states");
+    let names: Vec<&str> = states.0["."].curves().map(|(tag, _)| tag).collect();
+    assert_eq!(states.0.len(), 1, "the checkpoints are one curve");
+    for name in ["train/loss", "train/grad_norm", "train/learning_rate", "eval/loss"] {
+        assert!(names.contains(&name), "{names:?}");
+    }
+    let loss = states.0["."].curve("train/loss").unwrap();
+    assert_eq!(loss.points().map(|point| (point.step, point.value)).collect::<Vec<_>>(), [(10, 0.1), (20, 0.05)]);
+    assert!(states.0["."].curve("train/grad_norm").unwrap().get(0).value.is_nan());
+}

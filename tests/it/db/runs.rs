@@ -1,14 +1,19 @@
 //! Runs on both databases: who sees which, what is due to be read, and what a change leaves alone.
 
 use lyceum::{
-    db::{Db, Error, idempotency::Once, runs::Filter},
+    db::{
+        Db, Error,
+        idempotency::Once,
+        jobs::{Deleted, JobChange},
+        runs::Filter,
+    },
     model::{
-        EndReason, GroupName, Run, RunId, SessionId, SessionState, UserId,
-        run::{Reading, Skipped, Source, Visibility},
+        EndReason, GroupName, Run, RunId, SessionId, SessionState, UserId, job,
+        run::{Reading, Skipped, Source, Unread, Visibility},
     },
 };
 
-use super::{BY, NOTED, START, add_user, number, on_both, running};
+use super::{BY, NOTED, START, add_user, begun, new_attempt, number, on_both, running};
 
 pub fn run(owner: UserId, name: &str) -> Run {
     Run {
@@ -89,7 +94,7 @@ async fn what_is_due_is_read() {
         let db = &house.db;
         let ada = add_user(db, "ada").await;
         let session = running(db, ada).await;
-        let source = |id| Source::Session { id, state: SessionState::Running, placement: None };
+        let source = |id| Source::Session { id, job: None, state: SessionState::Running, placement: None };
         let (external, live) = (run(ada, "external"), Run { source: source(session), ..run(ada, "live") });
         // Its session was forgotten long ago.
         let gone = Run { source: source(SessionId::new()), ..run(ada, "gone") };
@@ -103,9 +108,8 @@ async fn what_is_due_is_read() {
         };
         let found = due(0).await;
         assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["external", "live", "gone"]);
-        let Source::Session { id, state, placement } = &found[1].1 else { panic!("it is a session's") };
+        let Source::Session { id, state, .. } = &found[1].1 else { panic!("it is a session's") };
         assert_eq!((*id, *state), (session, SessionState::Running));
-        assert!(placement.is_some(), "it says where it runs");
         assert!(found[2].1.is_over() && !found[1].1.is_over() && !found[0].1.is_over());
 
         let skipped = Skipped { damaged: 3, unreadable: vec!["a: no".to_owned()], ..Skipped::default() };
@@ -133,6 +137,65 @@ async fn what_is_due_is_read() {
         };
         assert!(db.end_session(session, &ending).await.unwrap());
         assert!(due(0).await[0].1.is_over());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
+        let mut new = new_attempt(ada, "train", None);
+        new.spec.log_directory = Some("runs/train".to_owned());
+        let first = begun(db, &new).await;
+        let silent = begun(db, &new_attempt(ada, "silent", None)).await;
+        let unread = db.unread_attempts(SessionId::first()).await.unwrap();
+        let expected = Unread { job: first.job, owner: ada, session: new.id, directory: "runs/train".to_owned() };
+        assert_eq!(unread, [expected.clone()], "one that names no directory is not read");
+        assert_eq!(db.unread_attempts(new.id).await.unwrap(), [], "only those behind it");
+        assert_eq!(db.run_of_job(first.job).await.unwrap(), None);
+        db.read_attempt(&expected, "/home/ada/runs/train", START).await.unwrap();
+        assert_eq!(db.unread_attempts(SessionId::first()).await.unwrap(), []);
+        let run = db.run_of_job(first.job).await.unwrap().unwrap();
+        assert_eq!((run.name.as_str(), run.directory.as_str()), ("train", "/home/ada/runs/train"));
+        assert_eq!((run.source.job(), run.source.is_over()), (Some(first.job), false));
+
+        // It is complete, and goes on with the next attempt.
+        let reading = Reading { complete: true, points: 3, ..Reading::default() };
+        db.note_reading(run.id, &reading, START).await.unwrap();
+        assert!(db.end_session(new.id, &super::exited(START)).await.unwrap());
+        let mut second = new_attempt(ada, "train", Some(first));
+        second.spec.log_directory = Some("runs/train".to_owned());
+        begun(db, &second).await;
+        let again = db.unread_attempts(SessionId::first()).await.unwrap().remove(0);
+        assert_eq!(again.session, second.id);
+        db.read_attempt(&again, "/home/ada/runs/train", START).await.unwrap();
+        let after = db.run_of_job(first.job).await.unwrap().unwrap();
+        assert_eq!((after.id, after.reading.complete, after.reading.points), (run.id, false, 3));
+        assert!(db.runs_to_read(START, 5).await.unwrap().iter().any(|one| one.id == run.id));
+
+        let vision = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
+        for user in [ada, bob] {
+            db.set_member(vision, user, true, BY).await.unwrap();
+        }
+        let sees = async |user| db.find_run(run.id, Some(user)).await.unwrap().is_some();
+        assert!(sees(ada).await && !sees(bob).await);
+        for (visibility, is_seen) in
+            [(job::Visibility::Group, true), (job::Visibility::Private, false), (job::Visibility::Everybody, true)]
+        {
+            let change = JobChange { visibility: Some(visibility), ..JobChange::default() };
+            db.change_job(first.job, &change).await.unwrap();
+            assert_eq!(sees(bob).await, is_seen, "{visibility}");
+        }
+        // With the job its run goes.
+        assert_eq!(db.remove_runs_without_job().await.unwrap(), []);
+        assert!(db.end_session(second.id, &super::exited(START)).await.unwrap());
+        assert!(matches!(db.delete_job(first.job, BY).await.unwrap(), Deleted::Done(_)));
+        db.read_attempt(&again, "/home/ada/runs/train", START).await.unwrap();
+        assert_eq!(db.remove_runs_without_job().await.unwrap(), [run.id]);
+        assert_eq!(db.find_run(run.id, None).await.unwrap(), None);
+        assert_eq!(db.run_of_job(silent.job).await.unwrap(), None);
     })
     .await;
 }

@@ -75,6 +75,10 @@ const MATRIX: &[Row] = &[
     // What can be seen can be copied; the copy is whoever asked for it.
     row("POST", "/api/v1/jobs/{id}/clone", "{}", [401, 202, 404, 202, 403, 401, 401]),
     row("GET", "/api/v1/jobs/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
+    // Nobody has read its logs.
+    row("GET", "/api/v1/jobs/{id}/run", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}/metrics", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}/metrics/{tag}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("GET", "/api/v1/jobs/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
     // There is no helper behind this portal: who may come hears that files cannot be reached.
     row("GET", "/api/v1/files", "", [401, 503, 503, 503, 403, 401, 401]),

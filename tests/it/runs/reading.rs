@@ -149,3 +149,69 @@ async fn more_than_is_kept_is_counted() {
     let one = world.person.get(&world.house, &format!("/runs/{run}/metrics?search=extra/099999")).await;
     assert_eq!(one["runs"][0]["tags"][0]["count"], 1);
 }
+
+#[tokio::test]
+async fn a_jobs_attempts_are_one_curve() {
+    let Some(world) = World::open(&[]).await else { return };
+    let bin = world.house.paths().shared.join("bin");
+    let program = fs::read_dir(bin).unwrap().next().unwrap().unwrap().path().join("lyceum");
+    let script = format!(
+        "if [ \"$LYCEUM_ATTEMPT\" = 1 ]\nthen exec {0} demo-train --rate 0 --steps 500 --crash-at 350 --crash-by kill\n\
+         else exec {0} demo-train --rate 0 --steps 500 --resume\nfi\n",
+        program.display()
+    );
+    let ask = async |method: &str, path: &str, body: Value| world.person.ask(&world.house, method, path, &body).await;
+    let (status, job) = ask("POST", "/jobs", json!({ "name": "train", "script": script })).await;
+    assert_eq!(status, 201, "{job}");
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let ended = async |what: &str| {
+        eventually(what, async || {
+            let job = world.person.get(&world.house, &path).await;
+            (job["state"] == "ended").then_some(job)
+        })
+        .await
+    };
+    let complete = async |what: &str| {
+        eventually(what, async || {
+            let metrics = world.person.get(&world.house, &format!("{path}/metrics")).await;
+            (metrics["complete"] == true).then_some(metrics)
+        })
+        .await
+    };
+    assert_eq!(ended("the first attempt ends").await["signal"], 9);
+    let since = Instant::now();
+    let metrics = complete("its curve is whole").await;
+    eprintln!("complete {:?} after the end", since.elapsed());
+    assert_eq!(metrics["runs"][0]["run"], ".");
+    let count = |metrics: &Value| {
+        let tags = metrics["runs"][0]["tags"].as_array().unwrap();
+        tags.iter().find(|tag| tag["tag"] == "train/loss").unwrap()["count"].clone()
+    };
+    assert_eq!(count(&metrics), 350);
+
+    let (status, body) = ask("POST", &format!("{path}/resume"), Value::Null).await;
+    assert_eq!(status, 202, "{body}");
+    eventually("the second attempt ends", async || {
+        let job = world.person.get(&world.house, &path).await;
+        (job["attempt"] == 2 && job["state"] == "ended").then_some(())
+    })
+    .await;
+    eventually("both attempts are one curve", async || {
+        let metrics = world.person.get(&world.house, &format!("{path}/metrics")).await;
+        (metrics["complete"] == true && count(&metrics) == 500).then_some(())
+    })
+    .await;
+    let curve = world.person.get(&world.house, &format!("{path}/metrics/train%2Floss?points=10")).await;
+    assert_eq!((&curve["count"], &curve["attempts"][1]["first_step"]), (&json!(500), &json!(300)), "{curve}");
+    let run = world.person.get(&world.house, &format!("{path}/run")).await;
+    assert_eq!((&run["source"]["job"], &run["name"]), (&job["id"], &json!("train")));
+    let table = world.person.request(&world.house, "GET", &format!("/api/v1{path}/metrics/train%2Floss?format=csv"));
+    assert_eq!(table.send().await.unwrap().text().await.unwrap().lines().count(), 1 + 350 + 200);
+    let body = json!({ "jobs": [job["id"]], "tags": ["train/loss"], "points": 5 });
+    let (status, many) = ask("POST", "/curves", body).await;
+    assert_eq!((status, &many["items"][0]["id"]), (200, &job["id"]), "{many}");
+    // What is a job's is changed with the job.
+    let of_run = format!("/runs/{}", run["id"].as_str().unwrap());
+    assert_eq!(ask("PATCH", &of_run, json!({"name": "x"})).await.0, 409);
+    assert_eq!(ask("DELETE", &of_run, Value::Null).await.0, 409);
+}
