@@ -63,7 +63,7 @@ impl Row {
                 job: parse_optional(self.job_id.as_deref(), "job id")?,
                 // One that was forgotten had ended long before.
                 state: parse_optional(self.state.as_deref(), "session's state")?.unwrap_or(SessionState::Ended),
-                placement: self.placement.map(|text| Json::read::<Placement>(&text, "placement")).transpose()?,
+                placement: self.placement.map(|text| Json::read::<Box<Placement>>(&text, "placement")).transpose()?,
             },
         };
         let group: Option<GroupId> = parse_optional(self.group_id.as_deref(), "group id")?;

@@ -51,7 +51,7 @@ pub enum Source {
     /// Nobody that we know of: it is looked at again and again.
     External,
     /// A workload, and where it is while it lives. With a job it is the latest attempt of that.
-    Session { id: SessionId, job: Option<JobId>, state: SessionState, placement: Option<Placement> },
+    Session { id: SessionId, job: Option<JobId>, state: SessionState, placement: Option<Box<Placement>> },
 }
 
 impl Source {

@@ -235,7 +235,7 @@ impl Runs {
             let message = "This is none of your live sessions; leave it out to have the directory read as it is.";
             return Err(invalid(FieldError::new("session", "invalid_value", message)));
         };
-        Ok(Source::Session { id, job: None, state: session.state, placement: session.placement })
+        Ok(Source::Session { id, job: None, state: session.state, placement: session.placement.map(Box::new) })
     }
 
     /// The group that goes with a visibility.

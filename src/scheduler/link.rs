@@ -100,7 +100,9 @@ async fn request(
         if let Some(authorization) = authorization {
             request = request.header("authorization", authorization);
         }
-        let request = request.body(Full::new(body.unwrap_or_default())).expect("paths and secrets of ours are valid in a request");
+        let request = request
+            .body(Full::new(body.unwrap_or_default()))
+            .expect("paths and secrets of ours are valid in a request");
         sender.send_request(request).await
     };
     let answer: hyper::Result<_> = tokio::time::timeout(PATIENCE, exchange).await.map_err(|_err| silent())?;
