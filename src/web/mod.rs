@@ -395,6 +395,7 @@ fn pages() -> Pages {
         .post("/files/delete", files::pages::delete)
         .get("/runs", runs::pages::list)
         .post("/runs", runs::pages::create)
+        .get("/runs/compare", runs::pages::compare)
         .get("/runs/{id}", runs::pages::show)
         .post("/runs/{id}", runs::pages::change)
         .post("/runs/{id}/remove", runs::pages::remove)

@@ -11,7 +11,7 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 const repository = resolve(dirname(fileURLToPath(import.meta.url)), "..", "..");
-const binary = process.env.LYCEUM_BIN ?? join(repository, "target", "debug", "lyceum");
+export const lyceumBinary = process.env.LYCEUM_BIN ?? join(repository, "target", "debug", "lyceum");
 const isRoot = process.getuid() === 0;
 
 /**
@@ -41,7 +41,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
 
   let ended = null;
   const serve = async () => {
-    const child = spawn(binary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(lyceumBinary, argv, { cwd: data, env: cleanEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
     portal.child = child;
     ended = new Promise((done) => child.once("close", (code, signal) => done(code ?? signal)));
     const before = portal.log.length;
@@ -52,7 +52,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
       };
       child.stdout.on("data", read);
       child.stderr.on("data", read);
-      child.once("error", (error) => failed(new Error(`cannot start ${binary}: ${error.message}`)));
+      child.once("error", (error) => failed(new Error(`cannot start ${lyceumBinary}: ${error.message}`)));
       ended.then((how) => failed(new Error(`the portal ended (${how}) before it was ready:\n${portal.log}`)));
       setTimeout(() => failed(new Error(`the portal is not ready after a minute:\n${portal.log}`)), 60_000).unref();
     });
@@ -82,7 +82,7 @@ export async function startPortal({ configuration = "", environment = "none", ad
 
 /** Runs `lyceum ARGUMENTS` on the portal's data; `input` goes to its standard input. */
 export function lyceum(portal, arguments_, { input, env } = {}) {
-  return execFileSync(binary, [...arguments_, "--config", portal.file, "--data", portal.data], {
+  return execFileSync(lyceumBinary, [...arguments_, "--config", portal.file, "--data", portal.data], {
     input,
     encoding: "utf8",
     env: { ...cleanEnvironment(), ...env },

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use axum::{
-    extract::State,
+    extract::{RawQuery, State},
     response::{IntoResponse, Redirect, Response},
 };
 use serde::Deserialize;
@@ -23,13 +23,19 @@ use crate::{
         extract::{CurrentUser, Form, Id, Query},
         page::{Nav, Page},
         paging::{Listed, Paging},
-        views::{self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsPage, number, passed_over},
+        views::{
+            self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number,
+            passed_over,
+        },
     },
 };
 
 /// How many runs and curves a page shows.
 const SHOWN: i64 = 50;
 const SHOWN_CURVES: usize = 500;
+
+/// More lines than this nobody tells apart: ten colours, five kinds of dashes.
+const MOST_COMPARED: usize = 50;
 
 /// The address of the list, and of one run.
 #[derive(Default, Deserialize)]
@@ -90,6 +96,31 @@ pub async fn show(
     let mut view = view(&portal, &user.0, &run).await?;
     view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
     Ok(Page(view).into_response())
+}
+
+/// `/runs/compare?id=…&id=…`, as a form with boxes sends it: the page's script asks for the curves
+/// and reads the rest of the address, which is how they are looked at.
+pub async fn compare(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    RawQuery(query): RawQuery,
+) -> Result<Response> {
+    let mut ids: Vec<RunId> = Vec::new();
+    let query = query.unwrap_or_default();
+    for (_, id) in url::form_urlencoded::parse(query.as_bytes()).filter(|(name, _)| name == "id") {
+        let id = id.parse().map_err(|_err| Error::not_found())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if MOST_COMPARED < ids.len() {
+        return Err(Error::field("id", "too_many", format!("{MOST_COMPARED} runs at most can be told apart.")));
+    }
+    let mut runs = Vec::with_capacity(ids.len());
+    for id in ids {
+        runs.push((id.to_string(), portal.runs.find(&user.user, id).await?.name));
+    }
+    Ok(Page(RunsCompared { layout: portal.layout_of(&user.0, Nav::Runs), runs }).into_response())
 }
 
 /// `POST /runs/{id}`

@@ -58,7 +58,7 @@ pub use quotas::{
     PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Refusal,
     Source, Typed, field_words, limit_words,
 };
-pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsPage, number, passed_over};
+pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number, passed_over};
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
 pub use session::{Happening, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
 pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};

@@ -131,6 +131,22 @@ pub struct CurveRow {
     pub csv: String,
 }
 
+/// `/runs/compare`
+#[derive(Debug, Template)]
+#[template(path = "runs/compare.html")]
+pub struct RunsCompared {
+    pub layout: Layout,
+    /// Their ids and names, in the order in which they were chosen.
+    pub runs: Vec<(String, String)>,
+}
+
+impl RunsCompared {
+    /// What the script reads.
+    pub fn ids(&self) -> String {
+        self.runs.iter().map(|(id, _)| id.as_str()).collect::<Vec<_>>().join(",")
+    }
+}
+
 impl RunsPage {
     pub fn error(&self, field: &str) -> Option<String> {
         message(&self.errors, field)

@@ -267,8 +267,12 @@ async fn xss_corpus_of_the_running_portal() {
         assert!(matches!(made.status().as_u16(), 201 | 422), "{}", made.status());
         let group = group(&world, owner, number, words).await;
         let run = run(&world, owner, words).await;
-        for path in [format!("/runs/{run}"), "/runs?done=x&cursor=x".to_owned(), format!("/api/v1/runs/{run}/metrics")]
-        {
+        for path in [
+            format!("/runs/{run}"),
+            format!("/runs/compare?id={run}"),
+            "/runs?done=x&cursor=x".to_owned(),
+            format!("/api/v1/runs/{run}/metrics"),
+        ] {
             inert(&world, &path, caller.visit(&path).await).await;
         }
         // Past the checks: what is in the database may come from elsewhere.

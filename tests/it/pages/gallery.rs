@@ -85,6 +85,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("runs-wrong", draw(&super::runs::runs_wrong(word))),
         ("run", draw(&super::runs::run(word))),
         ("run-empty", draw(&super::runs::run_empty(word))),
+        ("runs-compare", draw(&super::runs::compared(word))),
+        ("runs-compare-empty", draw(&super::runs::compared_none(word))),
         ("error", draw(&error(word))),
         ("api", draw(&api(word))),
         ("terminal", draw(&terminal(word))),

@@ -118,3 +118,12 @@ pub fn run_empty(word: &Word) -> RunPage {
         ..run(word)
     }
 }
+
+pub fn compared(word: &Word) -> RunsCompared {
+    let run = |name| (ID.to_owned(), word(name));
+    RunsCompared { layout: layout(word).at(Nav::Runs), runs: vec![run("resnet18"), run("resnet50")] }
+}
+
+pub fn compared_none(word: &Word) -> RunsCompared {
+    RunsCompared { runs: Vec::new(), ..compared(word) }
+}

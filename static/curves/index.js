@@ -1,0 +1,112 @@
+// Draws training curves into each element with `data-charts`: of one run, or of the run that a
+// job writes (`data-id`, `data-kind`), or of several runs, compared (`data-ids`, separated by commas).
+// Everything else on the page works without it.
+
+import { $$, announce, element, seen } from "../dom.js";
+import { addressOf, metricsOf, runOf, runOfJob } from "./ask.js";
+import { makeBoard } from "./board.js";
+import { follow } from "./live.js";
+import { makeSummary } from "./summary.js";
+
+const API = "/api/v1";
+// How often runs that are compared are looked at while they grow (ms), and at most while they do not.
+const LOOK = 5000, LOOK_SELDOM = 60_000;
+
+async function start(root) {
+  root.classList.add("curves");
+  // Charts have headings of the third level, wherever they stand.
+  const heading = element("h2", { class: "visually-hidden" }, "Curves");
+  const said = element("p", { class: "muted curve-wait", role: "status" }, "Curves are being read…");
+  root.replaceChildren(heading, said);
+  let sources = [];
+  try {
+    const ids = root.dataset.kind === "job" ? [await written(root.dataset.id, said)] : (root.dataset.ids ?? root.dataset.id).split(",");
+    sources = ids.map((id) => ({ id, name: root.dataset.name ?? id }));
+    await Promise.all(sources.map(async (source) => {
+      const isCompared = ids.length > 1;
+      const [metrics, run] = await Promise.all([metricsOf(API, source), isCompared ? runOf(API, source) : null]);
+      Object.assign(source, { metrics, run, name: run?.name ?? source.name });
+    }));
+  } catch (error) {
+    const again = element("button", { type: "button", class: "btn" }, "Try again");
+    again.addEventListener("click", () => start(root));
+    root.replaceChildren(element("p", { class: "note bad", role: "alert" }, element("span", {}, `The curves could not be read: ${error.message} `, again)));
+    return;
+  }
+  said.remove();
+  unlike(sources);
+  const board = makeBoard(root, API, sources);
+  if (board.comparing) {
+    const { makeComparison } = await import("./compare.js");
+    board.onShow = makeComparison(board);
+    board.load();
+    watch(board);
+  } else {
+    board.onShow = makeSummary(board);
+    board.load();
+    live(board);
+  }
+}
+
+// The id of a job's run, as soon as there is one.
+async function written(job, said) {
+  for (;;) {
+    const run = await runOfJob(API, job);
+    if (run) return run.id;
+    said.textContent = "Curves appear here when the job writes event files or metrics.jsonl below its log directory.";
+    await new Promise((resolve) => setTimeout(resolve, LOOK));
+    await seen();
+  }
+}
+
+// Runs of one name are told apart by the end of their ids.
+function unlike(sources) {
+  for (const source of sources) {
+    if (sources.some((other) => other !== source && other.name === source.name)) source.label = `${source.name} ${source.id.slice(-4)}`;
+  }
+  for (const source of sources) source.name = source.label ?? source.name;
+}
+
+// One run, point by point.
+function live(board) {
+  const [source] = board.sources;
+  const address = `${addressOf(API, source)}/events`;
+  let reading = null;
+  const reload = (refresh) => {
+    reading ??= new Promise((resolve) => setTimeout(resolve, 500))
+      .then(() => metricsOf(API, source))
+      .then((metrics) => { source.metrics = metrics; board.load(); if (refresh) board.refresh(); }, () => {})
+      .finally(() => { reading = null; });
+  };
+  follow(address, source.metrics.revision, (kind, data, id, before) => {
+    if (kind === "points") {
+      if (!board.take(source, data.curves, id, before)) reload(false);
+      board.heard?.(data.curves);
+    } else if (kind === "state") {
+      const ended = data.complete && !source.metrics.complete;
+      source.metrics.complete = data.complete;
+      source.state = data;
+      board.onShow();
+      if (ended) announce("The run has ended and every point has been read.");
+    } else if (kind === "reset") reload(true);
+  });
+}
+
+// Several runs, now and then: fifty streams would be too many for a browser.
+function watch(board) {
+  let pause = LOOK;
+  const look = async () => {
+    const growing = board.sources.filter((source) => !source.metrics.complete);
+    if (growing.length === 0) return;
+    await seen();
+    const before = growing.map((source) => source.metrics.revision);
+    await Promise.all(growing.map(async (source) => { source.metrics = await metricsOf(API, source).catch(() => source.metrics); }));
+    const hasGrown = growing.some((source, at) => source.metrics.revision !== before[at]);
+    if (hasGrown) { board.load(); board.refresh(); }
+    pause = hasGrown ? LOOK : Math.min(pause * 1.5, LOOK_SELDOM);
+    setTimeout(look, pause);
+  };
+  setTimeout(look, pause);
+}
+
+for (const root of $$("[data-charts]")) start(root);

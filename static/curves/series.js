@@ -1,0 +1,159 @@
+// An answer about one curve as columns of numbers, and the pure questions that a chart asks of
+// them: what is near the cursor, which point is best, what a new point adds. NaN stands where
+// there is nothing to draw.
+
+const number = (value) => (value === null || value === undefined ? NaN : value);
+
+// Columns of an answer's buckets. `x` is where the mean is drawn: the middle of the bucket, or
+// its one point. `end` is where its last point is: the smoothed value belongs there.
+export function columns(answer, smooth = true) {
+  const count = answer.buckets.length;
+  const made = { count: 0, total: answer.count, nonfinite: answer.nonfinite ?? [], attempts: answer.attempts ?? [], hasSmooth: smooth && Array.isArray(answer.smoothed) };
+  for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points"]) made[name] = new Array(count);
+  const byStep = answer.x === undefined || answer.x === "step";
+  for (const [at, bucket] of answer.buckets.entries()) {
+    const [first, last, least, most] = byStep
+      ? [bucket.first_step, bucket.last_step, bucket.min_step, bucket.max_step]
+      : [bucket.first_x, bucket.last_x, bucket.min_x, bucket.max_x];
+    made.begin[at] = first;
+    made.end[at] = last;
+    made.x[at] = (first + last) / 2;
+    made.mean[at] = number(bucket.mean);
+    made.low[at] = number(bucket.min);
+    made.high[at] = number(bucket.max);
+    made.lowX[at] = number(least);
+    made.highX[at] = number(most);
+    made.smooth[at] = made.hasSmooth ? number(answer.smoothed[at]) : NaN;
+    made.points[at] = bucket.count;
+  }
+  made.count = count;
+  return made;
+}
+
+// Adds `points` of the live stream ([step, wall time, value]) behind the others, each as a
+// bucket of its own, and goes on with the smoothing of `weight`: the average so far follows
+// from the last smoothed value and the number of finite points, so nothing is asked again.
+// Answers false where a point is not behind the last one: then the curve must be asked anew.
+export function extend(data, points, place, weight, finite) {
+  let last = data.count > 0 ? data.end[data.count - 1] : -Infinity;
+  let smooth = data.count > 0 ? data.smooth[data.count - 1] : NaN;
+  for (const [step, wall, value, word] of points) {
+    const x = place(step, wall);
+    if (x < last) return false;
+    last = x;
+    const y = number(value);
+    const at = data.count;
+    data.x[at] = data.begin[at] = data.end[at] = x;
+    data.mean[at] = data.low[at] = data.high[at] = y;
+    data.lowX[at] = data.highX[at] = Number.isNaN(y) ? NaN : x;
+    data.points[at] = 1;
+    if (data.hasSmooth) {
+      if (!Number.isNaN(y)) {
+        const share = Number.isNaN(smooth) ? 0 : smooth * (1 - weight ** finite);
+        finite += 1;
+        smooth = (share * weight + (1 - weight) * y) / (1 - weight ** finite);
+      }
+      data.smooth[at] = Number.isNaN(y) ? NaN : smooth;
+    } else data.smooth[at] = NaN;
+    if (Number.isNaN(y)) data.nonfinite.push({ step, wall_time: wall, value: word ?? "NaN" });
+    data.count += 1;
+    data.total += 1;
+  }
+  return true;
+}
+
+// The index of the bucket that holds `x` or is nearest to it; -1 where there is none.
+export function indexAt(data, x) {
+  let [low, high] = [0, data.count];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (data.end[middle] < x) low = middle + 1;
+    else high = middle;
+  }
+  if (data.count === 0) return -1;
+  if (low === data.count) return low - 1;
+  if (low === 0 || data.begin[low] <= x) return low;
+  return x - data.end[low - 1] <= data.begin[low] - x ? low - 1 : low;
+}
+
+// The lines nearest to the cursor, at most `most`, from top to bottom; `more` is how many there
+// are besides. `lines` are [{data, …}], `y` maps a value to pixels, `pixel` is the cursor's.
+export function nearest(lines, x, y, pixel, most = 5, reach = Infinity) {
+  const found = [];
+  for (const line of lines) {
+    const at = indexAt(line.data, x);
+    if (at < 0 || Math.abs(line.data.x[at] - x) > reach) continue;
+    const value = shown(line.data, at);
+    const place = Number.isNaN(value) ? NaN : y(value);
+    found.push({ line, at, value, distance: Number.isNaN(place) ? Infinity : Math.abs(place - pixel) });
+  }
+  found.sort((a, b) => a.distance - b.distance);
+  const near = found.slice(0, most).sort((a, b) => b.value - a.value || 0);
+  return { near, more: Math.max(0, found.length - most) };
+}
+
+// What is drawn strongly at a place: the smoothed value where there is one.
+export const shown = (data, at) => (data.hasSmooth ? data.smooth[at] : data.mean[at]);
+
+// The best point of a tag, from what is known of all its points: {step, value}, or null.
+export function best(tag, rule) {
+  if (rule === "min" && Number.isFinite(tag.min ?? NaN)) return { value: tag.min, step: tag.min_step };
+  if (rule === "max" && Number.isFinite(tag.max ?? NaN)) return { value: tag.max, step: tag.max_step };
+  return null;
+}
+
+// The bucket in which a step lies, as [x, y] of its best point; null where it is not in view.
+export function bestPlace(data, rule) {
+  let found = null;
+  for (let at = 0; at < data.count; at += 1) {
+    const [value, x] = rule === "min" ? [data.low[at], data.lowX[at]] : [data.high[at], data.highX[at]];
+    if (Number.isNaN(value)) continue;
+    if (!found || (rule === "min" ? value < found.y : value > found.y)) found = { x, y: value };
+  }
+  return found;
+}
+
+// Places that a logarithmic axis cannot show: how many points lie in buckets that hold nothing
+// above zero, and in how many other buckets some do.
+export function nonPositive(lines) {
+  let [points, partly] = [0, 0];
+  for (const { data } of lines) {
+    for (let at = 0; at < data.count; at += 1) {
+      if (data.high[at] <= 0) points += data.points[at];
+      else if (data.low[at] <= 0) partly += 1;
+    }
+  }
+  return { points, partly };
+}
+
+// The least and the greatest of all lines within `from`–`to`; with `clip`, what lies outside
+// of the 5th to the 95th percentile is left out and counted. With `log`, only what is above zero.
+export function extent(lines, [from, to], { clip = false, log = false } = {}) {
+  const values = [];
+  for (const { data } of lines) {
+    for (let at = 0; at < data.count; at += 1) {
+      if (data.end[at] < from || data.begin[at] > to) continue;
+      for (const value of [data.low[at], data.high[at], data.smooth[at]]) if (!Number.isNaN(value) && (!log || value > 0)) values.push(value);
+    }
+  }
+  if (values.length === 0) return { range: null, clipped: 0 };
+  if (!clip || values.length < 10) {
+    let [low, high] = [Infinity, -Infinity];
+    for (const value of values) { if (value < low) low = value; if (value > high) high = value; }
+    return { range: [low, high], clipped: 0 };
+  }
+  values.sort((a, b) => a - b);
+  const range = [values[Math.ceil((values.length - 1) * 0.05)], values[Math.floor((values.length - 1) * 0.95)]];
+  return { range, clipped: values.filter((value) => value < range[0] || value > range[1]).length };
+}
+
+// The first and the last place of all lines.
+export function span(lines) {
+  let [from, to] = [Infinity, -Infinity];
+  for (const { data } of lines) {
+    if (data.count === 0) continue;
+    from = Math.min(from, data.begin[0]);
+    to = Math.max(to, data.end[data.count - 1]);
+  }
+  return from <= to ? [from, to] : null;
+}

@@ -1,0 +1,64 @@
+// How curves are looked at: the axis, the zoom, smoothing, what is shown and hidden. All of it
+// is in the address, so that a link shows what its sender saw; only what differs from the
+// usual is written. Other parameters of the page are left as they are.
+
+const AXES = ["step", "relative", "wall"];
+
+export const USUAL = Object.freeze({
+  x: "step", log: false, smooth: 0, clip: false,
+  zoom: Object.freeze({}), find: "", only: Object.freeze([]), off: Object.freeze([]),
+  // Of a comparison: which runs, in which order, and what is said of each.
+  where: "", sort: Object.freeze([]), value: "best", same: false, group: "", base: "",
+});
+
+const WORDS = ["find", "where", "group", "base"];
+const FLAGS = ["log", "clip", "same"];
+const NAMES = ["x", "log", "smooth", "clip", "zoom", "find", "only", "off", "where", "sort", "value", "same", "group", "base"];
+
+// The view that an address tells. What is not understood is as usual.
+export function readView(search) {
+  const given = new URLSearchParams(search);
+  const view = { ...USUAL, zoom: {}, only: listed(given.get("only")), off: listed(given.get("off")), sort: listed(given.get("sort")).slice(0, 2) };
+  if (AXES.includes(given.get("x"))) view.x = given.get("x");
+  for (const name of FLAGS) view[name] = given.get(name) === "1";
+  const smooth = Number(given.get("smooth"));
+  if (smooth > 0 && smooth < 1) view.smooth = Math.min(smooth, 0.999);
+  for (const name of WORDS) view[name] = given.get(name) ?? "";
+  if (given.get("value") === "last") view.value = "last";
+  for (const part of listed(given.get("zoom"))) {
+    const match = /^(step|epoch|time):(-?[\d.e+-]+)~(-?[\d.e+-]+)$/.exec(part);
+    const [from, to] = match ? [Number(match[2]), Number(match[3])] : [];
+    if (match && from < to && Number.isFinite(to - from)) view.zoom[match[1]] = [from, to];
+  }
+  return view;
+}
+
+// The query of an address with this view in it: `?…`, or nothing.
+export function writeView(view, search = "") {
+  const query = new URLSearchParams(search);
+  for (const name of NAMES) query.delete(name);
+  if (view.x !== USUAL.x) query.set("x", view.x);
+  for (const name of FLAGS) if (view[name]) query.set(name, "1");
+  if (view.smooth > 0) query.set("smooth", String(view.smooth));
+  const zooms = Object.entries(view.zoom).map(([unit, [from, to]]) => `${unit}:${short(from)}~${short(to)}`);
+  for (const name of WORDS) if (view[name]) query.set(name, view[name]);
+  if (view.value !== USUAL.value) query.set("value", view.value);
+  for (const [name, list] of [["zoom", zooms], ["sort", view.sort], ["only", view.only], ["off", view.off]]) if (list.length) query.set(name, list.map(escaped).join(","));
+  const text = query.toString().replaceAll("%2F", "/").replaceAll("%3A", ":").replaceAll("%7E", "~").replaceAll("%2C", ",");
+  return text && `?${text}`;
+}
+
+// A list in one parameter: pages refuse one that stands twice. Tags may hold commas themselves.
+const escaped = (item) => item.replace(/[\\,]/g, "\\$&");
+const listed = (text) => (text ? text.match(/(?:\\[^]|[^\\,])+/g) ?? [] : []).map((item) => item.replace(/\\([^])/g, "$1"));
+
+const short = (number) => String(Number(number.toPrecision(14)));
+
+// What a zoom of this chart counts in: steps and epochs differ, times are all charts' own.
+export const zoomUnit = (view, unit) => (view.x === "step" ? unit : "time");
+
+// A view on another axis: a zoom in time means nothing on the other time axis.
+export function onAxis(view, x) {
+  const { time, ...steps } = view.zoom;
+  return { ...view, x, zoom: steps };
+}

@@ -1,0 +1,231 @@
+// Training curves against the real portal: they grow on the page without navigation, a zoom asks
+// for its own buckets, a link restores the view, what is not a number is marked, and two runs
+// that differ in one parameter are compared. The curves are those of `lyceum demo-train`.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { addUser, ask, lyceumBinary, startPortal, until } from "./portal.mjs";
+
+let chromium, portal, cora, logs;
+const children = [];
+
+before(async () => {
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: "none" });
+  cora = addUser(portal, `cora${process.pid}`);
+  logs = mkdtempSync(join(tmpdir(), "ly-curves-"));
+  chmodSync(logs, 0o755);
+});
+
+after(async () => {
+  for (const child of children) child.kill("SIGKILL");
+  await chromium?.close();
+  await portal?.stop();
+  if (logs) rmSync(logs, { recursive: true, force: true });
+});
+
+/** Starts a training below the logs' folder, with hyper-parameters beside it; answers its process. */
+function train(name, hparams, ...options) {
+  mkdirSync(join(logs, name));
+  writeFileSync(join(logs, name, "hparams.yaml"), Object.entries(hparams).map(([key, value]) => `${key}: ${value}\n`).join(""));
+  const child = spawn(lyceumBinary, ["demo-train", "--log-directory", join(logs, name), ...options], { stdio: "ignore" });
+  children.push(child);
+  child.ended = new Promise((done) => child.once("close", done));
+  return child;
+}
+
+const register = (name) => ask(portal, cora.name, "/runs", { method: "POST", body: { directory: join(logs, name), name } });
+
+/** Waits until everything that was written has been read. */
+const isRead = (run, points) => until(async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points >= points, 90, `${points} points of ${run.name}`);
+
+async function visit(path) {
+  const person = await browser.visit(chromium, portal);
+  await browser.signIn(person, cora);
+  await browser.isSignedIn(person);
+  await person.page.goto(`${portal.url}${path}`);
+  return person;
+}
+
+const chart = (page, id) => page.locator(`figure[data-chart="${id}"]`);
+
+/** Waits until a chart shows what was asked for last. */
+async function isDrawn(page, id) {
+  await chart(page, id).locator(".place").scrollIntoViewIfNeeded();
+  await page.waitForFunction((id) => {
+    const figure = document.querySelector(`figure[data-chart="${id}"]`);
+    const canvas = figure?.querySelector("canvas.picture");
+    if (!canvas?.width || document.querySelector("[data-charts][aria-busy]")) return false;
+    return canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0);
+  }, id);
+}
+
+/** What the browser saves of a chart, as text. */
+async function saved(page, id, kind) {
+  const figure = chart(page, id);
+  await figure.getByText("Save", { exact: true }).click();
+  const role = kind.startsWith("CSV") ? "link" : "button";
+  const [file] = await Promise.all([page.waitForEvent("download"), figure.getByRole(role, { name: kind }).click()]);
+  return { name: file.suggestedFilename(), bytes: readFileSync(await file.path()) };
+}
+
+/** Where the marks of a saved picture's upright axis stand: [[value, y], …]. */
+function marks(svg) {
+  const found = [...svg.matchAll(/<text x="[\d.]+" y="([\d.]+)" text-anchor="end" fill="[^"]+">([\d.e-]+)<\/text>/g)];
+  return found.map(([, y, text]) => [Number(text), Number(y)]).filter(([value]) => Number.isFinite(value));
+}
+
+const lines = (svg) => [...svg.matchAll(/stroke-width="1.7"/g)].length;
+
+test("curves grow on the page, without navigation", async () => {
+  const child = train("grows", { max_steps: 4000 }, "--steps", "4000", "--rate", "40");
+  const run = await register("grows");
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await browser.appears(page, chart(page, "loss"), 60, "the chart of the loss");
+  await isDrawn(page, "loss");
+  await page.evaluate(() => { globalThis.stayed = true; });
+  const step = async () => Number(/step ([\d\u202f]+)/.exec(await page.locator(".curve-summary").innerText())?.[1].replaceAll("\u202f", "") ?? 0);
+  const drawn = () => page.locator('figure[data-chart="loss"] canvas.picture').evaluate((canvas) => canvas.toDataURL());
+  const [before, picture] = [await step(), await drawn()];
+  await until(async () => (await step()) >= before + 60, 60, "sixty more steps");
+  await until(async () => (await drawn()) !== picture, 20, "another picture");
+  assert.ok(await page.evaluate(() => globalThis.stayed));
+  // Train and validation are one chart; the end is told from what came last.
+  const loss = chart(page, "loss");
+  await browser.appears(page, loss.getByRole("button", { name: "validation" }), 60, "the validation's line");
+  await until(async () => lines((await saved(page, "loss", "SVG")).bytes.toString()) === 2, 60, "its points");
+  await browser.appears(page, page.getByText(/ends about \d+:\d\d/), 60, "when it ends");
+  assert.ok(await page.getByRole("progressbar", { name: "How far the run is" }).isVisible());
+  await browser.photograph(page, "curves-live");
+  child.kill("SIGKILL");
+  await child.ended;
+  browser.assertNoFaults(person);
+});
+
+test("a zoom asks for its own buckets, and a link restores the view", async () => {
+  await train("zoomed", {}, "--steps", "30000", "--rate", "0", "--spike-at", "12345", "--steps-per-epoch", "300").ended;
+  const run = await register("zoomed");
+  await isRead(run, 60_000);
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await browser.appears(page, chart(page, "loss"), 60, "the chart of the loss");
+  await isDrawn(page, "loss");
+  const place = chart(page, "loss").locator(".place");
+  const box = await place.boundingBox();
+  const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && /"from":/.test(request.postData() ?? ""));
+  await page.mouse.move(box.x + box.width * 0.35, box.y + 90);
+  await page.mouse.down();
+  await page.mouse.move(box.x + box.width * 0.6, box.y + 90, { steps: 5 });
+  await page.mouse.up();
+  const answer = await (await asked).response();
+  const body = (await asked).postDataJSON();
+  assert.ok(body.from > 0 && body.from < 12_345 && 12_345 < body.to && body.to < 30_000, JSON.stringify(body));
+  const { items } = await answer.json();
+  const train_loss = items.find(({ tag }) => tag === "train/loss");
+  assert.ok(train_loss.buckets.every(({ first_step }) => first_step >= body.from));
+  assert.ok(train_loss.buckets.some(({ max_step }) => max_step === 12_345), "the spike is in a bucket of its own step");
+  await page.waitForURL(/zoom=step:/);
+
+  await page.getByRole("checkbox", { name: "Log", exact: true }).check();
+  await page.getByRole("slider", { name: "Smoothing" }).fill("0.8");
+  await page.waitForURL(/smooth=0.8/);
+  await chart(page, "loss").getByRole("button", { name: "validation" }).click();
+  await page.waitForURL(/off=/);
+  await isDrawn(page, "loss");
+  const picture = (await saved(page, "loss", "SVG")).bytes.toString();
+  // On a logarithm equal factors are equal distances.
+  const [[a, at], [b, bt], [c, ct]] = marks(picture);
+  assert.ok(Math.abs((at - bt) / Math.log(b / a) - (bt - ct) / Math.log(c / b)) < 3, `${marks(picture)}`);
+  // The raw line, faded, and over it the smoothed one.
+  assert.equal(lines(picture), 1);
+  assert.match(picture, /stroke-width="1"[^>]* opacity="0.35"/);
+
+  const other = await visit(new URL(page.url()).pathname + new URL(page.url()).search);
+  await browser.appears(other.page, chart(other.page, "loss"), 60, "the same chart for somebody else");
+  await isDrawn(other.page, "loss");
+  assert.ok(await other.page.getByRole("checkbox", { name: "Log", exact: true }).isChecked());
+  assert.equal(await chart(other.page, "loss").getByRole("button", { name: "validation" }).getAttribute("aria-pressed"), "false");
+  assert.equal((await saved(other.page, "loss", "SVG")).bytes.toString(), picture);
+  await browser.photograph(other.page, "curves-zoomed");
+
+  await place.dblclick();
+  await page.waitForURL((url) => !url.search.includes("zoom="));
+  browser.assertNoFaults(person);
+  browser.assertNoFaults(other);
+});
+
+test("what is not a number is marked, and the keyboard and a table read what the picture shows", async () => {
+  await train("broken", {}, "--steps", "500", "--rate", "0", "--nan-at", "300").ended;
+  const run = await register("broken");
+  await isRead(run, 1000);
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  const loss = chart(page, "loss");
+  await browser.appears(page, loss.getByText(/train: [\d\u202f]+ not finite, first at step 300/), 60, "how many are not finite");
+  await isDrawn(page, "loss");
+  const bad = await page.locator(".badge.bad").first().evaluate((badge) => getComputedStyle(badge).color);
+  assert.ok((await saved(page, "loss", "SVG")).bytes.toString().includes(`l8 8m-8 0l8-8" stroke="${bad}"`));
+
+  await loss.locator(".place").focus();
+  await page.keyboard.press("Home");
+  await page.keyboard.press("ArrowRight");
+  await page.getByText(/^step 1: .*train [\d.]+/).waitFor({ state: "attached" });
+  await page.keyboard.press("+");
+  await page.waitForURL(/zoom=step:/);
+  await page.keyboard.press("Escape");
+  await page.waitForURL((url) => !url.search.includes("zoom="));
+  await isDrawn(page, "loss");
+  await loss.getByText("As a table").click();
+  const table = page.getByRole("table", { name: "loss as a table" });
+  await until(async () => (await table.getByRole("row").count()) > 50, 20, "a table of the whole curve");
+
+  const csv = await saved(page, "loss", "CSV, train");
+  assert.equal(csv.bytes.toString().trim().split("\n").length, 501);
+  assert.match(csv.bytes.toString(), /^step,wall_time,value,attempt\n/);
+  const png = await saved(page, "loss", "PNG");
+  assert.equal(png.bytes.subarray(1, 4).toString(), "PNG");
+  await browser.photograph(page, "curves-broken");
+  await browser.assertAccessible(page, "curves-broken");
+  browser.assertNoFaults(person);
+});
+
+test("two runs that differ in one parameter are compared", async () => {
+  const rates = ["0.1", "0.02"];
+  const runs = [];
+  for (const rate of rates) await train(`lr-${rate}`, { learning_rate: rate, optimizer: "adam", batch_size: 64 }, "--steps", "600", "--rate", "0", "--learning-rate", rate).ended;
+  for (const rate of rates) runs.push(await register(`lr-${rate}`));
+  for (const run of runs) await isRead(run, 1200);
+  const person = await visit("/runs");
+  const { page } = person;
+  for (const { name } of runs) await page.getByRole("checkbox", { name: `Compare ${name}` }).check();
+  await page.getByRole("button", { name: "Compare", exact: true }).click();
+  await page.waitForURL(/\/runs\/compare\?/);
+  const table = page.getByRole("table", { name: "Results" });
+  await browser.appears(page, table, 60, "the table of results");
+  assert.equal(await table.locator('[data-column^="p:"]').count(), 1);
+  assert.match(await table.locator('[data-column^="p:"]').innerText(), /learning_rate/);
+  for (const id of ["train/loss", "val/loss"]) {
+    await isDrawn(page, id);
+    assert.equal(lines((await saved(page, id, "SVG")).bytes.toString()), 2, id);
+  }
+  // The order by learning rate, and a filter that leaves one of them.
+  const first = () => table.getByRole("row").nth(1).getByRole("rowheader").innerText();
+  await table.locator('[data-column^="p:"]').click();
+  assert.match(await first(), /lr-0\.02/);
+  await table.locator('[data-column^="p:"]').click();
+  assert.match(await first(), /lr-0\.1/);
+  await browser.photograph(page, "curves-compare");
+  await browser.assertAccessible(page, "curves-compare");
+  await page.getByRole("searchbox", { name: "Filter runs" }).fill("learning_rate < 0.05");
+  await page.getByText("1 of 2 runs").waitFor();
+  await page.waitForURL(/where=/);
+  assert.equal(lines((await saved(page, "train/loss", "SVG")).bytes.toString()), 1);
+  browser.assertNoFaults(person);
+});
