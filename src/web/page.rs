@@ -97,7 +97,7 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 8] = [
+const ENTRIES: [Entry; 9] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
     Entry { nav: Nav::Jobs, href: "/jobs", label: "Jobs", icon: "job" },
