@@ -14,8 +14,7 @@ use lyceum::{
     app::App,
     check, client,
     config::{Config, Environment},
-    datasets,
-    demo,
+    datasets, demo,
     model::Clock,
     start, telemetry,
 };

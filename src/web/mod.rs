@@ -363,7 +363,7 @@ fn api() -> Api {
 
 /// Everything else.
 fn pages() -> Pages {
-    Pages::default()
+    admin_pages()
         .get("/", home::page)
         .get("/events", live::stream)
         .get("/notices", notices::fragment)
@@ -414,6 +414,22 @@ fn pages() -> Pages {
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/sign-out-everywhere", settings::sign_out_everywhere)
         .post("/settings/theme", settings::set_theme)
+        .get("/announcements/strip", announcements::strip::fragment)
+        .post("/announcements/{id}/dismiss", announcements::strip::dismiss)
+        .get("/docs/api", health::api_page)
+        .get("/problems/{kind}", health::problem)
+        .get("/healthz", health::alive)
+        .get("/readyz", health::ready)
+        .get("/metrics", health::metrics)
+        .get(reach::FACTS, reach::facts)
+        .get(reach::ECHO, reach::echo)
+        .get(reach::EVENTS, reach::portals_events)
+        .add("GET", "/static/{*path}", assets::files())
+}
+
+/// What administrators see and do.
+fn admin_pages() -> Pages {
+    Pages::default()
         .get("/admin/users", people::pages::list)
         .post("/admin/users", people::pages::create)
         .get("/admin/users/{name}", people::pages::show)
@@ -445,8 +461,6 @@ fn pages() -> Pages {
         .post("/admin/quotas/default", quotas::pages::change_defaults)
         .get("/admin/quotas/cluster", quotas::pages::cluster)
         .post("/admin/quotas/cluster", quotas::pages::change_cluster)
-        .get("/announcements/strip", announcements::strip::fragment)
-        .post("/announcements/{id}/dismiss", announcements::strip::dismiss)
         .get("/admin/announcements", announcements::pages::list)
         .post("/admin/announcements", announcements::pages::create)
         .get("/admin/announcements/{id}", announcements::pages::show)
@@ -459,15 +473,6 @@ fn pages() -> Pages {
         .get("/admin/health", health_report::page)
         .get("/admin/audit", audit::page)
         .get("/admin/audit/table", audit::download)
-        .get("/docs/api", health::api_page)
-        .get("/problems/{kind}", health::problem)
-        .get("/healthz", health::alive)
-        .get("/readyz", health::ready)
-        .get("/metrics", health::metrics)
-        .get(reach::FACTS, reach::facts)
-        .get(reach::ECHO, reach::echo)
-        .get(reach::EVENTS, reach::portals_events)
-        .add("GET", "/static/{*path}", assets::files())
 }
 
 /// The portal's main listener.
