@@ -191,7 +191,7 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(ExitCode::SUCCESS)
         }
         Verb::DemoTrain(arguments) => {
-            demo::run(&arguments, environment.find("LYCEUM_LOG_DIRECTORY"), &mut io::stdout())?;
+            demo::run(&arguments, environment.find("LYCEUM_LOG_DIRECTORY").map(str::to_owned), &mut io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::Helper { .. }

@@ -152,7 +152,7 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
         let silent = begun(db, &new_attempt(ada, "silent", None)).await;
         let unread = db.unread_attempts(SessionId::first()).await.unwrap();
         let expected = Unread { job: first.job, owner: ada, session: new.id, directory: "runs/train".to_owned() };
-        assert_eq!(unread, [expected.clone()], "one that names no directory is not read");
+        assert_eq!(unread, std::slice::from_ref(&expected), "one that names no directory is not read");
         assert_eq!(db.unread_attempts(new.id).await.unwrap(), [], "only those behind it");
         assert_eq!(db.run_of_job(first.job).await.unwrap(), None);
         db.read_attempt(&expected, "/home/ada/runs/train", START).await.unwrap();

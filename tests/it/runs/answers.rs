@@ -157,7 +157,7 @@ async fn events(
     let mut stream = answer.bytes_stream();
     let (mut text, mut found) = (String::new(), Vec::new());
     while !enough(&found) {
-        let piece = tokio::time::timeout(Duration::from_secs(120), stream.next()).await.expect("something comes");
+        let piece = tokio::time::timeout(Duration::from_mins(2), stream.next()).await.expect("something comes");
         text.push_str(std::str::from_utf8(&piece.unwrap().unwrap()).unwrap());
         while let Some((event, rest)) = text.split_once("\n\n") {
             let field = |name: &str| {
@@ -201,8 +201,9 @@ async fn what_comes_is_told_and_nothing_twice() {
     // A writer that begins anew takes points back.
     let run_now = world.person.get(&world.house, &format!("/runs/{run}/metrics")).await["revision"].to_string();
     trained(&world.home().join("live"), "--rate 0 --steps 705 --resume");
-    let reset = events(&world, &run, Some(&run_now), |events| events.iter().any(|(_, name, _)| name == "reset")).await;
-    assert!(told(&reset, "train/loss").is_empty());
+    let taken_back =
+        events(&world, &run, Some(&run_now), |events| events.iter().any(|(_, name, _)| name == "reset")).await;
+    assert!(told(&taken_back, "train/loss").is_empty());
     // The end is told too.
     world.person.stop(&world.house, session).await;
     let end = events(&world, &run, None, |events| events.iter().any(|(.., data)| data["complete"] == true)).await;

@@ -40,7 +40,12 @@ pub fn store(portal: &TestPortal, id: RunId, points: &[(&str, &str, i64, f64)]) 
     let path = portal.directory.path().join("curves").join(format!("{id}.points"));
     let mut encoder = Encoder::default();
     for (run, tag, step, value) in points {
-        let item = Item::Scalar { tag: tag.as_bytes(), step: *step, wall_time: *step as f64, value: *value };
+        let item = Item::Scalar {
+            tag: tag.as_bytes(),
+            step: *step,
+            wall_time: f64::from(i32::try_from(*step).unwrap()),
+            value: *value,
+        };
         encoder.entry(&Entry::Item { run, item });
     }
     let mut store = Store::open(&path, u64::MAX).unwrap();

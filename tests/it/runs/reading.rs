@@ -74,7 +74,7 @@ async fn a_live_sessions_agent_reads_and_the_portal_may_die() {
     let ended = Instant::now();
     until(&world, &world.person, &run, "everything is read", |run| run["complete"] == true).await;
     eprintln!("complete {:?} after the end", ended.elapsed());
-    assert!(ended.elapsed() < Duration::from_secs(60), "{:?}", ended.elapsed());
+    assert!(ended.elapsed() < Duration::from_mins(1), "{:?}", ended.elapsed());
     assert_eq!(steps(&world, &run, "train%2Floss").await, (0..1600).collect::<Vec<_>>());
     // Nothing is read any more, and what was read stays.
     fs::remove_dir_all(&logs).unwrap();
@@ -103,10 +103,10 @@ async fn strange_directories_do_no_harm_and_are_told_of() {
     symlink(&logs, logs.join("loop")).unwrap();
     symlink("nowhere", logs.join("events.out.tfevents.gone")).unwrap();
     fs::create_dir(logs.join("secret")).unwrap();
-    fs::set_permissions(logs.join("secret"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(logs.join("secret"), fs::Permissions::from_mode(0o0)).unwrap();
     let (name, long) = ("<script>alert(1)</script>\\n", "x".repeat(10_000));
-    let lines: String =
-        (0..1000).map(|step| format!("{{\"step\": {step}, \"{name}\": {step}, \"{long}\": 1}}\n")).collect();
+    let line = |step| format!("{{\"step\": {step}, \"{name}\": {step}, \"{long}\": 1}}\n");
+    let lines = (0..1000).map(line).collect::<Vec<_>>().concat();
     fs::create_dir(logs.join("names")).unwrap();
     fs::write(logs.join("names/metrics.jsonl"), lines).unwrap();
     let run = read(&world, "~/logs", 64 + 64 + 2000).await;
