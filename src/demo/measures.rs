@@ -45,7 +45,7 @@ impl Plan {
     pub fn validated(&self, step: u64) -> Measures {
         let done = self.done(step);
         // What is learned by heart helps nobody.
-        let overfitted = 0.15 * (done - 0.6).max(0.0);
+        let overfitted = 0.4 * (done - 0.6).max(0.0);
         let loss = (self.ideal(done) * 1.1 + overfitted) * (1.0 + 0.03 * self.noise(step, 3));
         let accuracy = (self.correct(done) - 0.03 - 0.1 * overfitted + 0.005 * self.noise(step, 4)).clamp(0.0, 1.0);
         self.diverged(step, Measures { loss, accuracy, learning_rate: self.learning_rate_at(done) })

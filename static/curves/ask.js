@@ -28,12 +28,9 @@ export const runOf = (base, source) => asked(addressOf(base, source));
 
 // The run that a job's attempts write; null until something of it has been read.
 export async function runOfJob(base, id) {
-  try {
-    return await asked(`${base}/jobs/${encodeURIComponent(id)}/run`);
-  } catch (error) {
-    if (error.status === 404) return null;
-    throw error;
-  }
+  const job = `${base}/jobs/${encodeURIComponent(id)}`;
+  const { runs } = await asked(`${job}/metrics?limit=1`);
+  return runs.length > 0 ? asked(`${job}/run`) : null;
 }
 
 export const metricsOf = (base, source) => asked(`${addressOf(base, source)}/metrics?limit=20000`);

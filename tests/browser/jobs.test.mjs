@@ -2,6 +2,8 @@
 // in the list, cancelled, given notes and tags, and cloned with what is different shown.
 
 import assert from "node:assert/strict";
+import { readdirSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, test } from "node:test";
 
 import * as browser from "./browser.mjs";
@@ -105,5 +107,22 @@ test("a clone says what is different", async () => {
   await page.getByText("with exit code").waitFor();
   await browser.appears(page, page.locator("[data-log]").getByText("3"), 30, "its log");
   await check("job-failed");
+});
+
+test("the curves of a training grow on its page", async () => {
+  const { page } = person;
+  const versions = join(portal.data, "shared", "bin");
+  const program = join(versions, readdirSync(versions)[0], "lyceum");
+  const command = [program, "demo-train", "--rate", "50", "--steps", "3000"];
+  const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "training", command } });
+  await page.goto(`${portal.url}/jobs/${id}`);
+  const loss = page.locator('#curves figure[data-chart="loss"]');
+  await browser.appears(page, loss, 60, "the chart of the loss");
+  const picture = () => loss.locator("canvas.picture").evaluate((canvas) => canvas.toDataURL());
+  const before = await picture();
+  await until(async () => (await picture()) !== before, 60, "a chart that grows");
+  await check("job-curves");
+  await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
+  await browser.appears(page, page.getByText("cancelled").first(), 60, "its end");
   browser.assertNoFaults(person);
 });

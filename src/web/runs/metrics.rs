@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::{
     body::Body,
     extract::{Path, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, HeaderValue, header},
     response::{IntoResponse, Response},
 };
 use bytes::Bytes;
@@ -19,7 +19,7 @@ use crate::{
     runs::{Axis, Curve, Metrics, Question, Selection, csv, curve, metrics},
     web::{
         Portal,
-        error::{Error, Problem, Result},
+        error::{Error, NotModified, Problem, Result},
         extract::{CurrentUser, Id, Json, Query},
     },
 };
@@ -247,7 +247,7 @@ fn is_known(headers: &HeaderMap, version: &HeaderValue) -> bool {
 }
 
 fn unchanged(version: &HeaderValue) -> Response {
-    (StatusCode::NOT_MODIFIED, [(header::ETAG, version.clone())]).into_response()
+    ([(header::ETAG, version.clone())], NotModified).into_response()
 }
 
 fn versioned<T: Serialize>(version: &HeaderValue, body: &T) -> Response {
