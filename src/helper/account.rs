@@ -5,7 +5,8 @@
 
 use std::{
     ffi::OsStr,
-    fs, io,
+    fs::{self, File},
+    io,
     ops::RangeInclusive,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -13,6 +14,7 @@ use std::{
 };
 
 use nix::unistd::{Group, User};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 
 use super::{
     Error, Result, doing,
@@ -23,6 +25,8 @@ const PREFIX: &str = "ly-";
 const HOMES: &str = "/home";
 const SKELETON: &str = "/etc/skel";
 const SHELL: &str = "/bin/bash";
+/// Where only root can make files, and the same for all portals of a machine.
+const LOCK: &str = "/run/lyceum-accounts.lock";
 
 /// Makes or adopts the account of the portal's user `name`; answers the account's name.
 pub(super) fn ensure(name: &str, uids: &RangeInclusive<u32>) -> Result<String> {
@@ -31,8 +35,8 @@ pub(super) fn ensure(name: &str, uids: &RangeInclusive<u32>) -> Result<String> {
         return Err(Error::Refused(format!("no accounts can have uids {} to {}", uids.start(), uids.end())));
     }
     if find(&account)?.is_none() {
-        // Another portal may be quicker; the look afterwards decides.
-        let failure = add_user(&account, uids)?;
+        let _alone = lock()?;
+        let failure = if find(&account)?.is_none() { add_user(&account, uids)? } else { String::new() };
         if find(&account)?.is_none() {
             return Err(Error::Busy(format!("the account `{account}` could not be made: {failure}")));
         }
@@ -62,6 +66,17 @@ fn account_name(name: &str) -> Result<String> {
 
 fn find(account: &str) -> Result<Option<User>> {
     User::from_name(account).map_err(|err| doing(format!("asking the name service for `{account}`"))(err.into()))
+}
+
+/// Held while an account is made, by this helper or another one. Of two `useradd` at once the later one
+/// gives the account of the earlier one another uid, and its home is a stranger's. A `useradd`
+/// whose helper was killed has the lock too, until it ends.
+fn lock() -> Result<File> {
+    let while_making = || doing(format!("locking {LOCK}"));
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW;
+    let file = File::from(open(LOCK, flags, Mode::from_raw_mode(0o600)).map_err(|err| while_making()(err.into()))?);
+    flock(&file, FlockOperation::LockExclusive).map_err(|err| while_making()(err.into()))?;
+    Ok(file)
 }
 
 /// Runs `useradd`; answers what it said, which matters only when there is no account then.
