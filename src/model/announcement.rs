@@ -16,8 +16,7 @@ pub const LONGEST: usize = 500;
 words!(
     /// How much an announcement matters, from less to more.
     #[derive(PartialOrd, Ord)]
-    #[schema(as = AnnouncementLevel)]
-    Level {
+    Level as "AnnouncementLevel" {
         Info = "info",
         Warning = "warning",
         /// Nobody can put it aside.

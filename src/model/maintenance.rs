@@ -29,8 +29,7 @@ const UNKNOWN_END: i64 = 600;
 
 words!(
     /// What maintenance does.
-    #[schema(as = MaintenanceMode)]
-    Mode {
+    Mode as "MaintenanceMode" {
         Off = "off",
         /// Nothing is started; what runs goes on.
         NoNewSessions = "no_new_sessions",

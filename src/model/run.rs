@@ -16,8 +16,7 @@ pub const LONGEST_DIRECTORY: usize = 4095;
 
 words!(
     /// Who sees a run.
-    #[schema(as = RunVisibility)]
-    Visibility {
+    Visibility as "RunVisibility" {
         /// Its owner.
         Private = "private",
         /// A group of its owner's.

@@ -123,6 +123,6 @@ test("the curves of a training grow on its page", async () => {
   await until(async () => (await picture()) !== before, 60, "a chart that grows");
   await check("job-curves");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
-  await browser.appears(page, page.getByText("cancelled").first(), 60, "its end");
+  await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
   browser.assertNoFaults(person);
 });

@@ -62,14 +62,14 @@ test("a turn that has come is told on every page, once, and over when it is open
   await change(`/sessions/${first}`, { method: "DELETE" });
   for (const page of [form, settings]) await notice(page, "‘second’").first().waitFor({ timeout: 60_000 });
   await notice(form, "‘second’ is ready").waitFor({ timeout: 60_000 });
-  await until(() => noted.length === 1, 20, "one notification");
+  await until(() => noted.length === 1, 60, "one notification");
   assert.match(noted[0].title, /‘second’/);
   assert.match(await form.title(), /^\(1\) /);
   await browser.assertAccessible(form, "a turn");
   await browser.photograph(form, "turn");
 
   await notice(form, "‘second’ is released soon").waitFor({ timeout: 120_000 });
-  await until(() => noted.length === 2, 20, "the warning");
+  await until(() => noted.length === 2, 60, "the warning");
   assert.match(noted[1].body, /released at/);
   await browser.photograph(form, "released-soon");
   await form.getByRole("button", { name: "Keep: second" }).click();
@@ -88,7 +88,7 @@ test("an end that is near is told once, also by a portal that began anew, and pu
   const id = await started("short", { duration_seconds: 240 });
   const ends = (await change(`/sessions/${id}`)).expires_at;
   await notice(form, "‘short’ ends soon").waitFor({ timeout: 180_000 });
-  await until(() => noted.length === 3, 20, "the warning");
+  await until(() => noted.length === 3, 60, "the warning");
   await portal.end();
   await portal.startAgain();
   await form.reload();

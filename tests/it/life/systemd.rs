@@ -34,7 +34,8 @@ async fn a_restart_through_systemd_ends_no_session() {
     let mut house = House::new(&[]);
     house.url = "http://127.0.0.1:8000".to_owned();
     let journal = || said(&["journalctl", "--no-pager", "--unit=lyceum", "--lines=40"]);
-    system(&["systemctl", "start", "lyceum"]);
+    let begun = Command::new("systemctl").args(["start", "lyceum"]).status().unwrap();
+    assert!(begun.success(), "{}", journal());
     let is_up = async |house: &House| {
         eventually("it answers", async || {
             let state = said(&["systemctl", "is-active", "lyceum"]);
