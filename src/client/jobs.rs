@@ -7,9 +7,9 @@ use clap::{Args, Subcommand};
 use serde_json::{Map, Value, json};
 
 use super::{
-    List,
+    List, Size,
     api::{Api, Error, JOBS, Job, Result},
-    duration, line, size, table, tell,
+    duration, line, table, tell,
 };
 use crate::model::{Clock, SessionState};
 
@@ -49,19 +49,8 @@ pub enum JobCommand {
 
 #[derive(Args, Debug)]
 pub struct Submit {
-    /// A named size
-    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
-    pub profile: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
-    pub gpus: Option<i64>,
-    /// The model of GPU, as the cluster page spells it
-    #[arg(long)]
-    pub gpu_model: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
-    pub cpus: Option<i64>,
-    /// Such as 4GiB; every unit is a power of 1024
-    #[arg(long, value_parser = size)]
-    pub memory: Option<i64>,
+    #[command(flatten)]
+    pub size: Size,
     /// Such as 90m, 2h or 1d; it is ended then
     #[arg(long, value_parser = duration)]
     pub time_limit: Option<i64>,
@@ -134,7 +123,6 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
 fn body(submit: &Submit) -> Result<Value> {
     let mut body = Map::new();
     let mut put = |key: &str, value: Option<Value>| body.extend(value.map(|value| (key.to_owned(), value)));
-    let resources = super::resources(submit.gpus, submit.gpu_model.as_deref(), submit.cpus, submit.memory);
     let mut variables = Map::new();
     for variable in &submit.variables {
         let Some((name, value)) = variable.split_once('=') else {
@@ -149,8 +137,8 @@ fn body(submit: &Submit) -> Result<Value> {
     put("script", script.transpose()?.map(Value::from));
     put("command", (!submit.command.is_empty()).then(|| json!(submit.command)));
     put("name", submit.name.clone().map(Value::from));
-    put("profile", submit.profile.clone().map(Value::from));
-    put("resources", resources);
+    put("profile", submit.size.profile.clone().map(Value::from));
+    put("resources", submit.size.resources());
     put("environment", submit.environment.clone().map(Value::from));
     put("working_directory", submit.working_directory.clone().map(Value::from));
     put("log_directory", submit.log_directory.clone().map(Value::from));

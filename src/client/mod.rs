@@ -61,19 +61,8 @@ pub enum SessionCommand {
 pub struct Start {
     /// jupyter, tensorboard, terminal …
     pub app: String,
-    /// A named size
-    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
-    pub profile: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
-    pub gpus: Option<i64>,
-    /// The model of GPU, as the cluster page spells it
-    #[arg(long)]
-    pub gpu_model: Option<String>,
-    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
-    pub cpus: Option<i64>,
-    /// Such as 4GiB; every unit is a power of 1024
-    #[arg(long, value_parser = size)]
-    pub memory: Option<i64>,
+    #[command(flatten)]
+    pub size: Size,
     /// Such as 90m, 2h or 1d
     #[arg(long, value_parser = duration)]
     pub duration: Option<i64>,
@@ -208,36 +197,55 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
     }
 }
 
+/// How much a session or a job may use, by a name or in numbers.
+#[derive(Args, Debug)]
+pub struct Size {
+    /// A named size
+    #[arg(long, conflicts_with_all = ["gpus", "gpu_model", "cpus", "memory"])]
+    pub profile: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..))]
+    pub gpus: Option<i64>,
+    /// The model of GPU, as the cluster page spells it
+    #[arg(long)]
+    pub gpu_model: Option<String>,
+    #[arg(long, value_parser = clap::value_parser!(i64).range(1..))]
+    pub cpus: Option<i64>,
+    /// Such as 4GiB; every unit is a power of 1024
+    #[arg(long, value_parser = size)]
+    pub memory: Option<i64>,
+}
+
+impl Size {
+    /// The numbers that were said, as the API's `resources`.
+    fn resources(&self) -> Option<Value> {
+        let said: Map<String, Value> = [
+            ("gpus", self.gpus.map(Value::from)),
+            ("gpu_model", self.gpu_model.clone().map(Value::from)),
+            ("cpus", self.cpus.map(Value::from)),
+            ("memory_bytes", self.memory.map(Value::from)),
+        ]
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.to_owned(), value?)))
+        .collect();
+        (!said.is_empty()).then_some(Value::Object(said))
+    }
+}
+
 /// The request of `session start`: only what was said, the rest is the portal's to choose.
 fn body(start: &Start) -> Value {
     let mut body = Map::new();
     let mut put = |key: &str, value: Option<Value>| {
         body.extend(value.map(|value| (key.to_owned(), value)));
     };
-    let resources = resources(start.gpus, start.gpu_model.as_deref(), start.cpus, start.memory);
     put("app", Some(json!(start.app)));
     put("name", start.name.clone().map(Value::from));
-    put("profile", start.profile.clone().map(Value::from));
-    put("resources", resources);
+    put("profile", start.size.profile.clone().map(Value::from));
+    put("resources", start.size.resources());
     put("environment", start.environment.clone().map(Value::from));
     put("working_directory", start.working_directory.clone().map(Value::from));
     put("duration_seconds", start.duration.map(Value::from));
     put("options", start.log_directory.as_ref().map(|folder| json!({ "log_directory": folder })));
     Value::Object(body)
-}
-
-/// The numbers that were said.
-fn resources(gpus: Option<i64>, gpu_model: Option<&str>, cpus: Option<i64>, memory: Option<i64>) -> Option<Value> {
-    let said: Map<String, Value> = [
-        ("gpus", gpus.map(Value::from)),
-        ("gpu_model", gpu_model.map(Value::from)),
-        ("cpus", cpus.map(Value::from)),
-        ("memory_bytes", memory.map(Value::from)),
-    ]
-    .into_iter()
-    .filter_map(|(key, value)| Some((key.to_owned(), value?)))
-    .collect();
-    (!said.is_empty()).then_some(Value::Object(said))
 }
 
 /// Asks until the session runs; an end before that is an error. Each new sentence is told on

@@ -270,6 +270,11 @@ impl Error {
         self.0.kind
     }
 
+    /// Whether somebody can mend it in the form that they sent, which is shown again with it.
+    pub fn is_for_the_form(&self) -> bool {
+        matches!(self.0.kind, Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance)
+    }
+
     pub fn status(&self) -> StatusCode {
         self.0.kind.status()
     }

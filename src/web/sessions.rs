@@ -322,14 +322,11 @@ pub async fn log(
     Id(id): Id<SessionId>,
     Query(parameters): Query<LogParameters>,
 ) -> Result<Response> {
-    let lines = match parameters.tail.unwrap_or(200) {
-        lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),
-        _ => return Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
-    };
+    let lines = asked_lines(parameters.tail)?;
     let text = portal.sessions.log_tail(user.actor(), id, LOG_WINDOW).await?;
     let tail = last_lines(&text, lines).to_vec();
     if !wants_events(&headers) {
-        return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
+        return Ok(plain_text(tail));
     }
     let reader = user.id();
     sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Session(id), tail))
@@ -385,6 +382,18 @@ impl AdmissionAnswer {
 
 pub(super) fn wants_events(headers: &HeaderMap) -> bool {
     headers.get(header::ACCEPT).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// How many of a log's last lines are wanted.
+pub(super) fn asked_lines(tail: Option<i64>) -> Result<usize> {
+    match tail.unwrap_or(200) {
+        lines @ 1..=10_000 => Ok(usize::try_from(lines).unwrap_or(usize::MAX)),
+        _ => Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
+    }
+}
+
+pub(super) fn plain_text(text: Vec<u8>) -> Response {
+    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
 /// The last `lines` lines.

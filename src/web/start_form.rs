@@ -13,7 +13,7 @@ use serde::Deserialize;
 
 use super::{
     Portal, cards,
-    error::{Error, Kind, Result},
+    error::{Error, Result},
     extract::{CurrentUser, Form, Query},
     page::{Nav, Page},
     views::{
@@ -90,11 +90,7 @@ pub async fn start(
     };
     let error = match started {
         Ok(session) => return Ok(Redirect::to(&format!("/sessions/{}", session.id)).into_response()),
-        Err(error)
-            if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance) =>
-        {
-            error
-        }
+        Err(error) if error.is_for_the_form() => error,
         Err(error) => return Err(error),
     };
     let errors = faults_beside_fields(&error, &form);

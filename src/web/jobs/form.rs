@@ -18,7 +18,7 @@ use crate::{
     sessions::StartRequest,
     web::{
         Portal, cards,
-        error::{self, Error, Kind, Result},
+        error::{self, Error, Result},
         extract::{CurrentUser, Form, Query},
         page::{Nav, Page},
         start_form as sessions,
@@ -94,11 +94,7 @@ pub async fn submit(
     };
     let error = match submitted {
         Ok(job) => return Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
-        Err(error)
-            if matches!(error.kind(), Kind::InvalidFields | Kind::OverQuota | Kind::Conflict | Kind::Maintenance) =>
-        {
-            error
-        }
+        Err(error) if error.is_for_the_form() => error,
         Err(error) => return Err(error),
     };
     let errors = sessions::faults_beside_fields(&error, &form);

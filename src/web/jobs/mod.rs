@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::State,
-    http::{HeaderMap, StatusCode, header},
-    response::{IntoResponse, Response},
+    http::{HeaderMap, StatusCode},
+    response::Response,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -21,7 +21,7 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
-    sessions::{AdmissionAnswer, last_lines, wants_events},
+    sessions::{AdmissionAnswer, asked_lines, last_lines, plain_text, wants_events},
     streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
 };
 use crate::{
@@ -333,16 +333,13 @@ pub async fn log(
     Id(id): Id<JobId>,
     Query(parameters): Query<JobLogParameters>,
 ) -> Result<Response> {
-    let lines = match parameters.tail.unwrap_or(200) {
-        lines @ 1..=10_000 => usize::try_from(lines).unwrap_or(usize::MAX),
-        _ => return Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
-    };
+    let lines = asked_lines(parameters.tail)?;
     let job = portal.jobs.find(user.actor(), id).await?;
     let text = portal.jobs.log_tail(&job, parameters.attempt, LOG_WINDOW).await?;
     let tail = last_lines(&text, lines).to_vec();
     let is_latest = parameters.attempt.is_none_or(|attempt| attempt == job.attempt);
     if !wants_events(&headers) || !is_latest {
-        return Ok(([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], tail).into_response());
+        return Ok(plain_text(tail));
     }
     let reader = user.id();
     sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Job(id), tail))
