@@ -22,7 +22,7 @@ use crate::{
     cluster::{self, Cluster},
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
-    environments::{self, Environments, Place, Recipe},
+    environments::{self, Environments, Modules, Place, Recipe},
     files::{self, Files},
     gpu, helper,
     journal::Journal,
@@ -71,6 +71,9 @@ const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
 
 /// How often what nobody uses any more is let go: files agents, connections to apps.
 const SWEEP: Duration = Duration::from_secs(10);
+
+/// How often the site's modules are listed.
+const LIST_MODULES: Duration = Duration::from_mins(15);
 
 /// How often what has expired is forgotten.
 const PURGE: Duration = Duration::from_mins(10);
@@ -270,6 +273,12 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
             Ok(())
         }
     });
+    let modules = portal.sessions.environments.modules().clone();
+    if modules.init().is_some() {
+        let first = list_modules(modules.clone());
+        life.tracker.spawn(life.stopping.clone().run_until_cancelled_owned(first));
+        life.periodic("modules", LIST_MODULES, move || list_modules(modules.clone()));
+    }
     let swept = portal.clone();
     life.periodic("sweep", SWEEP, move || {
         swept.files.sweep();
@@ -292,6 +301,15 @@ fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
             outcome
         }
     });
+}
+
+/// A list that cannot be had leaves the one before.
+async fn list_modules(modules: Modules) -> Result<(), String> {
+    let listed = modules.refresh().await;
+    if let Err(error) = &listed {
+        tracing::warn!(error = error as &dyn std::error::Error, "the site's modules are not listed");
+    }
+    listed.map_err(|error| error.to_string())
 }
 
 /// Whoever waits for GPUs, or shows a session, hears what a look at the GPUs found.

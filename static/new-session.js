@@ -41,6 +41,7 @@ function request() {
     const own = value("own_environment"), environment = own && !/[/~]/.test(own) ? `~/${own}` : own || value("environment");
     if (environment) asked.environment = environment;
   }
+  if (value("modules")) asked.modules = value("modules").split(/[\s,]+/).filter(Boolean);
   if (value("working_directory")) asked.working_directory = value("working_directory");
   if (!isJob && app?.dataset.logs === "yes" && value("log_directory")) asked.options = { log_directory: value("log_directory") };
   if (value("group")) asked.group = value("group");

@@ -20,12 +20,12 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    node, probe, record, script, server, software,
+    modules, node, probe, record, script, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
 };
-use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, Phase, Program, ReadyProbe, files};
+use crate::protocol::{AgentLaunch, AppLaunch, ExitCause, ExitRecord, Phase, Program, ReadyProbe, files};
 
 /// Homes are on file servers, which may hang.
 const HOME_TIME: Duration = Duration::from_mins(2);
@@ -66,7 +66,7 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         return record::now(ExitCause::LaunchFailed, sentence);
     }
     let mut output = None;
-    let end = until_end(launch, &reaper, &status, &log, asked, &mut output).await;
+    let end = until_end(launch, &reaper, &status, &log, terminals.as_ref(), asked, &mut output).await;
     status.enter(Phase::Ending, "ending all processes");
     if let Some(terminals) = &terminals {
         terminals.close_all();
@@ -84,6 +84,7 @@ async fn until_end(
     reaper: &Reaper,
     status: &Status,
     log: &Log,
+    terminals: Option<&Terminals>,
     mut asked: Signal,
     output: &mut Option<oneshot::Receiver<()>>,
 ) -> End {
@@ -92,7 +93,7 @@ async fn until_end(
         biased;
         _ = asked.recv() => End::Asked,
         sentence = watch.until_exceeded(status) => End::OutOfMemory(sentence),
-        end = work(launch, reaper, status, log, output) => match watch.out_of_memory() {
+        end = work(launch, reaper, status, log, terminals, output) => match watch.out_of_memory() {
             // The kernel chose the app itself.
             Some(sentence) => End::OutOfMemory(sentence),
             None => end,
@@ -105,6 +106,7 @@ async fn work(
     reaper: &Reaper,
     status: &Status,
     log: &Log,
+    terminals: Option<&Terminals>,
     output: &mut Option<oneshot::Receiver<()>>,
 ) -> End {
     if let Err(sentence) = prepare(launch, status, log).await {
@@ -116,7 +118,18 @@ async fn work(
     if let Err(sentence) = software::prepare(launch, status, log, reaper).await {
         return End::LaunchFailed(sentence, None);
     }
-    let argv = match &launch.app.program {
+    let app = match &launch.home.modules {
+        Some(modules) => modules::load(launch, modules, status, log, reaper).await,
+        None => Ok(launch.app.clone()),
+    };
+    let app = match app {
+        Ok(app) => app,
+        Err(sentence) => return End::LaunchFailed(sentence, None),
+    };
+    if let Some(terminals) = terminals {
+        terminals.run_in(app.environment.clone());
+    }
+    let argv = match &app.program {
         Program::Terminal { .. } => {
             status.enter(Phase::Ready, "");
             return std::future::pending().await;
@@ -125,7 +138,7 @@ async fn work(
         Program::Script { text } => script::lay_out(&launch.run_directory, text)
             .map_err(|error| format!("the script could not be written into the run directory: {error}")),
     };
-    match argv.and_then(|argv| start(launch, &argv, reaper, log)) {
+    match argv.and_then(|argv| start(&app, &argv, reaper, log)) {
         Ok((app, written)) => {
             *output = Some(written);
             attend(launch, app, status).await
@@ -150,15 +163,14 @@ async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<(),
 }
 
 fn start(
-    launch: &AgentLaunch,
+    launch: &AppLaunch,
     argv: &[String],
     reaper: &Reaper,
     log: &Log,
 ) -> Result<(Child, oneshot::Receiver<()>), String> {
     let program = argv.first().ok_or("the app has no command: ask your administrator")?;
-    let spawned = io::pipe().and_then(|(reader, writer)| {
-        Ok((reaper.spawn(&launch.app, argv, None, Streams::Pipe(writer.into()))?, reader))
-    });
+    let spawned = io::pipe()
+        .and_then(|(reader, writer)| Ok((reaper.spawn(launch, argv, None, Streams::Pipe(writer.into()))?, reader)));
     let (app, pipe) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
     let (done, written) = oneshot::channel();
     let pump = log.clone().pump(pipe.into());

@@ -13,6 +13,7 @@ mod home;
 mod life;
 mod limits;
 mod log;
+mod modules;
 mod node;
 mod probe;
 mod record;

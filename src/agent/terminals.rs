@@ -56,7 +56,7 @@ pub(super) struct OpenTerminal {
 pub(super) struct Terminals(Arc<Shared>);
 
 struct Shared {
-    app: AppLaunch,
+    app: Mutex<AppLaunch>,
     shell: String,
     arguments: Vec<String>,
     reaper: Reaper,
@@ -68,13 +68,18 @@ impl Terminals {
     /// Terminals of this shell; without arguments it is a login shell.
     pub fn new(app: AppLaunch, shell: &str, arguments: &[String], reaper: &Reaper, status: &Status) -> Self {
         Self(Arc::new(Shared {
-            app,
+            app: Mutex::new(app),
             shell: shell.to_owned(),
             arguments: arguments.to_owned(),
             reaper: reaper.clone(),
             status: status.clone(),
             open: Mutex::default(),
         }))
+    }
+
+    /// What shells that are opened from now on find in their environment.
+    pub fn run_in(&self, environment: BTreeMap<String, String>) {
+        self.0.app.lock().environment = environment;
     }
 
     pub fn list(&self) -> Vec<OpenTerminal> {
@@ -119,7 +124,7 @@ impl Terminals {
         let arguments: &[String] = if is_there { &self.0.arguments } else { &[] };
         let name = Some(login.as_str()).filter(|_| arguments.is_empty());
         let argv: Vec<String> = std::iter::once(shell.to_owned()).chain(arguments.iter().cloned()).collect();
-        let child = self.0.reaper.spawn(&self.0.app, &argv, name, Streams::Terminal(slave))?;
+        let child = self.0.reaper.spawn(&self.0.app.lock(), &argv, name, Streams::Terminal(slave))?;
         let terminal = Terminal::new(&self.0.status);
         let (running, terminals) = (terminal.clone(), self.clone());
         tokio::spawn(async move {

@@ -148,6 +148,23 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
     Ok(AppLaunch { program, environment, working_directory: context.working_directory.to_owned(), ready })
 }
 
+/// The same app with modules loaded: its environment tells of them, and a terminal's bash keeps
+/// what they made of `PATH`, whatever the profile files do.
+pub fn with_modules(mut app: AppLaunch, names: &[String], tensorboard_wrapper: &Path) -> AppLaunch {
+    app.environment.insert("LYCEUM_MODULES".to_owned(), names.join(" "));
+    if let Program::Terminal { shell, arguments } = &mut app.program
+        && arguments.is_empty()
+        && shell.rsplit('/').next() == Some("bash")
+    {
+        arguments.extend(rcfile(tensorboard_wrapper));
+    }
+    app
+}
+
+fn rcfile(tensorboard_wrapper: &Path) -> [String; 2] {
+    ["--rcfile".to_owned(), text(&tensorboard_wrapper.with_file_name("bashrc"))]
+}
+
 fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
     let person = context.person;
     let cpus = context.resources.cpus.to_string();
@@ -208,7 +225,7 @@ fn shell(context: &Context<'_>) -> String {
 fn shell_command(context: &Context<'_>) -> Option<Vec<String>> {
     let shell = shell(context);
     context.python.filter(|_| shell.rsplit('/').next() == Some("bash"))?;
-    Some(vec![shell, "--rcfile".to_owned(), text(&context.tensorboard_wrapper.with_file_name("bashrc"))])
+    Some(std::iter::once(shell).chain(rcfile(context.tensorboard_wrapper)).collect())
 }
 
 /// Where the server finds kernels and extensions of the page before all others: the kernel

@@ -5,7 +5,7 @@
 mod launch;
 mod site;
 
-pub use launch::{Batch, Context, Error, OwnPython, Python, base_url, launch};
+pub use launch::{Batch, Context, Error, OwnPython, Python, base_url, launch, with_modules};
 pub use site::{Fault, Listen, SiteApp, is_variable, validate};
 
 use crate::{

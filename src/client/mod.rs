@@ -72,6 +72,9 @@ pub struct Start {
     /// The software it runs in
     #[arg(long)]
     pub environment: Option<String>,
+    /// An environment module to load; again for further ones
+    #[arg(long = "module", value_name = "NAME")]
+    pub modules: Vec<String>,
     /// Where it begins; your home directory by default
     #[arg(long)]
     pub working_directory: Option<String>,
@@ -242,6 +245,7 @@ fn body(start: &Start) -> Value {
     put("profile", start.size.profile.clone().map(Value::from));
     put("resources", start.size.resources());
     put("environment", start.environment.clone().map(Value::from));
+    put("modules", (!start.modules.is_empty()).then(|| json!(start.modules)));
     put("working_directory", start.working_directory.clone().map(Value::from));
     put("duration_seconds", start.duration.map(Value::from));
     put("options", start.log_directory.as_ref().map(|folder| json!({ "log_directory": folder })));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Deserializer, de};
 
-use super::DEFAULT;
+use super::{DEFAULT, modules::Init};
 
 /// The `[environments]` section of the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -17,6 +17,8 @@ pub struct Config {
     /// A directory of wheels to install from, without asking any package index; empty: none.
     #[serde(deserialize_with = "optional_path")]
     pub wheels: Option<PathBuf>,
+    /// The file that makes environment modules known to bash: `"auto"`, a path, or empty for none.
+    pub modules: Init,
     /// Environments that the site looks after; one called `default` replaces the built one.
     pub list: Vec<Site>,
 }
@@ -66,6 +68,9 @@ impl Config {
         }
         if let Some(path) = &self.wheels {
             absolute("wheels", path);
+        }
+        if let Init::Path(path) = &self.modules {
+            absolute("modules", path);
         }
         for site in &self.list {
             absolute("list.python", &site.python);
@@ -118,7 +123,7 @@ mod tests {
     fn reads() {
         assert_eq!(toml::from_str::<Config>("").unwrap(), Config::default());
         assert_eq!(
-            toml::from_str::<Config>("build = 'auto'\npython = 'auto'\nwheels = ''").unwrap(),
+            toml::from_str::<Config>("build = 'auto'\npython = 'auto'\nwheels = ''\nmodules = 'auto'").unwrap(),
             Config::default()
         );
         let config: Config = toml::from_str(
@@ -139,11 +144,12 @@ mod tests {
         let site = |name: &str, python: &str| Site { name: name.into(), title: String::new(), python: python.into() };
         let config = Config {
             python: BasePython::Path("python3".into()),
+            modules: Init::Path("modules.sh".into()),
             list: vec![site("a", "/x"), site("a", "x"), site("../b", "/x"), site("c\nd", "/x")],
             ..Config::default()
         };
         let faults = config.validate().join("\n");
-        assert_eq!(faults.lines().count(), 5, "{faults}");
+        assert_eq!(faults.lines().count(), 6, "{faults}");
         assert!(faults.contains("environments.python: `python3`") && faults.contains("`a` is there twice"), "{faults}");
     }
 }

@@ -10,6 +10,7 @@ mod config;
 mod failure;
 mod files;
 mod index;
+pub mod modules;
 mod progress;
 mod tools;
 
@@ -31,6 +32,7 @@ pub use config::{BasePython, Build, Config, Site};
 pub use failure::{Cause, Failure, System};
 pub use files::{Installed, install, open_folder};
 pub use index::{Index, reach as reach_index};
+pub use modules::Modules;
 pub use progress::{line, show};
 
 use base::Facts;
@@ -129,6 +131,7 @@ impl Default for Recipe {
 pub struct Environments(Arc<Inner>);
 
 struct Inner {
+    modules: Modules,
     config: Config,
     place: Place,
     recipe: Recipe,
@@ -150,7 +153,8 @@ impl Environments {
         let managed = config.has_managed_default().then(|| environment(DEFAULT, &recipe.title));
         let sites = config.list.iter().map(|site| environment(&site.name, &site.title));
         let known = watch::Sender::new(managed.into_iter().chain(sites).collect());
-        Self(Arc::new(Inner { config, place, recipe, clock, known, again: Notify::new() }))
+        let modules = Modules::new(&config.modules);
+        Self(Arc::new(Inner { modules, config, place, recipe, clock, known, again: Notify::new() }))
     }
 
     /// The default environment first, then the site's in their order.
@@ -160,6 +164,11 @@ impl Environments {
 
     pub fn find(&self, name: &str) -> Option<Environment> {
         self.0.known.borrow().iter().find(|environment| environment.name == name).cloned()
+    }
+
+    /// Modules of the site's, beside the environments.
+    pub fn modules(&self) -> &Modules {
+        &self.0.modules
     }
 
     /// What workloads in this environment find in their own environment: the one that Lyceum

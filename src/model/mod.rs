@@ -15,6 +15,7 @@ pub mod job;
 pub mod line;
 pub mod loops;
 pub mod maintenance;
+pub mod modules;
 pub mod quota;
 pub mod resources;
 pub mod run;

@@ -141,6 +141,9 @@ pub struct SessionSpec {
     /// The name of the group that it is charged to, as it was called then.
     #[serde(default)]
     pub group: Option<String>,
+    /// Environment modules that are loaded before the app starts, in this order.
+    #[serde(default)]
+    pub modules: Vec<String>,
 }
 
 impl SessionSpec {
@@ -160,6 +163,7 @@ impl SessionSpec {
             duration_seconds: field(&stored, "duration_seconds").unwrap_or_default(),
             log_directory: field(&stored, "log_directory"),
             group: field(&stored, "group"),
+            modules: field(&stored, "modules").unwrap_or_default(),
         }
     }
 }
@@ -296,6 +300,7 @@ pub(crate) fn example(state: SessionState) -> Session {
             duration_seconds: 28_800,
             log_directory: None,
             group: None,
+            modules: Vec::new(),
         },
         reasons: Vec::new(),
         gpus: Vec::new(),

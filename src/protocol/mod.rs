@@ -297,6 +297,18 @@ pub struct HomeSetup {
     /// What the person's own code runs in, where that is not the shared environment itself.
     #[serde(default)]
     pub software: Option<Software>,
+    /// What is loaded before the app starts.
+    #[serde(default)]
+    pub modules: Option<Modules>,
+}
+
+/// Environment modules to load.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Modules {
+    /// The file that makes `module` known to bash.
+    pub init: PathBuf,
+    /// In this order.
+    pub names: Vec<String>,
 }
 
 /// Python that is the person's own.

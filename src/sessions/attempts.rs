@@ -122,6 +122,7 @@ impl Sessions {
             duration_seconds,
             log_directory,
             group,
+            modules,
         } = attempt.spec.clone();
         StartRequest {
             app: attempt.app.clone(),
@@ -130,9 +131,9 @@ impl Sessions {
             resources: Some(resources),
             profile: None,
             environment,
+            modules,
             working_directory,
             group,
-            modules: Vec::new(),
             duration_seconds: Some(duration_seconds),
             options: super::Options { log_directory },
         }

@@ -16,7 +16,7 @@ use crate::{
     environments::{DEFAULT, Environment, State},
     model::{Session, SessionId, User},
     overlay,
-    protocol::{HomeSetup, OverlaySetup, Software, files},
+    protocol::{HomeSetup, Modules, OverlaySetup, Software, files},
     scheduler::{Launch, Person, PortalUser},
 };
 
@@ -68,11 +68,16 @@ impl Sessions {
         if let Some(ready) = &mut app.ready {
             ready.timeout_seconds = self.config.start_timeout_seconds;
         }
+        let modules = self.modules(&session.spec.modules)?;
+        if let Some(modules) = &modules {
+            app = apps::with_modules(app, &modules.names, &self.config.installed.tensorboard);
+        }
         let home = HomeSetup {
             home: person.home.clone(),
             templates: Some(self.config.installed.templates.clone()),
             links: self.config.storage.clone(),
             software,
+            modules,
         };
         Ok(Launch {
             session: session.id,
@@ -82,6 +87,16 @@ impl Sessions {
             app,
             home,
         })
+    }
+
+    /// What is loaded before the app starts.
+    fn modules(&self, names: &[String]) -> Result<Option<Modules>> {
+        if names.is_empty() {
+            return Ok(None);
+        }
+        let init = self.environments.modules().init();
+        let init = init.ok_or_else(|| Error::Conflict("this machine has no modules any more".to_owned()))?;
+        Ok(Some(Modules { init: init.to_owned(), names: names.to_owned() }))
     }
 
     /// What runs the app's server, and what the person's own code runs in. The server is the

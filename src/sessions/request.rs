@@ -13,7 +13,7 @@ use crate::{
     apps::{App, AppKind},
     db::quotas::{Purse, QuotaGroup},
     environments::DEFAULT,
-    model::{FieldError, GroupId, Resources, Role, User, quota::Class, session::SessionSpec, size::GIB},
+    model::{FieldError, GroupId, Resources, Role, User, modules, quota::Class, session::SessionSpec, size::GIB},
     protocol::{Directory, Errand, Found, Installer, OwnEnvironment},
     scheduler::PortalUser,
 };
@@ -42,6 +42,7 @@ pub struct StartRequest {
     /// Which of one's groups is charged; left out, the one that was chosen last, or the only one.
     #[serde(default)]
     pub group: Option<String>,
+    /// Environment modules to load, in this order: names of `GET /modules`, with or without a version.
     #[serde(default)]
     pub modules: Vec<String>,
     #[serde(default)]
@@ -187,8 +188,9 @@ impl Sessions {
                 None
             }
         };
-        if !request.modules.is_empty() {
-            fault("modules", "not_available", "this machine has no module environment; leave it out");
+        let modules = request.modules;
+        if let Some((code, message)) = self.objection_to_modules(&modules) {
+            fault("modules", code, &message);
         }
         if !faults.is_empty() {
             return Err(Error::Invalid(faults));
@@ -202,12 +204,36 @@ impl Sessions {
             duration_seconds,
             log_directory,
             group: charged.map(|group| group.name.clone()),
+            modules,
         };
         Ok(Checked { app: request.app, name, spec, light, charged_group: charged.map(|group| group.id) })
     }
 }
 
 impl Sessions {
+    /// Why these modules will not do: a code and a sentence.
+    fn objection_to_modules(&self, names: &[String]) -> Option<(&'static str, String)> {
+        if names.is_empty() {
+            return None;
+        }
+        let known = &self.environments.modules();
+        if known.init().is_none() {
+            return Some(("not_available", "this machine has no module environment; leave it out".to_owned()));
+        }
+        if modules::MOST < names.len() {
+            return Some(("too_many", format!("at most {} modules can be loaded", modules::MOST)));
+        }
+        if let Some(bad) = names.iter().find(|name| !modules::is_name(name)) {
+            let shown: String = bad.chars().take(64).collect();
+            return Some((
+                "characters",
+                format!("`{}` is no name of a module, as in `gcc/13.2`", shown.escape_debug()),
+            ));
+        }
+        let unknown = names.iter().find(|name| !known.may_be(name))?;
+        Some(("unknown_module", format!("there is no module `{unknown}` here: GET /modules lists them")))
+    }
+
     /// Looks, as the person, whether the directories of a request are there for them, and an
     /// environment of their own. A folder of logs need not be there yet where they can make
     /// it: TensorBoard shows an empty board until a training has written something.

@@ -1,5 +1,5 @@
-//! What can be chosen when something is started: profiles with what is free now, and
-//! environments with how far they are.
+//! What can be chosen when something is started: profiles with what is free now,
+//! environments with how far they are, and the site's modules.
 
 use std::sync::Arc;
 
@@ -59,6 +59,27 @@ pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> R
     };
     let items = portal.sessions.config.profiles.iter().map(view).collect();
     Ok(axum::Json(Listed { items, next_cursor: None }))
+}
+
+/// A piece of the site's software that can be loaded.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Module)]
+pub struct ModuleView {
+    pub name: String,
+    pub description: String,
+    /// What to ask for: names with versions.
+    pub versions: Vec<String>,
+}
+
+#[utoipa::path(get, path = "/modules", tag = "catalogue", responses((status = 200, body = Listed<ModuleView>)))]
+pub async fn modules(_: CurrentUser, State(portal): State<Arc<Portal>>) -> axum::Json<Listed<ModuleView>> {
+    let known = portal.sessions.environments.modules().list();
+    let view = |module: &crate::environments::modules::Module| ModuleView {
+        name: module.name.clone(),
+        description: module.description.clone(),
+        versions: module.versions.clone(),
+    };
+    axum::Json(Listed { items: known.iter().map(view).collect(), next_cursor: None })
 }
 
 #[utoipa::path(get, path = "/environments", tag = "catalogue",

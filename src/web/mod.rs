@@ -297,6 +297,7 @@ fn api() -> Api {
         .routes(routes!(tokens::revoke))
         .routes(routes!(catalogue::profiles))
         .routes(routes!(catalogue::environments))
+        .routes(routes!(catalogue::modules))
         .routes(routes!(sessions::admission))
         .routes(routes!(sessions::list, sessions::start))
         .routes(routes!(sessions::find, sessions::rename, sessions::stop))

@@ -48,6 +48,8 @@ pub struct SessionView {
     pub gpus: Vec<Gpu>,
     pub profile: Option<String>,
     pub environment: Option<String>,
+    /// Environment modules that are loaded before it starts.
+    pub modules: Vec<String>,
     pub working_directory: Option<String>,
     /// The group that it is charged to, as it was called then.
     pub group: Option<String>,
@@ -107,6 +109,7 @@ impl SessionView {
             gpus: session.gpus,
             profile: session.spec.profile,
             environment: session.spec.environment,
+            modules: session.spec.modules,
             working_directory: session.spec.working_directory,
             group: session.spec.group,
             backend: portal.sessions.scheduler.cluster().to_owned(),

@@ -24,9 +24,9 @@ use crate::{
     admission::Standing,
     apps::AppKind,
     db::{admit, quotas::Purse},
-    environments::State as Building,
+    environments::{State as Building, modules::Module},
     model::{
-        Resources, Session, SessionId,
+        Resources, Session, SessionId, modules as module_names,
         quota::{Class, Decision, Field, Limit, Request},
         size::{GIB, human_size, parse_size},
     },
@@ -124,11 +124,11 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
         profile: None,
         resources: Some(session.spec.resources.clone()),
         environment: session.spec.environment.clone(),
+        modules: session.spec.modules.clone(),
         working_directory: session.spec.working_directory.clone(),
         duration_seconds: Some(session.spec.duration_seconds),
         group: session.spec.group.clone(),
         options: Options { log_directory: session.spec.log_directory.clone() },
-        ..StartRequest::default()
     }
 }
 
@@ -169,6 +169,7 @@ pub(super) fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session
     form.cpus = spec.resources.cpus.to_string();
     form.memory = human_size(spec.resources.memory_bytes);
     form.duration = spec.duration_seconds.to_string();
+    form.modules = spec.modules.join(" ");
     form.working_directory = spec.working_directory.clone().unwrap_or_default();
     if let Some(group) = &spec.group {
         form.group.clone_from(group);
@@ -197,6 +198,7 @@ pub(super) fn read(fields: &Form) -> NewSessionForm {
         environment: text("environment"),
         own_environment: text("own_environment"),
         duration: text("duration"),
+        modules: text("modules"),
         working_directory: text("working_directory"),
         log_directory: text("log_directory"),
         group: text("group"),
@@ -245,12 +247,12 @@ pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::
         profile: some(&form.profile).filter(|_| !custom),
         resources,
         environment: own_environment(form).or_else(|| some(&form.environment)),
+        modules: module_names::of_line(&form.modules),
         working_directory: some(&form.working_directory),
         group: some(&form.group),
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
         options: Options { log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard") },
-        ..StartRequest::default()
     })
 }
 
@@ -303,6 +305,7 @@ async fn view(
         gpu_models: gpu_models(portal),
         groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
         environments: environments(portal),
+        modules: modules(portal),
         durations: NewSession::durations(longest(standing, Class::Session), chosen),
         meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
@@ -332,6 +335,13 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
     portal.sessions.apps_for(user.actor()).map(tile).collect()
+}
+
+fn modules(portal: &Portal) -> Option<Vec<(String, String, String)>> {
+    let known = portal.sessions.environments.modules();
+    known.init()?;
+    let row = |module: &Module| (module.name.clone(), module.versions.join(" "), module.description.clone());
+    Some(known.list().iter().map(row).collect())
 }
 
 pub(super) fn sizes(portal: &Portal, standing: &Standing, class: Class) -> Vec<SizeTile> {

@@ -101,6 +101,7 @@ impl Scene {
                 duration_seconds: 3600,
                 log_directory: None,
                 group: None,
+                modules: Vec::new(),
             },
             light: false,
             cluster: "local".to_owned(),

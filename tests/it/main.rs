@@ -29,6 +29,7 @@ mod licences;
 mod life;
 mod lifetimes;
 mod local;
+mod modules;
 mod needs;
 mod nodes;
 mod pages;

@@ -290,7 +290,9 @@ fn services(
         everybody: false,
         variables: Vec::new(),
     };
-    let never = environments::Config { build: environments::Build::Never, ..environments::Config::default() };
+    // A site with modules, which nobody lists here.
+    let modules = environments::modules::Init::Path("/nonexistent/modules.sh".into());
+    let never = environments::Config { build: environments::Build::Never, modules, ..environments::Config::default() };
     let config = sessions::Config {
         profiles: sessions::shipped_profiles(&capacity),
         key: [8; 32],

@@ -73,6 +73,7 @@ async fn holds(portal: &TestPortal, owner: UserId) {
             duration_seconds: 3600,
             log_directory: None,
             group: None,
+            modules: Vec::new(),
         },
         light: true,
         cluster: "local".to_owned(),

@@ -29,6 +29,8 @@ pub struct NewSession {
     pub environments: Vec<EnvironmentChoice>,
     /// Paths of environments of their own that somebody used before, the latest first.
     pub own_environments: Vec<String>,
+    /// The site's modules: name, what to ask for, description. `None` where it has none.
+    pub modules: Option<Vec<(String, String, String)>>,
     /// Offered durations in seconds: see [`NewSession::durations`].
     pub durations: Vec<i64>,
     pub meters: Vec<Meter>,
@@ -64,6 +66,8 @@ pub struct NewSessionForm {
     pub own_environment: String,
     /// Seconds.
     pub duration: String,
+    /// Names with blanks between them.
+    pub modules: String,
     pub working_directory: String,
     pub log_directory: String,
     /// Which group is charged.
@@ -238,6 +242,7 @@ impl NewSession {
             "own_environment" => "A folder of your own",
             "group" => "Charged to",
             "duration" => "Ends after",
+            "modules" => "Modules",
             "working_directory" => "Working directory",
             "log_directory" => "Log folder",
             _ => "",

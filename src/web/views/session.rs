@@ -115,6 +115,7 @@ impl ShowSession {
             ("Profile", session.spec.profile.clone()),
             ("GPUs", (!gpus.is_empty()).then(|| gpus.join(", "))),
             ("Environment", session.spec.environment.clone()),
+            ("Modules", (!session.spec.modules.is_empty()).then(|| session.spec.modules.join(" "))),
             ("Working directory", session.spec.working_directory.clone()),
             ("Log folder", session.spec.log_directory.clone()),
             ("Charged to", session.spec.group.clone()),

@@ -1,6 +1,7 @@
 //! `lyceum agent`, the real program, with real apps: shells, Python, `/bin/sh` scripts.
 
 mod ending;
+mod modules;
 mod starting;
 mod terminals;
 

@@ -9,13 +9,13 @@ use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use super::{Agent, Given, PATIENCE, StatusCode, eventually};
 
-struct Viewer {
+pub(super) struct Viewer {
     socket: WebSocketStream<UnixStream>,
     seen: String,
 }
 
 impl Agent {
-    async fn view(&self, terminal: u32) -> Viewer {
+    pub(super) async fn view(&self, terminal: u32) -> Viewer {
         eventually("ready", async || (self.status().await.phase == Phase::Ready).then_some(())).await;
         let url = format!("ws://localhost{}pty?terminal={terminal}", self.base());
         let (socket, _) = tokio_tungstenite::client_async(url, self.connect().await).await.unwrap();
@@ -30,7 +30,7 @@ impl Agent {
 }
 
 impl Viewer {
-    async fn enter(&mut self, text: &str) {
+    pub(super) async fn enter(&mut self, text: &str) {
         self.send(Message::binary(text.as_bytes().to_vec())).await;
     }
 
@@ -46,7 +46,7 @@ impl Viewer {
     }
 
     /// Reads until `text` was shown.
-    async fn sees(&mut self, text: &str) {
+    pub(super) async fn sees(&mut self, text: &str) {
         while !self.seen.contains(text) {
             match self.next().await {
                 Some(Message::Binary(bytes)) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),

@@ -197,6 +197,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
             duration_seconds: 3600,
             log_directory: None,
             group: None,
+            modules: Vec::new(),
         },
         light: false,
         cluster: "local".to_owned(),

@@ -186,17 +186,19 @@ async fn from_start_to_end() {
         db.rename_session(id, "Another 'name'").await.unwrap();
         db.add_session_event(id, at(22), SessionState::Running, "Noted").await.unwrap();
 
-        let session = db.find_session(id).await.unwrap().unwrap();
-        assert_eq!(
-            (session.state, session.name.as_str(), session.extensions),
-            (SessionState::Running, "Another 'name'", 1)
-        );
-        assert_eq!(
-            (session.started_at, session.ready_at, session.expires_at),
-            (Some(at(1)), Some(at(2)), Some(at(200)))
-        );
-        assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
-        assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(&placement), None));
+        {
+            let session = db.find_session(id).await.unwrap().unwrap();
+            assert_eq!(
+                (session.state, session.name.as_str(), session.extensions),
+                (SessionState::Running, "Another 'name'", 1)
+            );
+            assert_eq!(
+                (session.started_at, session.ready_at, session.expires_at),
+                (Some(at(1)), Some(at(2)), Some(at(200)))
+            );
+            assert_eq!((session.last_activity_at, session.keep_until), (Some(at(20)), Some(at(50))));
+            assert_eq!((session.placement.as_ref(), session.detail.as_deref()), (Some(&placement), None));
+        }
 
         assert!(db.begin_stop(id, EndReason::Idle, at(30), "Nobody used it", Some("a")).await.unwrap());
         assert!(
@@ -204,8 +206,10 @@ async fn from_start_to_end() {
             "the first reason stays"
         );
         assert_eq!(extended(db, id, 100, at(31)).await, Extended::NotRunning);
-        let session = db.find_session(id).await.unwrap().unwrap();
-        assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
+        {
+            let session = db.find_session(id).await.unwrap().unwrap();
+            assert_eq!((session.stop_reason, session.stopping_at), (Some(EndReason::Idle), Some(at(30))));
+        }
 
         let ending = Ending {
             reason: EndReason::Signal,

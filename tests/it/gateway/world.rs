@@ -166,6 +166,7 @@ impl World {
                 duration_seconds: 3600,
                 log_directory: None,
                 group: None,
+                modules: Vec::new(),
             },
             light: true,
             cluster: "local".to_owned(),

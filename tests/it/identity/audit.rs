@@ -45,6 +45,7 @@ async fn running(portal: &TestPortal) -> SessionId {
         duration_seconds: 3600,
         log_directory: None,
         group: None,
+        modules: Vec::new(),
     };
     let (app, name, cluster) = ("terminal".to_owned(), "x".to_owned(), "local".to_owned());
     let new = NewSession {

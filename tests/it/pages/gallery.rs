@@ -342,6 +342,10 @@ pub fn new_session(word: &Word) -> NewSession {
             EnvironmentChoice { name: word("torch"), title: word("Python 3.12 · PyTorch 2.15"), ready: false },
         ],
         own_environments: vec![word("~/envs/torch"), word("/scratch/alice/conda")],
+        modules: Some(vec![
+            (word("cuda"), word("cuda/11.8 cuda/12.4"), word("CUDA toolkit")),
+            (word("gcc"), word("gcc/13.2"), word("GNU compilers")),
+        ]),
         durations: NewSession::durations(28_800, 28_800),
         meters: meters(word),
         form: NewSessionForm {

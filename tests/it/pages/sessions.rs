@@ -28,6 +28,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             duration_seconds: 28_800,
             log_directory: None,
             group: None,
+            modules: Vec::new(),
         },
         spec_is_whole: true,
         reasons: Vec::new(),
