@@ -18,7 +18,10 @@ use super::{
     log::Log,
     status::Status,
 };
-use crate::protocol::{AgentLaunch, AppLaunch, Modules};
+use crate::{
+    model::modules::is_name,
+    protocol::{AgentLaunch, AppLaunch, Modules},
+};
 
 /// Modules lie on file servers, and some run programs.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -62,6 +65,10 @@ pub(super) async fn load(
     log: &Log,
     reaper: &Reaper,
 ) -> Result<AppLaunch, String> {
+    // Both programs evaluate what they are told; the portal has checked it, and an older one might not have.
+    if let Some(name) = modules.names.iter().find(|name| !is_name(name)) {
+        return Err(format!("{name:?} is not the name of a module: choose one of the list"));
+    }
     let names = modules.names.join(" ");
     status.step(&format!("loading {names}"));
     let output = launch.run_directory.join("modules.env");
