@@ -60,6 +60,9 @@ pub struct Submit {
     /// The software it runs in
     #[arg(long)]
     pub environment: Option<String>,
+    /// An environment module to load; again for further ones
+    #[arg(long = "module", value_name = "NAME")]
+    pub modules: Vec<String>,
     /// Where it runs; your home directory by default
     #[arg(long)]
     pub working_directory: Option<String>,
@@ -140,6 +143,7 @@ fn body(submit: &Submit) -> Result<Value> {
     put("profile", submit.size.profile.clone().map(Value::from));
     put("resources", submit.size.resources());
     put("environment", submit.environment.clone().map(Value::from));
+    put("modules", (!submit.modules.is_empty()).then(|| json!(submit.modules)));
     put("working_directory", submit.working_directory.clone().map(Value::from));
     put("log_directory", submit.log_directory.clone().map(Value::from));
     put("time_limit_seconds", submit.time_limit.map(Value::from));

@@ -103,7 +103,7 @@ impl JobRequest {
             nodes: None,
             tasks_per_node: None,
             environment: spec.environment.clone(),
-            modules: Vec::new(),
+            modules: spec.modules.clone(),
             variables: Some(task.variables).filter(|variables| !variables.is_empty()),
             group: spec.group.clone(),
             time_limit_seconds: Some(spec.duration_seconds),

@@ -337,7 +337,7 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
     portal.sessions.apps_for(user.actor()).map(tile).collect()
 }
 
-fn modules(portal: &Portal) -> Option<Vec<(String, String, String)>> {
+pub(super) fn modules(portal: &Portal) -> Option<Vec<(String, String, String)>> {
     let known = portal.sessions.environments.modules();
     known.init()?;
     let row = |module: &Module| (module.name.clone(), module.versions.join(" "), module.description.clone());

@@ -57,6 +57,8 @@ pub struct JobView {
     pub gpus: Vec<Gpu>,
     pub profile: Option<String>,
     pub environment: Option<String>,
+    /// Environment modules that are loaded before it starts.
+    pub modules: Vec<String>,
     /// The group that it is charged to, as it was called then.
     pub group: Option<String>,
     pub cluster: String,
@@ -114,6 +116,7 @@ impl From<Job> for JobView {
             gpus: latest.gpus,
             profile: spec.profile,
             environment: spec.environment,
+            modules: spec.modules,
             group: spec.group,
             cluster: latest.cluster,
             node: latest.placement.map(|placement| placement.node),

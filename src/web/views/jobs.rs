@@ -130,6 +130,8 @@ pub struct NewJob {
     /// Groups that can be charged; one or none asks nothing.
     pub groups: Vec<String>,
     pub environments: Vec<EnvironmentChoice>,
+    /// As in `NewSession`.
+    pub modules: Option<Vec<(String, String, String)>>,
     pub own_environments: Vec<String>,
     /// Offered time limits (seconds).
     pub durations: Vec<i64>,

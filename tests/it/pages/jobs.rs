@@ -80,6 +80,7 @@ pub fn new(word: &Word) -> NewJob {
         groups: like.groups,
         environments: like.environments,
         own_environments: like.own_environments,
+        modules: like.modules,
         durations: NewSession::durations(172_800, 172_800),
         meters: meters(word),
         form: NewSessionForm { duration: "172800".to_owned(), ..like.form },
