@@ -3,7 +3,7 @@
 //! chain of hashes never forks; nothing here changes a row. `db/chain.rs` walks the chain.
 
 use sha2::{Digest, Sha256};
-use sqlx::{FromRow, query_as};
+use sqlx::{FromRow, query_as, query_scalar};
 use tokio::task_local;
 
 use super::{Db, Result, reading, transaction};
@@ -102,7 +102,8 @@ pub const ACTIONS: &[&str] = &[
     "audit.prune",
 ];
 
-/// Which rows to list, the latest first. An empty text asks for nothing.
+/// Which rows to list, the latest first. An empty text asks for nothing, any other for what is
+/// called so, in capitals or not; where no row is, for what begins so.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     pub actor: String,
@@ -231,23 +232,36 @@ impl Audit {
     }
 }
 
+/// What is asked for: column, place in the statement, text. The first tells rows apart best.
+fn asked(filter: &Filter) -> [(&'static str, &'static str, &str); 4] {
+    [
+        ("subject", "$3", filter.subject.as_str()),
+        ("actor", "$1", filter.actor.as_str()),
+        ("address", "$4", filter.address.as_str()),
+        ("action", "$2", filter.action.as_str()),
+    ]
+}
+
+/// How many rows, one at most, have `$1` as a whole in this column.
+pub(super) fn named(column: &str) -> String {
+    format!("SELECT COUNT(*) FROM (SELECT 1 FROM audit WHERE lower({column}) = lower($1) LIMIT 1) AS found")
+}
+
 /// The text that lists: `$1` actor, `$2` action, `$3` subject, `$4` address, `$5` and `$6` the
 /// moments from and to, `$7` and `$8` moment and number of the row before, `$9` how many.
+/// `whole` are the columns in which the text that is asked for is somebody's or something's name.
 ///
-/// Of the columns that are asked for, one alone is looked up by its index, the one that tells
-/// rows apart best; a planner without statistics might take another.
-pub(super) fn list(filter: &Filter) -> String {
-    let asked = [
-        ("subject", "$3", &filter.subject),
-        ("actor", "$1", &filter.actor),
-        ("address", "$4", &filter.address),
-        ("action", "$2", &filter.action),
-    ];
+/// Of these one alone is looked up by its index, the one that tells rows apart best; a planner
+/// without statistics might take another. By a beginning alone rows are gone through from the latest on.
+pub(super) fn list(filter: &Filter, whole: &[&str]) -> String {
     let mut found = false;
-    let conditions = asked.map(|(column, place, value)| match value.as_str() {
+    let conditions = asked(filter).map(|(column, place, text)| match text {
         "" => format!("{place} = ''"),
-        _ if std::mem::replace(&mut found, true) => format!("({column} || '') = {place}"),
-        _ => format!("{column} = {place}"),
+        _ if !whole.contains(&column) => {
+            format!("substr(lower({column}), 1, length(lower({place}))) = lower({place})")
+        }
+        _ if std::mem::replace(&mut found, true) => format!("(lower({column}) || '') = lower({place})"),
+        _ => format!("lower({column}) = lower({place})"),
     });
     let conditions = conditions.join(" AND ");
     // A bare `$8` has no type of its own for PostgreSQL to go by; beside the column it has.
@@ -274,12 +288,19 @@ impl Db {
     }
 
     pub async fn find_audit(&self, filter: &Filter) -> Result<Vec<Audit>> {
-        let asked = [&filter.actor, &filter.action, &filter.subject, &filter.address];
+        let asked = asked(filter);
         // PostgreSQL refuses such a text, and no row holds it.
-        if asked.iter().any(|text| text.contains('\0')) {
+        if asked.iter().any(|(_, _, text)| text.contains('\0')) {
             return Ok(Vec::new());
         }
-        let sql = list(filter);
+        let mut whole = Vec::new();
+        for (column, _, text) in asked.into_iter().filter(|(_, _, text)| !text.is_empty()) {
+            let sql = named(column);
+            let rows: i64 = reading!(self, pool =>
+                query_scalar(sqlx::AssertSqlSafe(sql)).bind(text).fetch_one(pool).await)?;
+            whole.extend((0 < rows).then_some(column));
+        }
+        let sql = list(filter, &whole);
         let (at, number) = filter.before.unwrap_or((Timestamp(i64::MAX), i64::MAX));
         let rows: Vec<Row> = reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql))
             .bind(&filter.actor).bind(&filter.action).bind(&filter.subject).bind(&filter.address)

@@ -69,6 +69,7 @@ pub struct AuditQuery {
     limit: Option<i64>,
     /// `next_cursor` of the page before.
     cursor: Option<String>,
+    /// This and the three below: a whole name, in any case; where no row has it, how it begins.
     #[param(required = false)]
     actor: String,
     #[param(required = false)]

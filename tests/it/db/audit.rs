@@ -237,6 +237,12 @@ fn filters(count: i64) -> Vec<(Filter, Holds)> {
         (Filter { actor: "user10".into(), action: "sign_in.failed".into(), to: Some(middle), ..any.clone() }, |row| {
             row.actor == "user10" && row.action == "sign_in.failed"
         }),
+        // What is nobody's whole name is the beginning of one; so are a few letters in capitals.
+        (Filter { actor: "USER7".into(), action: "Quota".into(), ..any.clone() }, |row| {
+            row.actor == "user7" && row.action == "quota.change"
+        }),
+        (Filter { action: "session".into(), ..any.clone() }, |row| row.action == "session.start"),
+        (Filter { address: "10.0.19".into(), ..any.clone() }, |row| row.address.starts_with("10.0.19")),
         (Filter { actor: "user7".into(), action: "no such".into(), ..any.clone() }, |_| false),
         (Filter { actor: "nobody".into(), ..any }, |_| false),
     ]
@@ -270,6 +276,40 @@ async fn filters_find_what_they_say_soon() {
             eprintln!("{count} rows, {} found: {first:?}, next page {:?}: {filter:?}", rows.len(), begin.elapsed());
             assert!(further.iter().all(holds) && further.iter().all(|row| row.number < last.number), "{next:?}");
             assert!(first < Duration::from_secs(2), "{first:?} {filter:?}");
+        }
+    })
+    .await;
+}
+
+/// A whole name, whatever its case, goes before what only begins so.
+#[tokio::test]
+async fn names_are_found_whole_or_by_their_beginning() {
+    on_both(async |house| {
+        let db = &house.db;
+        for (seconds, (actor, action)) in
+            [("ada", "sign_in"), ("adam", "sign_in.failed"), ("Łukasz", "session.stop"), ("a_b%", "x")]
+                .iter()
+                .enumerate()
+        {
+            db.add_audit(START.plus_seconds(i64::try_from(seconds).unwrap()), actor, action, "", "").await.unwrap();
+        }
+        for (actor, action, expected) in [
+            ("ada", "", &["ada"][..]),
+            ("ADA", "", &["ada"]),
+            ("ad", "", &["adam", "ada"]),
+            ("AD", "sign", &["adam", "ada"]),
+            ("", "sign_in", &["ada"]),
+            ("", "SESSION", &["Łukasz"]),
+            ("Łu", "", &["Łukasz"]),
+            ("a_", "", &["a_b%"]),
+            ("a%", "", &[]),
+            ("%", "", &[]),
+            ("da", "", &[]),
+        ] {
+            let filter = Filter { actor: actor.into(), action: action.into(), limit: 10, ..Filter::default() };
+            let rows = db.find_audit(&filter).await.unwrap();
+            let found: Vec<&str> = rows.iter().map(|row| row.actor.as_str()).collect();
+            assert_eq!(found, expected, "{actor} {action}");
         }
     })
     .await;

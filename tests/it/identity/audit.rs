@@ -156,6 +156,7 @@ async fn filters_pages_and_cursors() {
     assert_eq!(subjects("actor=a&action=x").await, ["6", "0"]);
     assert_eq!(subjects("subject=3").await, ["3"]);
     assert_eq!(subjects("subject=%00").await, [""; 0]);
+    assert_eq!(subjects("subject=CHI&action=sign").await, ["chief"], "by how it begins, in any case");
     assert_eq!(subjects("address=127.0.0.1&subject=chief").await, ["chief"]);
     let at = |minutes: i64| crate::portal::START.plus_seconds(minutes * 60).to_string();
     assert_eq!(subjects(&format!("from={}&to={}", at(2), at(4))).await, ["3", "2"]);
