@@ -15,7 +15,7 @@ use super::{
 use crate::model::{
     GroupId, JobId, Run, RunId, SessionId, SessionState, Timestamp, UserId,
     run::{Reading, Source, Unread},
-    session::Placement,
+    session::{Placement, SessionSpec},
 };
 
 /// Which runs to list, the newest first.
@@ -151,13 +151,12 @@ impl Db {
         let mut found = Vec::new();
         for (job, owner, session, spec) in rows {
             // What cannot be read of it names no directory.
-            let spec: serde_json::Value = Json::read(&spec, "specification")?;
-            let Some(directory) = spec.get("log_directory").and_then(|path| path.as_str()) else { continue };
+            let Some(directory) = SessionSpec::salvaged(&spec).log_directory else { continue };
             found.push(Unread {
                 job: parse(&job, "job id")?,
                 owner: parse(&owner, "user id")?,
                 session: parse(&session, "session id")?,
-                directory: directory.to_owned(),
+                directory,
             });
         }
         Ok(found)

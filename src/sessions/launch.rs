@@ -20,6 +20,9 @@ use crate::{
     scheduler::{Launch, Person, PortalUser},
 };
 
+/// What becomes of a session whose specification is damaged.
+pub(super) const NOT_READABLE: &str = "what was asked for can no longer be read: start it again";
+
 impl Sessions {
     /// Everything the scheduler needs. `Err(Conflict)` holds a sentence for the user.
     pub(super) async fn plan(&self, session: &Session, user: &User) -> Result<Launch> {
@@ -28,7 +31,7 @@ impl Sessions {
             .find(&session.app)
             .ok_or_else(|| Error::Conflict(format!("the app `{}` is no longer offered here", session.app)))?;
         if !session.spec_is_whole {
-            return Err(Error::Conflict("what was asked for can no longer be read: start it again".to_owned()));
+            return Err(Error::Conflict(NOT_READABLE.to_owned()));
         }
         let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
+use super::{
+    Change, Error, LastRun, Result, Sessions,
+    launch::{NOT_READABLE, is_path},
+};
 use crate::{
     db::{admit::Verdict, sessions::Ending},
     environments::{DEFAULT, State},
@@ -82,6 +85,9 @@ impl Sessions {
 
     /// Decides again about a session that waits.
     async fn reconsider(&self, session: &Session) -> Result<()> {
+        if !session.spec_is_whole {
+            return self.give_up(session).await;
+        }
         let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, session.class()).await?;
         match verdict {
             Verdict::Admit { .. } => {
@@ -95,6 +101,21 @@ impl Sessions {
             }
             Verdict::Wait(reasons) if reasons != session.reasons => self.tell(session, false),
             Verdict::Wait(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Ends one that waits, and of which nobody can say what it would need: it must not wait for
+    /// ever, nor hold up others. No scheduler knows it yet.
+    async fn give_up(&self, session: &Session) -> Result<()> {
+        let at = self.clock.now().max(session.created_at);
+        let (reason, detail) = (EndReason::LaunchFailed, NOT_READABLE.to_owned());
+        let ended =
+            self.db.end_session(session.id, &Ending { reason, exit_code: None, signal: None, at, detail }).await?;
+        self.forget(session.id);
+        if ended {
+            tracing::warn!(session.id = %session.id, user.name = %session.owner_name, "what a waiting session asked for cannot be read");
+            self.tell(session, true);
         }
         Ok(())
     }

@@ -13,7 +13,7 @@ use lyceum::{
     },
 };
 
-use super::{BY, NOTED, START, add_user, begun, new_attempt, number, on_both, running};
+use super::{BY, NOTED, START, add_user, begun, execute, new_attempt, number, on_both, running};
 
 pub fn run(owner: UserId, name: &str) -> Run {
     Run {
@@ -154,6 +154,9 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
         let expected = Unread { job: first.job, owner: ada, session: new.id, directory: "runs/train".to_owned() };
         assert_eq!(unread, std::slice::from_ref(&expected), "one that names no directory is not read");
         assert_eq!(db.unread_attempts(new.id).await.unwrap(), [], "only those behind it");
+        // One that is damaged says what it can, and hides nobody else's.
+        execute(db, &format!("UPDATE sessions SET spec = '{{' WHERE job_id = '{}'", silent.job)).await;
+        assert_eq!(db.unread_attempts(SessionId::first()).await.unwrap(), std::slice::from_ref(&expected));
         assert_eq!(db.run_of_job(first.job).await.unwrap(), None);
         db.read_attempt(&expected, "/home/ada/runs/train", START).await.unwrap();
         assert_eq!(db.unread_attempts(SessionId::first()).await.unwrap(), []);

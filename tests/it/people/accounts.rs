@@ -1,6 +1,9 @@
 //! `/users` and its pages: making, finding, changing and removing accounts.
 
-use lyceum::model::Role;
+use lyceum::{
+    db::sessions::Ending,
+    model::{EndReason, Role},
+};
 use serde_json::{Value, json};
 
 use super::{audit, of_directory, outcome};
@@ -180,4 +183,42 @@ async fn a_specification_that_cannot_be_read_hides_nothing() {
         assert!(text.contains(&torn.to_string()), "{page}");
         assert_eq!(text.contains("can no longer be read"), page.starts_with("/sessions"), "{page}");
     }
+}
+
+/// One that waits ends with the reason, and those behind it have their turn.
+#[tokio::test]
+async fn a_waiting_session_whose_specification_cannot_be_read_ends_and_holds_up_nobody() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    let alice = portal.sign_in("alice").await;
+    let mut ids = Vec::new();
+    for name in ["first", "torn", "behind"] {
+        let body = json!({ "app": "terminal", "name": name, "resources": { "cpus": 4 } });
+        let session: Value = alice.post("/api/v1/sessions", &body).await.json().await.unwrap();
+        ids.push(session["id"].as_str().unwrap().to_owned());
+    }
+    let told = async |id: &str| -> Value { alice.get(&format!("/api/v1/sessions/{id}")).await.json().await.unwrap() };
+    assert_eq!(told(&ids[1]).await["reasons"][0]["code"], "capacity.cpus");
+    let spec = "{\"profile\": \"tiny\", \"environment\": \"default\"";
+    execute(portal.db(), &format!("UPDATE sessions SET spec = '{spec}' WHERE id = '{}'", ids[1])).await;
+    let text = alice.visit(&format!("/sessions/{}", ids[1])).await.text().await.unwrap();
+    assert!(text.contains("can no longer be read"), "{text}");
+    for page in ["/", "/sessions/new", "/usage"] {
+        assert_eq!(alice.visit(page).await.status(), 200, "{page}");
+    }
+    portal.portal.sessions.reconcile().await;
+    let torn = told(&ids[1]).await;
+    assert_eq!((&torn["state"], &torn["end_reason"]), (&json!("ended"), &json!("launch_failed")), "{torn}");
+    assert!(torn["detail"].as_str().unwrap().contains("start it again"), "{torn}");
+    assert_eq!(told(&ids[2]).await["state"], "queued");
+    let ending = Ending {
+        reason: EndReason::Exited,
+        exit_code: Some(0),
+        signal: None,
+        at: portal.clock.now(),
+        detail: String::new(),
+    };
+    assert!(portal.db().end_session(ids[0].parse().unwrap(), &ending).await.unwrap());
+    portal.portal.sessions.reconcile().await;
+    assert_eq!(told(&ids[2]).await["reasons"], json!([]), "its turn has come");
 }
