@@ -263,7 +263,10 @@ def pages(stand, options):
     fill(portal, 10_000, 100_000)
     for what, path in (("GET /api/v1/sessions?limit=200", "/api/v1/sessions?limit=200"), ("home page", "/"),
                        ("GET /api/v1/me", "/api/v1/me"), ("usage page", "/usage"),
-                       ("who used it, 30 days", "/usage/compare"), ("who used it, 90 days", "/usage/compare?range=90d")):
+                       ("who used it, 30 days", "/usage/compare"), ("who used it, 90 days", "/usage/compare?range=90d"),
+                       ("people by name", "/admin/users"), ("people last seen", "/admin/users?sort=seen"),
+                       ("people called …77…", "/admin/users?find=77"), ("quotas by name", "/admin/quotas"),
+                       ("audit log", "/admin/audit")):
         results = [load(stand, "rate", portal.url + path, 1, 50, options.seconds, headers=[portal.header])
                    for _ in range(options.rounds)]
         p50, p95 = (median([one[percent] for one in results]) / 1000 for percent in ("p50_us", "p95_us"))
