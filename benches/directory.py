@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 
-from life import sign_ins
+from life import Hub, sign_ins
 from rows import row
 from stand import Server, free_port, until
 
@@ -49,9 +49,21 @@ def directory(stand):
 @row("directory-logins")
 def directory_logins(stand, options):
     """Sign-ins by a directory that takes 200 ms for each answer, and what others notice of them."""
+    port = directory(stand)
     portal = stand.portal(config=(
-        f'[auth]\nkind = "ldap"\n[auth.ldap]\nurls = ["ldap://127.0.0.1:{directory(stand)}"]\nstarttls = false\n'
+        f'[auth]\nkind = "ldap"\n[auth.ldap]\nurls = ["ldap://127.0.0.1:{port}"]\nstarttls = false\n'
         f'insecure = true\nbind_dn = "cn=root,{BASE}"\nbind_password = "root-secret"\nuser_base = "{BASE}"\n'
         f'group_base = "{BASE}"\nallow_groups = ["*"]\n'))
     people = [(f"u{number}", f"u{number}-secret") for number in range(PEOPLE)]
-    yield from sign_ins(stand, options, portal, people, f"sign-ins by a directory, {PAUSE * 1000:.0f} ms an answer")
+    what = f"sign-ins by a directory, {PAUSE * 1000:.0f} ms an answer"
+    yield from sign_ins(stand, options, portal, people, what)
+    hub = stand.keep(Hub(stand, (
+        "c.JupyterHub.authenticator_class = 'ldap'\nc.LDAPAuthenticator.server_address = '127.0.0.1'\n"
+        f"c.LDAPAuthenticator.server_port = {port}\nc.LDAPAuthenticator.tls_strategy = 'insecure'\n"
+        f"c.LDAPAuthenticator.lookup_dn = True\nc.LDAPAuthenticator.user_search_base = '{BASE}'\n"
+        f"c.LDAPAuthenticator.lookup_dn_search_user = 'cn=root,{BASE}'\n"
+        "c.LDAPAuthenticator.lookup_dn_search_password = 'root-secret'\nc.LDAPAuthenticator.user_attribute = 'uid'\n"
+        "c.LDAPAuthenticator.lookup_dn_search_filter = '({login_attr}={login})'\n"
+        "c.LDAPAuthenticator.lookup_dn_user_dn_attribute = 'cn'\n")))
+    # It goes through all who wait before it ends a round.
+    yield from sign_ins(stand, options, hub, people[:8], what)
