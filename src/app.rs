@@ -237,6 +237,7 @@ async fn end_of(mut helper: Child) {
 fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
     life.spawn("sessions", portal.sessions.clone().run());
     life.spawn("curves", portal.runs.clone().run(life.loops.clone()));
+    life.spawn("storage", portal.files.clone().watch_storage(portal.clock.clone(), life.loops.clone()));
     life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));
     let (access, loops) = (portal.access.clone(), life.loops.clone());
     life.spawn("access", async move { access.poll_for_ever(&loops).await });

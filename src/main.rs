@@ -72,6 +72,9 @@ enum Verb {
     /// Submit, list, follow and cancel jobs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     #[command(alias = "jobs")]
     Job(client::JobArguments),
+    /// List the GPUs and what they do, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    #[command(alias = "gpus")]
+    Gpu(client::GpuArguments),
     /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Usage(client::UsageArguments),
     /// Make a dataset of a folder, a list or an archive of pictures.
@@ -181,6 +184,10 @@ fn run(command: Command) -> Result<ExitCode> {
         Verb::Job(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::job(arguments, url, token, &mut io::stdout())))
+        }
+        Verb::Gpu(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::gpu(arguments, url, token, &mut io::stdout())))
         }
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));

@@ -21,6 +21,7 @@ use crate::{
         extend::Extended,
         facts::{Facts, Holdings},
         quotas::Purse,
+        refusals::Refusal,
         standing::{Asking, Sums},
         standings::{Line, TableFilter},
     },
@@ -29,7 +30,7 @@ use crate::{
         gpus::{Obstacle, labels},
         quota::{
             Class, Decision, Extension, Field, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage,
-            Waiter, Window, decide, extend, usual_extension, wait,
+            Waiter, Whose, Window, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -189,7 +190,28 @@ impl Admission {
         let mut sums = self.db.usage(&asking, self.clock.now()).await?;
         // Nobody gets these now, so they are not shown as free.
         sums.in_use.gpus = sums.in_use.gpus.saturating_add(self.barred.free());
+        let stored = self.db.storage_of(owner).await?;
+        sums.usage.storage_bytes = stored.map_or(0, |stored| i64::try_from(stored.measured.bytes).unwrap_or(i64::MAX));
         Ok(self.standing_of(sums, single, purse))
+    }
+
+    /// What is charged to a group, or used by all together; with the hours of the period, where
+    /// they are limited.
+    pub async fn used_together(&self, group: Option<GroupId>) -> db::Result<Usage> {
+        let mut held = self.db.holdings().await?;
+        let mut usage = match group {
+            Some(group) => held.by_group.remove(&group).unwrap_or_default(),
+            None => held.all,
+        };
+        // Whoever asks, totals are the same.
+        let asking = Asking { owner: UserId::new(), group, period: &self.period };
+        let totals = self.db.usage(&asking, self.clock.now()).await?.totals;
+        let ours = |total: &&Total| matches!(total.whose, Whose::Group(_)) == group.is_some();
+        if let Some(total) = totals.iter().find(ours) {
+            usage.gpu_seconds = total.usage.gpu_seconds;
+            usage.cpu_seconds = total.usage.cpu_seconds;
+        }
+        Ok(usage)
     }
 
     /// Somebody's limits alone, for those who look often.
@@ -197,6 +219,11 @@ impl Admission {
         let single = self.db.count_users().await? <= 1;
         let rows = self.db.limits_of(owner).await?;
         Ok(Limits::resolve(&rows, &self.capacity, single, self.clock.now()))
+    }
+
+    /// What was refused somebody lately, the latest first.
+    pub async fn refusals(&self, owner: UserId, limit: i64) -> db::Result<Vec<Refusal>> {
+        self.db.refusals(owner, limit).await
     }
 
     /// What everybody holds now, by person and by group, without hours.

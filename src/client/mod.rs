@@ -1,9 +1,10 @@
-//! The command-line client: `lyceum session …`, `lyceum job …` and `lyceum usage` over the REST API, for people in
-//! a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal
+//! The command-line client: `lyceum session …`, `lyceum job …`, `lyceum gpu …` and `lyceum usage`
+//! over the REST API, for people in a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal
 //! is and the token are handed in, results go to the writer that is handed in, and progress
 //! and errors to standard error. `api` asks, `table` draws.
 
 mod api;
+mod gpus;
 mod jobs;
 mod table;
 mod usage;
@@ -20,6 +21,7 @@ use crate::model::{
 };
 pub use api::{Api, Error};
 use api::{Result, SESSIONS, Session};
+pub use gpus::GpuArguments;
 pub use jobs::JobArguments;
 pub use usage::UsageArguments;
 
@@ -122,6 +124,19 @@ pub async fn job(
 ) -> ExitCode {
     ending(match Api::new(url, token) {
         Ok(api) => jobs::run(&api, arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
+/// Runs `lyceum gpu …`, as [`session`].
+pub async fn gpu(
+    arguments: GpuArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => gpus::run(&api, &arguments, out).await,
         Err(error) => Err(error),
     })
 }

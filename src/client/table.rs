@@ -4,6 +4,7 @@
 
 use super::{
     api::{Job, Session},
+    gpus::Gpu,
     usage::Row,
 };
 use crate::model::{
@@ -116,6 +117,29 @@ pub fn usage(by: &str, rows: &[Row]) -> String {
         vec![name, hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()]
     };
     columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>())
+}
+
+/// Each GPU with what it does.
+pub fn gpus(gpus: &[Gpu]) -> String {
+    if gpus.is_empty() {
+        return "no GPUs\n".to_owned();
+    }
+    let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let head = ["GPU", "MODEL", "STATE", "LOAD", "MEMORY", "TEMPERATURE", "OWNER", "UUID"].map(str::to_owned);
+    let row = |gpu: &Gpu| {
+        let memory = gpu.memory_used_bytes.zip(gpu.memory_total_bytes);
+        vec![
+            gpu.slice.map_or_else(|| gpu.index.to_string(), |slice| format!("{}:{slice}", gpu.index)),
+            harmless(&gpu.model),
+            harmless(&gpu.state).replace('_', " "),
+            or_dash(gpu.utilisation_percent.map(|percent| format!("{percent} %"))),
+            or_dash(memory.map(|(used, total)| format!("{} of {}", human_size(used), human_size(total)))),
+            or_dash(gpu.temperature_celsius.map(|celsius| format!("{celsius} °C"))),
+            or_dash(gpu.owner.as_deref().map(harmless)),
+            harmless(&gpu.uuid),
+        ]
+    };
+    columns(&std::iter::once(head.to_vec()).chain(gpus.iter().map(row)).collect::<Vec<_>>())
 }
 
 /// One session in a sentence or two, beginning with its id.

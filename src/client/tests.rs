@@ -236,6 +236,33 @@ async fn usage_is_asked_for_in_moments_and_told_in_hours() {
     assert_eq!(portal.requests().len(), 2);
 }
 
+#[tokio::test]
+async fn gpus_are_listed_with_what_is_known_of_them() {
+    let portal = Portal::start(|_| {
+        let measured = json!({"index": 0, "slice": null, "uuid": "GPU-a", "model": "A100", "state": "held",
+            "utilisation_percent": 87, "memory_used_bytes": 3_i64 << 30, "memory_total_bytes": 80_i64 << 30,
+            "temperature_celsius": 61, "owner": "a\u{1b}[31mda"});
+        let slice = json!({"index": 1, "slice": 2, "uuid": "MIG-b", "model": "A100 1g.10gb", "state": "busy_outside"});
+        (200, json!({"items": [measured, slice]}))
+    });
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
+    let told = async |json| {
+        let (mut out, arguments) = (Vec::new(), GpuArguments { json, command: gpus::GpuCommand::List });
+        gpus::run(&api, &arguments, &mut out).await.unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let table = told(false).await;
+    let lines: Vec<Vec<&str>> =
+        table.lines().map(|line| line.split("  ").filter(|cell| !cell.is_empty()).collect()).collect();
+    let trimmed = |line: &Vec<&str>| line.iter().map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
+    assert_eq!(trimmed(&lines[1]), ["0", "A100", "held", "87 %", "3 GB of 80 GB", "61 °C", "a[31mda", "GPU-a"]);
+    assert_eq!(trimmed(&lines[2]), ["1:2", "A100 1g.10gb", "busy outside", "-", "-", "-", "-", "MIG-b"]);
+    assert!(portal.requests()[0].starts_with("GET /api/v1/gpus HTTP/1.1"));
+    let json: Value = serde_json::from_str(&told(true).await).unwrap();
+    assert_eq!(json["items"][1]["state"], "busy_outside");
+}
+
 #[test]
 fn the_portal_and_the_token_must_be_said() {
     let refused = |url, token| match Api::new(url, token) {

@@ -10,6 +10,7 @@ use super::{
     facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
     jobs::{ADD_JOB, NEXT_ATTEMPT},
+    refusals,
     search::fold,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
@@ -65,7 +66,7 @@ impl NewSession {
 pub enum Deed<'a> {
     /// Only tell.
     Nothing,
-    /// Write the session, admitted or waiting; a refused one is not written.
+    /// Write the session, admitted or waiting; of a refused one only that it was refused.
     Insert(&'a NewSession),
     /// Admit a waiting session, renew its reasons, or end it as refused.
     Reconsider(SessionId),
@@ -192,7 +193,15 @@ impl Db {
             let facts = facts(asking.owner, reconsidered.as_deref(), group.as_deref(), rows)?;
             let verdict = judge(&facts);
             match (deed, &verdict) {
-                (Deed::Nothing, _) | (Deed::Insert(_), Verdict::Refuse(_)) => {}
+                (Deed::Nothing, _) => {}
+                (Deed::Insert(new), Verdict::Refuse(reasons)) => {
+                    let (id, wanted) = (new.id.to_string(), &new.spec.resources);
+                    query(refusals::ADD).bind(&id).bind(&owner).bind(&new.app).bind(&new.name)
+                        .bind(wanted.gpus).bind(&wanted.gpu_model).bind(wanted.cpus).bind(wanted.memory_bytes)
+                        .bind(new.spec.duration_seconds).bind(Json::write(reasons)).bind(at.0)
+                        .execute(&mut *tx).await?;
+                    query(refusals::KEEP_LATEST).bind(&owner).execute(&mut *tx).await?;
+                }
                 (Deed::Insert(new), _) => {
                     if !insert!(tx, new, &verdict, at, &*owner, group.as_deref()) {
                         break 'decide Admitted::Overtaken;
@@ -218,6 +227,8 @@ impl Db {
                     query("UPDATE sessions SET state = 'ended', end_reason = 'refused', ended_at = $2, reasons = $3, detail = $4 WHERE id = $1")
                         .bind(&id).bind(at.0).bind(Json::write(reasons)).bind(message).execute(&mut *tx).await?;
                     query(ADD_EVENT).bind(&id).bind(at.0).bind("ended").bind(message).execute(&mut *tx).await?;
+                    query(refusals::ADD_WAITING).bind(&id).bind(Json::write(reasons)).bind(at.0).execute(&mut *tx).await?;
+                    query(refusals::KEEP_LATEST).bind(&owner).execute(&mut *tx).await?;
                 }
             }
             Admitted::Judged(verdict)

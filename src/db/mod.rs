@@ -22,6 +22,7 @@ pub mod place;
 #[cfg(test)]
 mod plans;
 pub mod quotas;
+pub mod refusals;
 pub mod retention;
 pub mod runs;
 mod search;
@@ -29,6 +30,7 @@ pub mod sessions;
 pub mod settings;
 pub mod standing;
 pub mod standings;
+pub mod storage;
 pub mod tokens;
 mod types;
 pub mod usage;

@@ -1,9 +1,10 @@
 //! What is forgotten by age of the workloads that have ended: their rows, their history, what
-//! they held, and jobs with their last attempt. How long each is kept is `retention`'s business.
+//! they held, jobs with their last attempt, and what was refused before. How long each is kept is
+//! `retention`'s business.
 
 use sqlx::{query, query_scalar};
 
-use super::{Db, Result, transaction};
+use super::{Db, Result, refusals, transaction};
 use crate::model::Timestamp;
 
 pub(super) const OLD: &str = "SELECT id FROM sessions WHERE state = 'ended' AND ended_at < $1 LIMIT $2";
@@ -13,6 +14,7 @@ impl Db {
     pub async fn forget_sessions(&self, before: Timestamp, most: i64) -> Result<usize> {
         Ok(transaction!(self, tx => {
             let old: Vec<String> = query_scalar(OLD).bind(before.0).bind(most).fetch_all(&mut *tx).await?;
+            query(refusals::FORGET).bind(before.0).execute(&mut *tx).await?;
             for id in &old {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;

@@ -6,6 +6,7 @@
 mod curves;
 mod desk;
 mod line;
+mod storage;
 mod transfer;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-use super::{Session, SessionId, SessionState, Timestamp, quota::Reason, time::human_duration};
+use super::{Session, SessionId, SessionState, Timestamp, maintenance, quota::Reason, time::human_duration};
 
 /// What will end a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub enum Cause {
     GpusUnused,
     /// It waited for its turn, which came at this moment, and nobody has come.
     Unopened { turn: Timestamp },
+    /// Maintenance ends all that runs.
+    Maintenance,
 }
 
 /// An end that comes unless something happens.
@@ -82,6 +84,13 @@ impl Deadline {
         Some(Self::new(Cause::Unopened { turn }, since, within_seconds, ""))
     }
 
+    /// The end that maintenance makes of a running session at this moment.
+    #[must_use]
+    pub fn maintenance(session: &Session, drain_at: Timestamp) -> Option<Self> {
+        let ready = session.ready_at?;
+        Some(Self { at: drain_at, ..Self::new(Cause::Maintenance, ready, drain_at.seconds_since(ready), "") })
+    }
+
     /// The same, not before this moment.
     #[must_use]
     pub fn not_before(self, until: Option<Timestamp>) -> Self {
@@ -111,6 +120,7 @@ impl Deadline {
             Cause::Unused => "idle.unused",
             Cause::GpusUnused => "idle.gpus",
             Cause::Unopened { .. } => "idle.unopened",
+            Cause::Maintenance => maintenance::CODE,
         }
     }
 
@@ -125,6 +135,7 @@ impl Deadline {
             Cause::Unopened { turn } => {
                 format!("Its turn came at {} and it was not opened within {after}", turn.clock())
             }
+            Cause::Maintenance => maintenance::ENDING.to_owned(),
         }
     }
 
@@ -144,16 +155,17 @@ impl Deadline {
             Cause::Unopened { .. } => {
                 format!("{left} left: its turn came, and it is released at {at} unless it is opened")
             }
+            Cause::Maintenance => format!("{left} left: maintenance ends it at {at}"),
         }
     }
 
-    /// Why it will be stopped, as data; `None` where that is only its own time.
+    /// Why it will be stopped, as data; `None` where that is its own time, or maintenance's.
     #[must_use]
     pub fn reason(&self, now: Timestamp) -> Option<Reason> {
         let passed = now.seconds_since(self.since).max(0);
         let (so_far, after) = (human_duration(passed), human_duration(self.after_seconds));
         let hint = match self.cause {
-            Cause::TimeLimit => return None,
+            Cause::TimeLimit | Cause::Maintenance => return None,
             Cause::Unused => {
                 format!(
                     "Nobody has used it for {so_far}. After {after} ({}) it is stopped, unless it is used.",
@@ -182,17 +194,18 @@ impl Deadline {
 }
 
 impl Notice {
-    /// What is worth telling of a session, if its use ends it at `idle` at the earliest.
+    /// What is worth telling of a session that, besides its own time, has these ends before it.
     #[must_use]
-    pub fn of(session: &Session, idle: Option<Deadline>, now: Timestamp) -> Option<Self> {
+    pub fn of(session: &Session, ends: impl IntoIterator<Item = Deadline>, now: Timestamp) -> Option<Self> {
         if session.unknown_since.is_some() {
             return None;
         }
         let is_running = session.state == SessionState::Running;
-        let idle = idle.filter(|_| is_running);
-        let released_at = idle.as_ref().filter(|idle| matches!(idle.cause, Cause::Unopened { .. })).map(|idle| idle.at);
-        let time = Deadline::time_limit(session).filter(|_| is_running);
-        let first = time.into_iter().chain(idle).min_by_key(|deadline| deadline.at);
+        let ends: Vec<Deadline> =
+            Deadline::time_limit(session).into_iter().chain(ends).filter(|_| is_running).collect();
+        let released = ends.iter().find(|end| matches!(end.cause, Cause::Unopened { .. }));
+        let released_at = released.map(|end| end.at);
+        let first = ends.into_iter().min_by_key(|deadline| deadline.at);
         if let Some((deadline, lead)) = first.and_then(|first| first.lead(now).map(|lead| (first, lead))) {
             return Some(Self::Ending { deadline, lead });
         }
@@ -304,6 +317,17 @@ mod tests {
         assert_eq!(cause(idle(460), at(420)), None);
         let unknown = Session { unknown_since: Some(NOW), ..session.clone() };
         assert_eq!(Notice::of(&unknown, idle(460), at(440)), None, "unknown ends nothing");
+    }
+
+    #[test]
+    fn maintenance_is_told_like_other_ends() {
+        let session = Session { opened_at: Some(NOW), ..waited() };
+        let told = |drain, now| Notice::of(&session, Deadline::maintenance(&session, at(drain)), now);
+        let Some(Notice::Ending { deadline, lead }) = told(240, at(211)) else { panic!("warned") };
+        assert_eq!((deadline.cause, deadline.code(), lead), (Cause::Maintenance, "maintenance", 1800));
+        assert_eq!(deadline.warning(lead), "30 min left: maintenance ends it at 2027-01-15T12:00:00Z");
+        assert_eq!(told(240, at(209)), None);
+        assert_eq!(Deadline::maintenance(&Session { ready_at: None, ..session.clone() }, at(240)), None);
     }
 
     #[test]

@@ -94,6 +94,16 @@ impl<'de> Deserialize<'de> for RawPath {
 }
 
 /// What lies in a folder.
+/// What a folder holds, with everything below it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Measured {
+    /// On the disk, which is less than they seem for sparse files, and more for many small ones.
+    pub bytes: u64,
+    pub files: u64,
+    /// Folders that could not be looked into: what they hold is not counted.
+    pub unreadable: u64,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub name: RawPath,

@@ -7,7 +7,7 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    FieldError, Phase, Timestamp, Window, line,
+    FieldError, Phase, Session, SessionState, Timestamp, Window, line,
     quota::Reason,
     session::{UnknownWord, words},
 };
@@ -72,15 +72,27 @@ impl Maintenance {
     #[must_use]
     pub fn objection(&self, is_admin: bool, now: Timestamp) -> Option<Reason> {
         let holds = self.window.is_active(now) && !(is_admin && self.admins_may_start);
-        holds.then(|| Reason {
-            code: CODE.to_owned(),
-            scope: "portal".to_owned(),
-            used: 0,
-            requested: 0,
-            limit: 0,
-            over_by: 0,
-            hint: self.sentence(),
-        })
+        holds.then(|| reason(self.sentence()))
+    }
+
+    /// When it will end a session that starts or runs, if that is before the session's own end.
+    #[must_use]
+    pub fn drains(&self, session: &Session, now: Timestamp) -> Option<Timestamp> {
+        let drain_at = self.drain_at.filter(|_| self.window.phase(now) != Phase::Past)?;
+        let runs = matches!(session.state, SessionState::Starting | SessionState::Running);
+        let is_before = session.expires_at.is_none_or(|end| drain_at <= end);
+        (runs && is_before && session.admitted_at.is_some_and(|at| at < drain_at)).then_some(drain_at)
+    }
+
+    /// Why a session that it ends at this moment gets no more time.
+    #[must_use]
+    pub fn no_extension(&self, drain_at: Timestamp) -> Reason {
+        reason(
+            self.with_message(format!(
+                "Maintenance ends all sessions at {}: more time is not given.",
+                minute(drain_at)
+            )),
+        )
     }
 
     /// For how long whoever is refused should wait before they ask again (seconds).
@@ -112,6 +124,11 @@ impl Maintenance {
     fn with_message(&self, sentence: String) -> String {
         if self.message.is_empty() { sentence } else { format!("{sentence} {}", self.message) }
     }
+}
+
+fn reason(hint: String) -> Reason {
+    let (code, scope) = (CODE.to_owned(), "portal".to_owned());
+    Reason { code, scope, used: 0, requested: 0, limit: 0, over_by: 0, hint }
 }
 
 /// `Thu 5 Nov, 18:00 UTC`

@@ -11,7 +11,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::files::{Entry, Mark, RawPath, Wanted};
+use crate::model::files::{Entry, Mark, Measured, RawPath, Wanted};
 
 /// The most a question or an answer may measure (bytes).
 pub const MAX_FRAME: usize = 1024 * 1024;
@@ -67,6 +67,8 @@ pub enum FilesRequest {
     Delete { place: Place, all: bool },
     /// Answers `Content`, then the content. `tag` is that of the entry that was looked at.
     Read { place: Place, tag: String, from: u64, length: u64 },
+    /// How much a folder holds, on its own file system. Answers `Measured`, and `Working` before.
+    Measure { place: Place },
     /// A folder with everything in it as a tar stream. Answers `Content`, then the content.
     Archive { place: Place },
     /// What programs wrote of their training below this directory, an absolute path. Answers
@@ -95,6 +97,9 @@ pub enum FilesAnswer {
         entry: Entry,
     },
     Done,
+    Measured {
+        measured: Measured,
+    },
     Content,
     CurvesRead {
         /// Some of what could not be read, each with the reason.

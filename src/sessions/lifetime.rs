@@ -43,6 +43,9 @@ impl Sessions {
             Some(seconds) if LONGEST_DURATION < seconds => return fault("too_large", "is more than ten years"),
             _ => {}
         }
+        if let Some(reason) = self.maintenance_comes_first(&session) {
+            return Err(Error::Refused(vec![reason]));
+        }
         match self.admission.extend(id, seconds, actor.user.name.as_str()).await? {
             Extended::By(_) => {}
             Extended::Refused(reasons) => {
@@ -87,9 +90,23 @@ impl Sessions {
         all.map(|deadline| deadline.not_before(session.keep_until)).min_by_key(|deadline| deadline.at)
     }
 
+    /// When maintenance will end this session, if that is before its own end.
+    pub fn drained_at(&self, session: &Session) -> Option<Timestamp> {
+        self.maintenance.read().as_ref()?.drains(session, self.clock.now())
+    }
+
+    /// Why more time would be none.
+    fn maintenance_comes_first(&self, session: &Session) -> Option<Reason> {
+        let maintenance = self.maintenance.read();
+        let set = maintenance.as_ref()?;
+        set.drains(session, self.clock.now()).map(|at| set.no_extension(at))
+    }
+
     /// What its owner should know of a session now.
     pub fn notice(&self, session: &Session) -> Option<Notice> {
-        let notice = Notice::of(session, self.idle_deadline(session), self.clock.now());
+        let drain = self.drained_at(session).and_then(|at| Deadline::maintenance(session, at));
+        let ends = self.idle_deadline(session).into_iter().chain(drain);
+        let notice = Notice::of(session, ends, self.clock.now());
         let is_open = self.came_at(session.id).is_some() || !self.is_to_be_opened(session);
         notice.filter(|notice| !(is_open && matches!(notice, Notice::Turn { .. })))
     }

@@ -37,8 +37,7 @@ use crate::{
     },
     environments::{Environments, Installed},
     model::{
-        Clock, EndReason, FieldError, JobId, Loops, Maintenance, Phase, Role, Session, SessionId, SessionState,
-        Timestamp, User, UserId,
+        Clock, EndReason, FieldError, JobId, Loops, Maintenance, Role, Session, SessionId, Timestamp, User, UserId,
         ending::Deadline,
         maintenance,
         quota::{Class, Reason},
@@ -416,14 +415,6 @@ impl Sessions {
 
     pub fn last_run(&self) -> LastRun {
         self.last.read().clone()
-    }
-
-    /// When maintenance will end this session, if it runs and will be ended.
-    pub fn drained_at(&self, session: &Session) -> Option<Timestamp> {
-        let maintenance = self.maintenance.read();
-        let drain_at = maintenance.as_ref().filter(|set| set.window.phase(self.clock.now()) != Phase::Past)?.drain_at?;
-        let runs = matches!(session.state, SessionState::Starting | SessionState::Running);
-        (runs && session.admitted_at.is_some_and(|at| at < drain_at)).then_some(drain_at)
     }
 
     /// Makes the loop look now: after a commit, when an environment is ready, when an agent ended.

@@ -5,7 +5,7 @@ use axum::http::HeaderMap;
 
 use super::{
     Portal,
-    views::{Card, CardContext, Circumstances, Meter, Unit, gpus_are_counted},
+    views::{Card, CardContext, Circumstances, Meter, StorageNote, Unit, gpus_are_counted},
 };
 use crate::{
     admission::Standing,
@@ -42,6 +42,7 @@ pub(super) fn context(
         Limit::AtMost(times) => session.extensions < times,
     };
     let extension = usual_extension(limits);
+    let drained_at = portal.sessions.drained_at(session);
     let no_extension = live.told.no_extension.first().map(|reason| reason.hint.clone());
     CardContext {
         around: Circumstances {
@@ -51,11 +52,12 @@ pub(super) fn context(
             most_memory_bytes: Some(limits.of(&Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
             is_own: session.owner == principal.id(),
             no_extension: no_extension.clone(),
-            drained_at: portal.sessions.drained_at(session),
+            drained_at,
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),
-        extend_seconds: (extendable && 0 < extension && no_extension.is_none()).then_some(extension),
+        extend_seconds: (extendable && 0 < extension && no_extension.is_none() && drained_at.is_none())
+            .then_some(extension),
         sample: live.sample,
         visible_on_node: portal.sessions.port(session).is_some(),
         gpus_are_counted: gpus_are_counted(session, portal.sessions.scheduler.inventory()),
@@ -73,6 +75,7 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         (Field::Sessions, "sessions", "sessions", usage.sessions, Unit::Count, i64::MAX),
         (Field::Light, "light", "light sessions", usage.light, Unit::Count, i64::MAX),
         (Field::Jobs, "jobs", "jobs", usage.jobs, Unit::Count, i64::MAX),
+        (Field::StorageBytes, "storage_bytes", "storage", usage.storage_bytes, Unit::Bytes, i64::MAX),
     ];
     let meter = |(field, name, label, used, unit, machine): (Field, &'static str, &str, i64, Unit, i64)| {
         let effective = standing.limits.of(&field);
@@ -97,9 +100,17 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         Field::Gpus => 0 < standing.capacity.gpus,
         Field::Light => 0 < usage.light,
         Field::Jobs => 0 < usage.jobs,
+        Field::StorageBytes => 0 < usage.storage_bytes && standing.limits.of(field).limit != Limit::Unlimited,
         _ => true,
     };
     rows.into_iter().filter(|row| tells(&row.0)).map(meter).collect()
+}
+
+/// What to say of somebody's storage, once there is little left of it.
+pub(super) fn storage_note(standing: &Standing) -> Option<StorageNote> {
+    let effective = standing.limits.of(&Field::StorageBytes);
+    let Limit::AtMost(limit) = effective.limit else { return None };
+    StorageNote::new(standing.usage.storage_bytes, limit, &effective.source)
 }
 
 /// The cores that count against somebody's limit. Where that is only the machine's size, light

@@ -186,6 +186,42 @@ async fn more_time_is_refused_in_the_same_words_everywhere() {
 }
 
 #[tokio::test]
+async fn an_end_for_maintenance_is_told_in_time_and_no_more_time_is_given() {
+    let lab = Lab::new(json!({ "light": 1 })).await;
+    let id = lab.start("long").await;
+    lab.runs(id).await;
+    let drain_at = lab.portal.clock.now().plus_seconds(2 * HOUR);
+    let order = json!({ "mode": "drain", "drain_at": drain_at, "message": "New disks." });
+    assert_eq!(lab.boss.request("PATCH", "/api/v1/maintenance").json(&order).send().await.unwrap().status(), 200);
+    lab.portal.portal.sessions.reconcile().await;
+    assert_eq!((lab.warnings(id, 0).await.len(), lab.strip().await), (0, String::new()));
+    let card = async || lab.ada.visit(&format!("/sessions/{id}/card")).await.text().await.unwrap();
+    let drawn = card().await;
+    assert!(drawn.contains("Ends for maintenance") && !drawn.contains("/extend"), "{drawn}");
+    let answer = lab.ada.post(&format!("/api/v1/sessions/{id}/extend"), &json!({})).await;
+    assert_eq!(answer.status(), 409);
+    let problem: Value = answer.json().await.unwrap();
+    assert_eq!(problem["reasons"][0]["code"], "maintenance");
+    let detail = problem["detail"].as_str().unwrap();
+    assert!(detail.starts_with("Maintenance ends all sessions at ") && detail.ends_with("New disks."), "{detail}");
+
+    lab.portal.clock.advance(2 * HOUR - 20 * MINUTE);
+    let told = lab.warnings(id, 1).await;
+    assert!(told[0].starts_with("30 min left: maintenance ends it at "), "{told:?}");
+    let strip = lab.strip().await;
+    assert!(strip.contains("ends for maintenance at") && strip.contains("save your work"), "{strip}");
+
+    // Called off, it has its own time again.
+    let off = lab.boss.request("PATCH", "/api/v1/maintenance").json(&json!({ "mode": "off" })).send().await.unwrap();
+    assert_eq!(off.status(), 200);
+    eventually("the warning is taken back", async || {
+        lab.portal.portal.sessions.reconcile().await;
+        (lab.strip().await.is_empty() && card().await.contains("/extend")).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn the_stream_says_when_there_is_something_to_know() {
     let lab = Lab::new(json!({ "light": 1 })).await;
     let (mut mine, mut of_boss) = (lab.ada.get("/events").await, lab.boss.get("/events").await);

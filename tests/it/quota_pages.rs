@@ -4,7 +4,7 @@
 
 use lyceum::{
     db::{admit::NewSession, users::NewUser},
-    model::{GroupName, Resources, Role, SessionId, UserId, Username, session::SessionSpec},
+    model::{GroupName, Resources, Role, SessionId, UserId, Username, files::Measured, session::SessionSpec},
 };
 use serde_json::{Value, json};
 
@@ -448,4 +448,30 @@ async fn two_hundred_people_would_be_over() {
     }
     let page = seen(&boss, "/admin/quotas?sort=seen").await;
     assert!(page.contains("Next page") && page.contains("of 0 GPUs allocated"), "{page}");
+}
+
+#[tokio::test]
+async fn what_was_refused_and_what_is_stored_stands_on_the_persons_page() {
+    let lab = lab().await;
+    let ada = lab.portal.sign_in("ada").await;
+    let limits = json!({ "cpus": 1, "storage_bytes": 100_i64 << 30 });
+    let answer = lab.boss.request("PATCH", "/api/v1/quotas/users/ada").json(&limits).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    let asked = json!({ "app": "terminal", "name": "too <large>", "resources": { "cpus": 2 } });
+    assert_eq!(ada.post("/api/v1/sessions", &asked).await.status(), 409);
+    let page = seen(&lab.boss, "/admin/quotas/users/ada").await;
+    assert!(page.contains("too &#60;large&#62;") && page.contains("This asks for 2 cores"), "{page}");
+    assert!(!page.contains("Nothing was refused lately."));
+
+    assert!(!seen(&ada, "/").await.contains("Your home folder holds"), "nobody has measured it");
+    let id = lab.portal.db().find_user_by_name("ada").await.unwrap().unwrap().user.id;
+    let measured = Measured { bytes: 96 << 30, files: 12, unreadable: 0 };
+    lab.portal.db().set_storage(id, Some(&measured), lab.portal.clock.now()).await.unwrap();
+    let home = seen(&ada, "/").await;
+    assert!(home.contains("Your home folder holds 96 GB of the 100 GB that you may keep (override), which is 96 %."));
+    assert!(home.contains("data-meter=\"storage_bytes\""), "{home}");
+    let quota: Value = lab.boss.get("/api/v1/quotas/users/ada").await.json().await.unwrap();
+    assert_eq!(quota["usage"]["storage_bytes"], 96_i64 << 30);
+    let page = seen(&lab.boss, "/admin/quotas/users/ada").await;
+    assert!(page.contains("data-meter=\"storage_bytes\"") || page.contains("96 GB"), "{page}");
 }

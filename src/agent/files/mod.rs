@@ -9,6 +9,7 @@ mod beneath;
 mod change;
 mod content;
 mod list;
+mod measure;
 mod upload;
 
 use std::{
@@ -103,6 +104,7 @@ fn answer(talk: &mut Talk, launch: &FilesLaunch, request: FilesRequest) -> Resul
             use std::os::unix::ffi::OsStringExt;
             curves(talk, std::ffi::OsString::from_vec(directory.0).into())
         }
+        FilesRequest::Measure { place } => measure::measure(talk, &open(&place)?, &place.path),
         FilesRequest::Archive { place } => {
             content::archive(talk, &open(&place)?, &place.path)?;
             Ok(FilesAnswer::Done)

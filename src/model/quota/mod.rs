@@ -109,6 +109,8 @@ pub struct Usage {
     pub gpu_seconds: i64,
     /// Cores × seconds, likewise.
     pub cpu_seconds: i64,
+    /// What a person's home folder held when it was measured last; 0 where nobody measures.
+    pub storage_bytes: i64,
 }
 
 impl Usage {
@@ -144,6 +146,7 @@ impl Usage {
             Field::Pending => self.pending,
             Field::GpuHours => hours(self.gpu_seconds),
             Field::CpuHours => hours(self.cpu_seconds),
+            Field::StorageBytes => self.storage_bytes,
             _ => 0,
         }
     }

@@ -13,13 +13,15 @@ use crate::{
     admission::Over,
     auth::Principal,
     db::{
+        self,
         limits::LevelChange,
         quotas::{Level, QuotaGroup, SetLimit},
         sessions::Filter,
     },
     model::{
-        EndReason, FieldError, Session, SessionState, Timestamp, User,
+        FieldError, Session, Timestamp, User,
         quota::{Change, Effective, Field, Kind, Limit, Limits, Scope, Usage},
+        time::human_duration,
     },
     web::{
         Portal, cards,
@@ -27,7 +29,7 @@ use crate::{
         page::Nav,
         views::{
             ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, Moment, OverLine,
-            PersonPanel, Refusal, Source, Typed, field_words, limit_words,
+            PersonPanel, Refusal, Source, Typed, field_words, limit_words, resources_line,
         },
     },
 };
@@ -35,9 +37,8 @@ use crate::{
 /// How many of those who would be over are named.
 const MOST_NAMED: usize = 50;
 
-/// How many of somebody's ended sessions are looked through for refusals, and how many are shown.
-const LOOKED_THROUGH: i64 = 100;
-const REFUSALS: usize = 5;
+/// So many of somebody's refusals are shown.
+const REFUSALS: i64 = 5;
 
 /// More live sessions than this nobody has.
 const LIVE: i64 = 200;
@@ -153,8 +154,8 @@ pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
             (Some((standing.limits, resolve(&rows))), standing.usage)
         }
         Whose::Default => (Some((resolve(&[]), resolve(&[]))), Usage::default()),
-        Whose::Cluster => (None, admission.holdings().await?.all),
-        Whose::Group(group) => (None, admission.holdings().await?.by_group.remove(&group.id).unwrap_or_default()),
+        Whose::Cluster => (None, admission.used_together(None).await?),
+        Whose::Group(group) => (None, admission.used_together(Some(group.id)).await?),
     };
     Ok(Standing { set, sheet, holds, usage })
 }
@@ -241,8 +242,9 @@ fn limit_box(
         (_, Kind::Total) => meter(&row.field, &standing.usage, total.as_ref().unwrap_or(&Effective::NONE)),
         (_, Kind::Each) => None,
     };
-    // Hours of all together are on the page of use; what is held now has none.
-    let counts = matches!(whose, Whose::User(_)) || !matches!(row.field, Field::GpuHours | Field::CpuHours);
+    // Hours of all together are counted where they are limited.
+    let counts =
+        matches!(whose, Whose::User(_)) || limit.is_some() || !matches!(row.field, Field::GpuHours | Field::CpuHours);
     let is_admin = reader.principal.is_admin();
     let has_total = |field: &Field| standing.set.iter().any(|limit| limit.kind == Kind::Total && limit.field == *field);
     let part = |fault: &FieldError| match fault.field.strip_prefix(name.as_str()) {
@@ -288,24 +290,25 @@ async fn person(
 ) -> Result<PersonPanel> {
     let theirs = Filter { owner: Some(user.id), ..Filter::default() };
     let live = portal.sessions.list(Filter { live_only: true, limit: LIVE, ..theirs }).await?;
-    let ended = Filter { state: Some(SessionState::Ended), limit: LOOKED_THROUGH, ..theirs };
-    let refused = portal.sessions.list(ended).await?;
-    let refused = refused.iter().filter(|session| session.end_reason == Some(EndReason::Refused)).take(REFUSALS);
     let limits = standing.holds.as_ref().map(|(holds, _)| holds);
     let card =
         |session: &Session| limits.map(|limits| cards::card(portal, reader.principal, reader.headers, session, limits));
-    let refusal = |session: &Session| Refusal {
-        id: session.id.to_string(),
-        name: session.name.clone(),
-        at: Moment::ago(session.ended_at.unwrap_or(session.created_at), now),
-        why: session
-            .reasons
-            .first()
-            .map(|reason| reason.hint.clone())
-            .or_else(|| session.detail.clone())
-            .unwrap_or_default(),
-    };
-    Ok(PersonPanel { cards: live.iter().filter_map(card).collect(), refusals: refused.map(refusal).collect() })
+    let refused = portal.sessions.admission.refusals(user.id, REFUSALS).await?;
+    Ok(PersonPanel {
+        cards: live.iter().filter_map(card).collect(),
+        refusals: refused.into_iter().map(|refused| refusal(refused, now)).collect(),
+    })
+}
+
+fn refusal(refused: db::refusals::Refusal, now: Timestamp) -> Refusal {
+    let (asked, duration) = (resources_line(&refused.resources, &[]), human_duration(refused.duration_seconds));
+    Refusal {
+        href: refused.waited.then(|| format!("/sessions/{}", refused.id)),
+        name: refused.name,
+        asked: format!("{asked} for {duration}"),
+        at: Moment::ago(refused.at, now),
+        why: refused.reasons.into_iter().map(|reason| reason.hint).collect(),
+    }
 }
 
 /// The page that says what a change would mean.

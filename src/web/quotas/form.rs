@@ -56,19 +56,17 @@ impl Asked {
 }
 
 /// The fields that can be set at a level, in the order of the pages; GPU models where the
-/// machine has several or somebody set one, and what has no use yet only where it is set.
+/// machine has several or somebody set one.
 pub(super) fn fields(level: Level, set: &[SetLimit], models: &[String]) -> Vec<(Kind, Field)> {
     let kinds: &[Kind] = match level {
         Level::Default | Level::User(_) => &[Kind::Each],
         Level::Group(_) => &[Kind::Each, Kind::Total],
         Level::Cluster => &[Kind::Total],
     };
-    let is_set = |kind, field: &Field| set.iter().any(|limit| limit.kind == kind && limit.field == *field);
     let mut fields = Vec::new();
     for kind in kinds.iter().copied() {
         for field in Field::ALL {
-            let has_use = !matches!(field, Field::Jobs | Field::MaxJobSeconds) || is_set(kind, &field);
-            if has_use && (kind == Kind::Each || field.has_total()) {
+            if kind == Kind::Each || field.has_total() {
                 fields.push((kind, field));
             }
         }

@@ -138,7 +138,9 @@ impl Card {
         let (class, word) = badge(session);
         let idle = sentence::idle(session, around).is_some();
         let running = session.state == SessionState::Running;
-        let ends_soon = running && Deadline::time_limit(session).is_some_and(|end| end.lead(around.now).is_some());
+        let drain = around.drained_at.and_then(|at| Deadline::maintenance(session, at));
+        let mut ends = Deadline::time_limit(session).into_iter().chain(drain);
+        let ends_soon = running && ends.any(|end| end.lead(around.now).is_some());
         Self {
             id: session.id.to_string(),
             name: session.name.clone(),

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, JobRow, Meter, Moment};
+use super::{Card, JobRow, Meter, Moment, StorageNote};
 use crate::web::page::{Layout, filters};
 
 /// The first page after sign-in.
@@ -14,6 +14,8 @@ pub struct Home {
     pub notice: Option<String>,
     /// The viewer's quotas; empty draws nothing.
     pub meters: Vec<Meter>,
+    /// Where little is left of the viewer's storage.
+    pub storage: Option<StorageNote>,
     /// `Some(unix account)` where the portal is not root and serves one person only.
     pub single_user: Option<String>,
     /// The environment that is being built, or could not be.

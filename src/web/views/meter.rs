@@ -1,5 +1,6 @@
 //! A bar of a quota: how much of a limit is held, and how much more is asked for. Drawn as
-//! SVG, because the content policy allows no style attributes.
+//! SVG, because the content policy allows no style attributes. And what is said of storage, the
+//! one limit that only warns.
 
 use crate::model::size::human_size;
 
@@ -74,9 +75,58 @@ impl Meter {
     }
 }
 
+/// A home folder that is nearly as large as it may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StorageNote {
+    /// `warn` or `bad`, as notes are drawn.
+    pub class: &'static str,
+    pub sentence: String,
+}
+
+impl StorageNote {
+    /// From 80 % on, and more urgently from 95 % on. Nothing is stopped for it.
+    #[must_use]
+    pub fn new(used: i64, limit: i64, source: &str) -> Option<Self> {
+        let percent = i128::from(used.max(0)) * 100 / i128::from(limit.max(1));
+        let class = match percent {
+            ..80 => return None,
+            80..95 => "warn",
+            _ => "bad",
+        };
+        let (held, allowed) = (human_size(used), human_size(limit));
+        let sentence = if used <= limit {
+            format!(
+                "Your home folder holds {held} of the {allowed} that you may keep ({source}), which is {percent} %. \
+                 Delete or move what you no longer need."
+            )
+        } else {
+            format!(
+                "Your home folder holds {held}; you may keep {allowed} ({source}). Nothing is stopped for that, but \
+                 delete or move what you no longer need."
+            )
+        };
+        Some(Self { class, sentence })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn storage_warns_at_80_and_95_percent() {
+        let gib = |count: i64| count << 30;
+        for (used, class) in [(79, None), (80, Some("warn")), (94, Some("warn")), (95, Some("bad")), (101, Some("bad"))]
+        {
+            let note = StorageNote::new(gib(used), gib(100), "default");
+            assert_eq!(note.map(|note| note.class), class, "{used}");
+        }
+        assert_eq!(StorageNote::new(0, 0, ""), None);
+        assert_eq!(StorageNote::new(1, 0, "").unwrap().class, "bad", "none is allowed");
+        let over = StorageNote::new(gib(101), gib(100), "group vision").unwrap();
+        assert!(over.sentence.contains("you may keep 100 GB (group vision)"), "{over:?}");
+        assert!(StorageNote::new(i64::MAX, i64::MAX, "").unwrap().sentence.contains("100 %"));
+    }
 
     #[test]
     fn bars_stay_in_their_frame() {

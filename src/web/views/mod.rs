@@ -43,7 +43,7 @@ pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use jobs::{JobForm, JobRow, JobSearch, JobsPage, NewJob, ShowJob, TimelineLine, WorkForm, outcome};
-pub use meter::{Meter, Unit};
+pub use meter::{Meter, StorageNote, Unit};
 pub use moment::{Moment, Show};
 pub use new_session::{
     AppTile, EnvironmentChoice, FieldError, Fit, NewSession, NewSessionForm, SizeTile, Slider, Sliders, Verdict,

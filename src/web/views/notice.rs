@@ -49,6 +49,7 @@ impl NoticeLine {
                 ("ends soon", extend.into_iter().collect())
             }
             Notice::Ending { deadline, .. } => match deadline.cause {
+                Cause::Maintenance => ("ends for maintenance", vec![open()]),
                 Cause::Unopened { .. } => ("is released soon", vec![open(), Action::keep(session)]),
                 _ => ("will be stopped", vec![open(), Action::keep(session)]),
             },
@@ -81,6 +82,12 @@ fn sentence(session: &Session, notice: &Notice, around: &Circumstances) -> Sente
             .at(deadline.at, Show::Left, around)
             .text(" left.")
             .also(around.no_extension.as_deref()),
+        Notice::Ending { deadline, .. } if deadline.cause == Cause::Maintenance => say
+            .text("ends for maintenance at ")
+            .at(deadline.at, Show::Clock, around)
+            .text(", ")
+            .at(deadline.at, Show::Left, around)
+            .text(" left: save your work before."),
         Notice::Ending { deadline, .. } => {
             say.text("has ").at(deadline.at, Show::Left, around).text(" left. ").idle(deadline, around)
         }

@@ -292,13 +292,16 @@ pub struct PersonPanel {
     pub refusals: Vec<Refusal>,
 }
 
-/// A session that could not start any more.
+/// A request that was refused.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    pub id: String,
+    /// Where it is shown; `None` where it was refused at once, and there is no session.
+    pub href: Option<String>,
     pub name: String,
+    /// `2 GPUs · 8 cores · 32 GB for 4 h`
+    pub asked: String,
     pub at: Moment,
-    pub why: String,
+    pub why: Vec<String>,
 }
 
 /// What a change would mean, before it is saved.
@@ -369,18 +372,18 @@ pub fn field_words(field: &Field, kind: Kind) -> (String, &'static str) {
         Field::Cpus => ("Cores at once", ""),
         Field::MemoryBytes => ("Memory at once", ""),
         Field::Sessions => ("Sessions at once", "light ones not counted"),
-        Field::Jobs => ("Jobs at once", "no use yet"),
+        Field::Jobs => ("Jobs at once", "batch jobs"),
         Field::Pending => ("Waiting at once", "more are refused"),
         Field::Light => ("Light sessions at once", "no GPU, 1 core, 2 GB"),
         Field::MaxSessionSeconds => ("Longest session", ""),
-        Field::MaxJobSeconds => ("Longest job", "no use yet"),
+        Field::MaxJobSeconds => ("Longest job", ""),
         Field::MaxExtensions => ("Extensions of a session", ""),
         Field::ExtensionSeconds => ("Longest extension", ""),
         Field::IdleTimeoutSeconds => ("Stopped when idle for", "0 is never"),
         Field::GpuIdleTimeoutSeconds => ("Stopped when its GPUs rest for", "0 is never"),
         Field::GpuHours => ("GPU-hours in a period", ""),
         Field::CpuHours => ("Core-hours in a period", ""),
-        Field::StorageBytes => ("Storage", "warned about, never enforced"),
+        Field::StorageBytes => ("Storage", "of the home folder: warns, stops nothing"),
     };
     let hint = if kind == Kind::Total && *field == Field::Sessions { "" } else { hint };
     (label.to_owned(), hint)

@@ -4,6 +4,7 @@
 use lyceum::{
     db::{
         Config, Db, Error,
+        admit::{Deed, Verdict},
         directory::{Group, Person},
         gpus::{Point, Span},
         idempotency::Earlier,
@@ -16,14 +17,14 @@ use lyceum::{
         tokens::Token,
     },
     model::{
-        Announcement, AnnouncementId, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
-        announcement, quota::Field,
+        Announcement, AnnouncementId, Clock, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
+        announcement, files::Measured, quota::Field,
     },
 };
 
 use super::{
-    BY, NOTED, START, add_user, each, ended_job, mode, number, on_both, running, set_limits, tables,
-    whole::assert_whole,
+    BY, NOTED, START, add_user, asking, each, ended_job, mode, new_session, number, on_both, running, set_limits,
+    tables, whole::assert_whole,
 };
 
 /// Writes at least one row into every table.
@@ -90,6 +91,10 @@ async fn fill(db: &Db) -> UserId {
     db.dismiss_announcement(announcement.id, user).await.unwrap();
     db.add_run(&super::runs::run(user, "run"), None, &NOTED).await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
+    let refused = new_session(user, 9);
+    let clock = Clock::manual(START);
+    db.admit(&asking(user), Deed::Insert(&refused), &clock, |_| Verdict::Refuse(Vec::new())).await.unwrap();
+    db.set_storage(user, Some(&Measured::default()), START).await.unwrap();
     running(db, user).await;
     ended_job(db, user, "train").await;
     user
@@ -115,6 +120,8 @@ async fn everything(db: &Db, user: UserId) -> String {
                 db.list_runs(&runs::Filter { reader: None, owner: None, before: None, limit: 10 }).await.unwrap(),
             ),
             (
+                db.refusals(user, 10).await.unwrap(),
+                db.storage_of(user).await.unwrap(),
                 db.open_intervals().await.unwrap(),
                 db.gpu_points(Span::Hour, Timestamp(0), Timestamp(i64::MAX)).await.unwrap()
             ),

@@ -22,6 +22,7 @@ mod quotas;
 mod races;
 pub mod runs;
 mod sessions;
+mod storage;
 mod usage;
 pub mod whole;
 

@@ -150,6 +150,44 @@ async fn what_waits_ends_without_having_run() {
 }
 
 #[tokio::test]
+async fn what_was_refused_is_kept_the_latest_of_each_person() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (owner, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let waits = new_session(owner, 1);
+        judged(db, owner, Deed::Insert(&waits), Verdict::Wait(vec![reason("Stop one.")])).await;
+        judged(db, owner, Deed::Reconsider(waits.id), Verdict::Refuse(vec![reason("It no longer fits.")])).await;
+        let at_once = new_session(owner, 9);
+        let why = vec![reason("Ask for fewer."), reason("Ask for less.")];
+        judged(db, owner, Deed::Insert(&at_once), Verdict::Refuse(why.clone())).await;
+        judged(db, owner, Deed::Nothing, Verdict::Refuse(why.clone())).await;
+        assert_eq!(db.find_session(at_once.id).await.unwrap(), None, "there is no session of it");
+
+        let refused = db.refusals(owner, 10).await.unwrap();
+        assert_eq!(refused.len(), 2, "who only looks is not refused: {refused:?}");
+        let of = |id| refused.iter().find(|refused| refused.id == id).unwrap();
+        let (told, waited) = (of(at_once.id), of(waits.id));
+        assert_eq!((&told.reasons, &told.resources, told.waited), (&why, &at_once.spec.resources, false));
+        assert_eq!((&told.name, &told.app, told.at), (&at_once.name, &at_once.app, START));
+        assert_eq!((&waited.reasons[0].hint[..], waited.waited), ("It no longer fits.", true));
+        assert_eq!(waited.duration_seconds, waits.spec.duration_seconds);
+
+        for _ in 0..25 {
+            judged(db, owner, Deed::Insert(&new_session(owner, 9)), Verdict::Refuse(why.clone())).await;
+        }
+        judged(db, other, Deed::Insert(&new_session(other, 9)), Verdict::Refuse(why.clone())).await;
+        assert_eq!(db.refusals(owner, 100).await.unwrap().len(), 20);
+        assert_eq!((db.refusals(owner, 5).await.unwrap().len(), db.refusals(other, 5).await.unwrap().len()), (5, 1));
+        assert_whole(db).await;
+        assert_eq!(db.forget_sessions(START, 10).await.unwrap(), 0);
+        assert_eq!(db.refusals(other, 5).await.unwrap().len(), 1);
+        db.forget_sessions(START.plus_seconds(1), 10).await.unwrap();
+        assert_eq!(db.refusals(owner, 5).await.unwrap(), []);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn from_start_to_end() {
     on_both(async |house| {
         let db = &house.db;

@@ -4,6 +4,7 @@
 mod corpus;
 mod folders;
 mod hanging;
+mod storage;
 mod uploads;
 
 use std::{

@@ -232,6 +232,7 @@ fn home(word: &Word) -> Home {
         layout: Layout { announcements: super::announcements::strip(word, true), ..layout(word).at(Nav::Home) },
         notice: Some(word("Stopping ‘old-run’.")),
         meters: meters(word),
+        storage: StorageNote::new(96 * GIB, 100 * GIB, &word("group vision")),
         single_user: None,
         environment: None,
         live: cards(vec![
@@ -257,6 +258,7 @@ fn home_empty(word: &Word) -> Home {
         jobs: Vec::new(),
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
+        storage: None,
         environment: Some(EnvironmentBanner::Failed {
             name: word("default"),
             message: word("Python has no venv module."),

@@ -172,12 +172,25 @@ pub fn user(word: &Word) -> LimitsPage {
         people: Vec::new(),
         person: Some(PersonPanel {
             cards: vec![Card::new(&running(word), &context(word)), Card::new(&queued(word), &context(word))],
-            refusals: vec![Refusal {
-                id: "0199a0b2-0000-7000-8000-000000000009".to_owned(),
-                name: word("resnet-sweep"),
-                at: ago(86_400),
-                why: word("This asks for 9 GPUs; you may use 8 (override). Ask for fewer."),
-            }],
+            refusals: vec![
+                Refusal {
+                    href: None,
+                    name: word("vit-large"),
+                    asked: "9 GPUs · 8 cores · 64 GB for 4 h".to_owned(),
+                    at: ago(3600),
+                    why: vec![word("This asks for 9 GPUs; you may use 8 (override). Ask for fewer.")],
+                },
+                Refusal {
+                    href: Some("/sessions/0199a0b2-0000-7000-8000-000000000009".to_owned()),
+                    name: word("resnet-sweep"),
+                    asked: "6 GPUs · 8 cores · 64 GB for 4 h".to_owned(),
+                    at: ago(86_400),
+                    why: vec![
+                        word("This asks for 6 GPUs; you may use 4 (override). Ask for fewer."),
+                        word("This asks for 64 GB of memory; you may use 32 GB (default). Ask for less."),
+                    ],
+                },
+            ],
         }),
     }
 }

@@ -110,7 +110,7 @@ fn starting(session: &Session, around: &Circumstances) -> Sentence {
 }
 
 fn running(session: &Session, around: &Circumstances) -> Sentence {
-    if let Some(end) = around.drained_at.filter(|drain| session.expires_at.is_none_or(|end| *drain < end)) {
+    if let Some(end) = around.drained_at {
         return Sentence::default()
             .strong("Ends for maintenance ")
             .at(end, Show::Clock, around)
@@ -242,8 +242,17 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin | EndReason::TimeLimit)
     );
     match session.detail.as_deref().filter(|_| !said) {
-        Some(detail) if !detail.trim().is_empty() => told.text(format!(" {}", as_sentence(detail))),
-        _ => told,
+        Some(detail) => match detail.strip_prefix("the program ended").or_else(|| detail.strip_prefix("the app ended"))
+        {
+            // How it ended is said; what follows are its last lines.
+            Some(more) => match more.split_once("): ") {
+                Some((_, lines)) => told.text(format!(" Its last words: {}", closed(lines))),
+                None => told,
+            },
+            None if detail.trim().is_empty() => told,
+            None => told.text(format!(" {}", as_sentence(detail))),
+        },
+        None => told,
     }
 }
 
@@ -346,7 +355,7 @@ impl Sentence {
                 return stops.text(" unless it is opened.");
             }
             Cause::GpusUnused => (self.strong("GPUs idle "), " unless they are used"),
-            Cause::Unused | Cause::TimeLimit => (self.strong("Idle "), " unless it is used"),
+            Cause::Unused | Cause::TimeLimit | Cause::Maintenance => (self.strong("Idle "), " unless it is used"),
         };
         begun
             .at(deadline.since, Show::Since, around)

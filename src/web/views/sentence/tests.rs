@@ -151,6 +151,29 @@ fn stopping_says_for_whom() {
 }
 
 #[test]
+fn what_a_program_wrote_last_is_told_without_saying_twice_how_it_ended() {
+    let ended = |detail: &str, expected: &str| {
+        says(
+            SessionState::Ended,
+            |s, _| {
+                s.end_reason = Some(EndReason::Exited);
+                s.exit_code = Some(3);
+                s.ended_at = Some(NOW.plus_seconds(-240));
+                s.detail = Some(detail.to_owned());
+            },
+            expected,
+        );
+    };
+    let told = "Its program ended 4 min ago with exit code 3; its log says more.";
+    ended("the program ended (exit code 3)", told);
+    ended(
+        "the program ended (exit code 3): one · it is broken",
+        &format!("{told} Its last words: one · it is broken."),
+    );
+    ended("node003: no such directory", &format!("{told} Node003: no such directory."));
+}
+
+#[test]
 fn every_end_has_its_sentence() {
     for &reason in EndReason::ALL {
         let expected = match reason {
