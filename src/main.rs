@@ -99,6 +99,9 @@ enum Verb {
     /// Becomes a user and turns into a files agent, for the helper.
     #[command(hide = true)]
     Files,
+    /// Becomes a user and turns into a command of the batch system, for the helper.
+    #[command(hide = true)]
+    Batch,
     /// Inside a workload; `agent files` looks after a user's files.
     #[command(hide = true)]
     Agent,
@@ -129,7 +132,7 @@ fn main() -> ExitCode {
             let mut arguments = arguments.peekable();
             return match arguments.peek().and_then(|word| word.to_str()) {
                 Some("files") => lyceum::agent::files::run(),
-                _ => lyceum::agent::run(arguments),
+                _ => lyceum::agent::run(arguments, std::env::vars_os()),
             };
         }
         Some("exec") => return lyceum::agent::exec(arguments),
@@ -137,6 +140,7 @@ fn main() -> ExitCode {
         Some("errand") => return lyceum::helper::errand::run(),
         Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
         Some("files") => return lyceum::helper::files::run(),
+        Some("batch") => return lyceum::helper::batch::run(),
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
@@ -163,8 +167,8 @@ fn run(command: Command) -> Result<ExitCode> {
     match command.verb.unwrap_or(Verb::Serve(command.serve)) {
         Verb::Serve(options) => serve(&place, &options, &environment),
         Verb::Check { as_user, json } => {
-            let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
             let config = Config::load(place.config.as_deref(), &environment)?;
+            let paths = config.scheduler.place(start::layout(&environment.surroundings(place.data.as_deref()))?);
             let facts = config.facts(&paths, &environment);
             let findings = runtime()?.block_on(check::run(&facts, as_user.as_deref()));
             let out = io::stdout();
@@ -205,6 +209,7 @@ fn run(command: Command) -> Result<ExitCode> {
         | Verb::Become
         | Verb::Errand
         | Verb::Files
+        | Verb::Batch
         | Verb::Rehearse { .. }
         | Verb::Agent
         | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
@@ -219,10 +224,11 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
         let faults = config.validate();
         anyhow::ensure!(faults.is_empty(), "{}", faults.join("\n"));
     }
-    let paths = start::layout(&environment.surroundings(place.data.as_deref()))?;
+    let paths = config.scheduler.place(start::layout(&environment.surroundings(place.data.as_deref()))?);
     let settings = start::Settings {
         service_user: config.server.user.clone(),
         account_uids: config.accounts.uids.map_or(lyceum::helper::ACCOUNT_UIDS, |(first, last)| first..=last),
+        batch: config.scheduler.tools(),
         ..start::Settings::default()
     };
     let started = start::prepare(&paths, &settings)?;

@@ -45,13 +45,19 @@ use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL};
 /// The most that a launch may measure, in bytes.
 const MAX_LAUNCH: u64 = 1024 * 1024;
 
-/// Lives the whole life of a workload; `arguments` are none, or `--launch FILE`. The exit status
-/// says only whether the exit record could be written: 0 if so, else 1; 2 where the launch could
-/// not even be understood.
-pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+/// Lives the whole life of a workload; `arguments` are none, or `--launch FILE`, and `variables`
+/// what this process was started with. The exit status says only whether the exit record could
+/// be written: 0 if so, else 1; 2 where the launch could not even be understood.
+pub fn run(
+    arguments: impl IntoIterator<Item = OsString>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+) -> ExitCode {
     child::close_inherited();
     let launch = match find_launch(arguments) {
-        Ok(launch) => launch,
+        Ok(mut launch) => {
+            inherit(&mut launch, variables);
+            launch
+        }
         Err(message) => {
             eprintln!("lyceum agent: {message}");
             return ExitCode::from(2);
@@ -67,6 +73,22 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(source) => record::now(ExitCause::LaunchFailed, format!("the agent could not detach itself: {source}")),
     };
     finish(&launch.run_directory, &record)
+}
+
+/// Hands on to the app what the batch system has told its first process; what the launch says
+/// itself goes before.
+fn inherit(launch: &mut AgentLaunch, variables: impl IntoIterator<Item = (OsString, OsString)>) {
+    let is_meant = |name: &str| {
+        launch.inherits.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == pattern,
+        })
+    };
+    let texts =
+        variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    for (name, value) in texts.filter(|(name, _)| is_meant(name)).collect::<Vec<_>>() {
+        launch.app.environment.entry(name).or_insert(value);
+    }
 }
 
 fn finish(run_directory: &Path, record: &ExitRecord) -> ExitCode {

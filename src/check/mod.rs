@@ -14,6 +14,7 @@ mod network;
 mod person;
 mod reach;
 mod rehearsal;
+mod slurm;
 mod strain;
 
 use std::{
@@ -29,6 +30,7 @@ use crate::{
     config::Server,
     environments, gpu,
     model::Clock,
+    scheduler::slurm::Settings,
     start::{Surroundings, lock::Running},
 };
 
@@ -62,6 +64,8 @@ pub struct Facts {
     pub environments: environments::Config,
     pub place: environments::Place,
     pub gpus: gpu::Config,
+    /// Where it starts the workloads.
+    pub slurm: Option<Settings>,
     pub clock: Clock,
 }
 
@@ -94,8 +98,12 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
     findings.extend(machine::python(facts).await);
     findings.push(network::package_index(facts).await);
     findings.extend(machine::environments(facts).await);
-    findings.extend([machine::r(), machine::gpus(facts), machine::cgroups(facts)]);
-    findings.extend(machine::gpu_files(facts));
+    findings.push(machine::r());
+    // On a cluster neither this machine's GPUs nor its control groups are anybody's.
+    if facts.slurm.is_none() {
+        findings.extend([machine::gpus(facts), machine::cgroups(facts)]);
+        findings.extend(machine::gpu_files(facts));
+    }
     findings.extend([
         machine::accounts(facts),
         machine::programs(facts),
@@ -104,6 +112,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         network::port(facts).await,
         network::browser(facts),
     ]);
+    findings.extend(slurm::slurm(facts).await);
     findings.extend(certificate::certificate(facts).await);
     findings.extend(directory::directory(facts).await);
     findings.extend(reach::reach(facts).await);

@@ -142,6 +142,7 @@ impl Rehearsal {
             // Not the person's: what is wrong with that one has been told already.
             home: HomeSetup { home: local.run_directory(trial.session), ..HomeSetup::default() },
             node: None,
+            inherits: Vec::new(),
         };
         let groups = agent.cgroups.clone();
         let trial = LaunchRequest { agent: serde_json::to_value(agent).expect("plain data"), ..trial };
@@ -239,7 +240,8 @@ impl Rehearsal {
             ready.timeout_seconds = self.start_timeout;
         }
         let home = HomeSetup { home: person.home.clone(), ..HomeSetup::default() };
-        Ok(Launch { session, person: person.clone(), resources, gpus: Vec::new(), app, home })
+        let (name, gpus) = ("rehearsal".to_owned(), Vec::new());
+        Ok(Launch { session, name, seconds: 60, person: person.clone(), resources, gpus, app, home })
     }
 
     /// Listens to the agent until it says that the app answers.
@@ -333,10 +335,10 @@ async fn ended(local: &Local, session: SessionId, placement: &Placement) -> Resu
         match local.observe(session, placement).await {
             Observation::Ended(exit) => return Ok(exit),
             Observation::Unknown(why) => return Err(format!("nobody can tell whether it ended: {why}")),
-            Observation::Alive if end < Instant::now() => {
+            Observation::Alive | Observation::Waiting(_) if end < Instant::now() => {
                 return Err(format!("it did not end within {} s", ENDING.as_secs()));
             }
-            Observation::Alive => tokio::time::sleep(Duration::from_millis(20)).await,
+            Observation::Alive | Observation::Waiting(_) => tokio::time::sleep(Duration::from_millis(20)).await,
         }
     }
 }

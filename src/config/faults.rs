@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::Path};
 use url::Url;
 
 use super::{Config, ProfileSetting, Server, Storage};
-use crate::{apps, auth, model::quota::BadPeriod, web::forwarded::parse_network};
+use crate::{apps, auth, model::quota::BadPeriod, scheduler::slurm, web::forwarded::parse_network};
 
 impl Config {
     /// Every fault; empty where all is well.
@@ -19,6 +19,7 @@ impl Config {
         faults.extend(self.environments.validate());
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         faults.extend(self.nodes.validate());
+        faults.extend(self.scheduler.slurm().map(slurm::Settings::validate).unwrap_or_default());
         faults.extend(self.gpus.validate());
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());

@@ -21,13 +21,14 @@ use values::{auto_count, auto_size, duration, list, optional_duration, overlay, 
 
 use crate::{
     apps, auth, check, cluster, db, environments, gpu,
-    helper::ACCOUNT_UIDS,
+    helper::{ACCOUNT_UIDS, batch::Tools},
     journal,
     model::{
         Capacity, Clock, Resources,
         quota::{BadPeriod, Period, zone_of},
     },
     nodes, retention,
+    scheduler::slurm,
     sessions::Profile,
     start::{Paths, lock::running},
     web::ClientHeader,
@@ -142,6 +143,7 @@ pub enum AuthKind {
 pub struct Scheduler {
     pub kind: SchedulerKind,
     pub local: LocalScheduler,
+    pub slurm: slurm::Settings,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -149,6 +151,31 @@ pub struct Scheduler {
 pub enum SchedulerKind {
     #[default]
     Local,
+    /// Batch jobs on a cluster.
+    Slurm,
+}
+
+impl Scheduler {
+    /// Slurm's settings, where it starts the workloads.
+    pub fn slurm(&self) -> Option<&slurm::Settings> {
+        (self.kind == SchedulerKind::Slurm).then_some(&self.slurm)
+    }
+
+    /// The commands that the helper runs as users.
+    #[must_use]
+    pub fn tools(&self) -> Option<Tools> {
+        let settings = self.slurm()?;
+        Some(Tools { sbatch: settings.tool("sbatch"), scancel: settings.tool("scancel"), conf: settings.conf() })
+    }
+
+    /// Where everything lies, for nodes that see run directories at a path of their own.
+    #[must_use]
+    pub fn place(&self, paths: Paths) -> Paths {
+        match self.slurm() {
+            Some(settings) if !settings.run.as_os_str().is_empty() => Paths { run: settings.run.clone(), ..paths },
+            _ => paths,
+        }
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -364,6 +391,7 @@ impl Config {
                 variables: environment.for_tools(),
             },
             gpus: gpu::Config { gpus: self.scheduler.local.gpus.clone(), nvml: self.scheduler.local.nvml.clone() },
+            slurm: self.scheduler.slurm().cloned(),
             clock: Clock::System,
         }
         .as_it_runs()

@@ -301,7 +301,7 @@ impl Db {
     pub async fn begin_start(&self, id: SessionId, at: Timestamp) -> Result<bool> {
         let id = id.to_string();
         let changed = transaction!(self, tx => {
-            let changed = query("UPDATE sessions SET state = 'starting', started_at = $2, unknown_since = NULL
+            let changed = query("UPDATE sessions SET state = 'starting', started_at = $2, unknown_since = NULL, detail = NULL
                  WHERE id = $1 AND state = 'queued' AND admitted_at IS NOT NULL")
                 .bind(&id).bind(at.0).execute(&mut *tx).await?.rows_affected();
             if 0 < changed {

@@ -179,7 +179,7 @@ fn told(mut complaints: fs::File) -> String {
 }
 
 /// Makes the directory that keeps everybody else out: the user's, the service's group, 2750.
-fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> {
+pub(super) fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> {
     let what = || format!("making the run directory {}", path.display());
     let make = || -> io::Result<bool> {
         match DirBuilder::new().mode(0o700).create(path) {

@@ -6,8 +6,10 @@
 //! A portal that is not root calls the same verbs in-process (see [`client::Launcher`]); they
 //! then change no user. What a workload is told, and what a session means, is not its affair.
 
+pub mod batch;
 pub mod cgroup;
 pub mod client;
+pub mod command;
 pub mod errand;
 pub mod files;
 pub mod frame;
@@ -58,6 +60,8 @@ pub struct Config {
     pub own_binary: PathBuf,
     /// Where `ly-NAME` accounts get their uids and gids.
     pub account_uids: RangeInclusive<u32>,
+    /// The commands of the batch system, where one starts the workloads.
+    pub batch: Option<batch::Tools>,
 }
 
 /// The uids of accounts that Lyceum makes, unless the configuration says otherwise.

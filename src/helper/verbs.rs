@@ -6,7 +6,9 @@ use std::{os::fd::OwnedFd, process::Child, time::Duration};
 use rustix::process::Signal;
 
 use super::{
-    Answered, Config, Error, Result, account, cgroup, doing,
+    Answered, Config, Error, Result, account,
+    batch::Orders,
+    cgroup, doing,
     errand::Errands,
     failed,
     files::FilesAgents,
@@ -18,7 +20,7 @@ use super::{
 };
 use crate::{
     model::{SessionId, session::Placement},
-    protocol::{Errand, HelperAnswer, HelperRequest, LaunchRequest},
+    protocol::{BatchOrder, Errand, HelperAnswer, HelperRequest, LaunchRequest},
 };
 
 /// How long `kill` waits for what it killed. More is needed only where the kernel itself is
@@ -37,12 +39,24 @@ pub struct Verbs {
     children: Vec<Child>,
     errands: Errands,
     files: FilesAgents,
+    orders: Orders,
 }
 
 impl Verbs {
     /// As root: becomes whoever is asked for, within the rules of [`identity`].
     pub(super) fn root(config: Config) -> Self {
-        Self { config, own: None, children: Vec::new(), errands: Errands::default(), files: FilesAgents::default() }
+        Self::new(config, None)
+    }
+
+    fn new(config: Config, own: Option<Identity>) -> Self {
+        Self {
+            config,
+            own,
+            children: Vec::new(),
+            errands: Errands::default(),
+            files: FilesAgents::default(),
+            orders: Orders::default(),
+        }
     }
 
     /// As the user this process runs as, who must not be root.
@@ -51,13 +65,7 @@ impl Verbs {
         if own.uid == 0 {
             return Err(Error::Refused("nothing is ever started as root".to_owned()));
         }
-        Ok(Self {
-            config,
-            own: Some(own),
-            children: Vec::new(),
-            errands: Errands::default(),
-            files: FilesAgents::default(),
-        })
+        Ok(Self::new(config, Some(own)))
     }
 
     pub(super) fn answer(&mut self, request: HelperRequest) -> Answered {
@@ -75,6 +83,7 @@ impl Verbs {
             HelperRequest::Clean { session } => self.clean(session).map(done),
             HelperRequest::Account { name } => self.account(&name).map(|unix_name| HelperAnswer::Account { unix_name }),
             HelperRequest::Errand { unix_name, errand } => self.errand(&unix_name, &errand),
+            HelperRequest::Batch { session, unix_name, order } => self.batch(session, &unix_name, order),
         };
         answer.unwrap_or_else(|err| failed(&err)).into()
     }
@@ -84,6 +93,7 @@ impl Verbs {
         self.children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         self.errands.reap();
         self.files.reap();
+        self.orders.reap();
     }
 
     fn launch(&mut self, request: &LaunchRequest) -> Result<Placement> {
@@ -136,6 +146,12 @@ impl Verbs {
         let identity = self.identity(unix_name)?;
         let found = self.errands.run(&self.config.own_binary, &identity, self.own.is_none(), errand)?;
         Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Found { found }))
+    }
+
+    fn batch(&mut self, session: SessionId, unix_name: &str, order: BatchOrder) -> Result<HelperAnswer> {
+        let identity = self.identity(unix_name)?;
+        let ran = self.orders.run(&self.config, &identity, self.own.is_none(), session, order)?;
+        Ok(ran.map_or(HelperAnswer::Looking, |ran| HelperAnswer::Ran { ran }))
     }
 
     fn files(&mut self, unix_name: &str, launch: serde_json::Value) -> Result<OwnedFd> {

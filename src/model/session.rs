@@ -171,8 +171,9 @@ impl SessionSpec {
 /// Where a launched workload runs: what is needed to find it again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
+    /// Empty while a job waits for one.
     pub node: String,
-    /// The agent's process on that node.
+    /// The agent's process on that node; under Slurm the job.
     pub pid: i32,
     /// Field 22 of `/proc/PID/stat` (clock ticks since boot): with the boot id it makes the
     /// pid unmistakable.
@@ -183,7 +184,7 @@ pub struct Placement {
     pub unix_name: String,
     pub run_directory: String,
     /// How its limits are held: `systemd`, `cgroup-v2`, `cgroup-v1`, `cgroup-v1-without-devices`,
-    /// `sampled`.
+    /// `sampled`, `slurm`.
     pub limits: String,
     /// How it is reached on another node; `None` on this machine.
     #[serde(default)]

@@ -29,14 +29,17 @@ pub mod files {
     pub const LOG: &str = "log";
     /// A job's script.
     pub const SCRIPT: &str = "script";
+    /// The [`super::AgentLaunch`] of a workload that a batch system starts: the user's, read by
+    /// nobody else, and gone once the agent has it.
+    pub const LAUNCH: &str = "launch.json";
+    /// What a batch system's script wrote before it was the agent.
+    pub const BATCH: &str = "batch.log";
     /// What Jupyter finds before all else: `kernels/python3/kernel.json`, by the agent.
     pub const JUPYTER: &str = "jupyter";
     /// The [`super::ExitRecord`], written last, by fsync and rename.
     pub const EXIT: &str = "exit.json";
     /// Where an agent on another node listens: a [`super::node::Listening`].
     pub const ENDPOINT: &str = "endpoint.json";
-    /// A [`super::AgentLaunch`] on its way to another node, 0600: the agent removes it.
-    pub const LAUNCH: &str = "launch.json";
 }
 
 /// A request to the helper. Each verb is checked again on the helper's side.
@@ -62,6 +65,31 @@ pub enum HelperRequest {
     /// Does something small with a user's files, as the user. Answers `Found`, or `Looking`
     /// while the file system has not answered: ask the same again soon.
     Errand { unix_name: String, errand: Errand },
+    /// Gives the batch system an order as a user. Answers `Ran`, or `Looking` while it has not
+    /// answered: ask the same again soon, and it is not given a second time.
+    Batch { session: SessionId, unix_name: String, order: BatchOrder },
+}
+
+/// What a batch system is told, by its own commands run as the user: it is asked for nothing
+/// that the user could not ask for.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
+pub enum BatchOrder {
+    /// Makes the run directory, leaves `agent` (an [`AgentLaunch`], not looked into) in it as
+    /// the user, and hands in `script` with these options, each of which begins with `--`.
+    Submit { options: Vec<String>, script: String, agent: serde_json::Value },
+    /// Ends a job: `gently` by SIGTERM to its first process, else as the batch system does.
+    Cancel { job: u32, gently: bool },
+}
+
+/// A command that was run to its end, or to its deadline.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ran {
+    /// Its exit status; `None` where it was killed, by us because it took too long.
+    pub status: Option<i32>,
+    /// What it wrote to standard output and to standard error, as far as it is text.
+    pub output: String,
+    pub complaints: String,
 }
 
 /// What is done with somebody's files, as they, between sessions. It reads and removes files
@@ -197,6 +225,9 @@ pub enum HelperAnswer {
         found: Found,
     },
     Looking,
+    Ran {
+        ran: Ran,
+    },
     /// `message` is a sentence for people and holds no secrets. `retry` is true where the
     /// same request may work later, false where it never will.
     Failed {
@@ -247,6 +278,10 @@ pub struct AgentLaunch {
     /// How it is reached, where that is not this machine.
     #[serde(default)]
     pub node: Option<NodeSetup>,
+    /// Variables of the agent's own that go to the app: names, and beginnings of names where
+    /// they end in `*`. A batch system tells by them what it has given out.
+    #[serde(default)]
+    pub inherits: Vec<String>,
 }
 
 /// What to run and how to know that it answers.

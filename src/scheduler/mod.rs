@@ -1,9 +1,10 @@
 //! Where workloads run. One trait, because there are several real schedulers: this machine
-//! (`local`), later Slurm and containers. The trait speaks of sessions by id, of processes
+//! (`local`) and Slurm clusters (`slurm`), later containers. The trait speaks of sessions by id, of processes
 //! by placement, and never of quotas, people's rights or the database.
 
 pub mod link;
 pub mod local;
+pub mod slurm;
 
 use std::collections::BTreeSet;
 
@@ -30,6 +31,29 @@ pub trait Scheduler: Send + Sync {
     fn capacity(&self) -> Capacity;
 
     fn inventory(&self) -> &GpuInventory;
+
+    /// The most of each that one workload can have: where there are several machines, less than
+    /// there is in all.
+    fn largest(&self) -> Capacity {
+        self.capacity()
+    }
+
+    /// How long one that asks for this may run at most (seconds), where the scheduler itself limits it.
+    fn longest_seconds(&self, _resources: &Resources) -> Option<i64> {
+        None
+    }
+
+    /// Whether it has a queue of its own: a workload that was launched may wait there for long,
+    /// and has not begun before it is alive.
+    fn has_queue(&self) -> bool {
+        false
+    }
+
+    /// Why this could never run here, as a sentence with the numbers; `None` where it can, or
+    /// where admission knows as well.
+    fn objection(&self, _resources: &Resources, _seconds: i64) -> Option<String> {
+        None
+    }
 
     /// Whether whoever starts and ends workloads answers, as far as the last request showed.
     fn is_reachable(&self) -> bool;
@@ -159,6 +183,10 @@ impl From<&User> for PortalUser {
 #[derive(Clone, Debug)]
 pub struct Launch {
     pub session: SessionId,
+    /// What its owner calls it.
+    pub name: String,
+    /// How long it may run; who ends it then is the portal, where it can.
+    pub seconds: i64,
     pub person: Person,
     pub resources: Resources,
     pub gpus: Vec<Gpu>,
@@ -169,6 +197,8 @@ pub struct Launch {
 /// Alive, dead or unknown. Unknown never ends a session and never frees quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Observation {
+    /// In the scheduler's own queue; why, as a sentence.
+    Waiting(String),
     Alive,
     Ended(Exit),
     /// Why nobody could be asked.

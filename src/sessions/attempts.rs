@@ -36,6 +36,7 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.apps.find(JOB).ok_or(Error::NotFound)?;
         let checked = self.check(Ok(app), StartRequest { app: JOB.to_owned(), ..request }, &standing)?;
+        self.check_fit(&checked.spec)?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let Checked { name, spec, charged_group, .. } = checked;

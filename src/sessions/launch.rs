@@ -84,6 +84,8 @@ impl Sessions {
         };
         Ok(Launch {
             session: session.id,
+            name: session.name.clone(),
+            seconds: session.spec.duration_seconds,
             person,
             resources: session.spec.resources.clone(),
             gpus: session.gpus.clone(),

@@ -46,6 +46,11 @@ impl Sessions {
         if let Some(reason) = self.maintenance_comes_first(&session) {
             return Err(Error::Refused(vec![reason]));
         }
+        if self.scheduler.has_queue() {
+            let why = "the cluster ends it at the time that it was handed in with, which its operators alone may move; \
+                       start another one before";
+            return Err(Error::Conflict(why.to_owned()));
+        }
         match self.admission.extend(id, seconds, actor.user.name.as_str()).await? {
             Extended::By(_) => {}
             Extended::Refused(reasons) => {

@@ -41,6 +41,7 @@ use crate::{
         ending::Deadline,
         maintenance,
         quota::{Class, Reason},
+        session::SessionSpec,
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
@@ -240,6 +241,7 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.chosen_app(actor, &request.app);
         let checked = self.check(app, request, &standing)?;
+        self.check_fit(&checked.spec)?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let new = NewSession {
@@ -268,6 +270,12 @@ impl Sessions {
         }
         self.changed(id, actor.user.id, false);
         self.db.find_session(id).await?.ok_or(Error::NotFound)
+    }
+
+    /// Whether the scheduler could ever run it.
+    fn check_fit(&self, spec: &SessionSpec) -> Result<()> {
+        let objection = self.scheduler.objection(&spec.resources, spec.duration_seconds);
+        objection.map_or(Ok(()), |sentence| Err(Error::Conflict(sentence)))
     }
 
     /// Maintenance refuses for a while, limits for good.

@@ -198,6 +198,7 @@ impl Sessions {
             self.tell_owner(&session).await?;
         }
         match session.state {
+            SessionState::Queued if session.placement.is_some() => self.await_turn(&session).await,
             SessionState::Queued => self.begin(&session).await,
             SessionState::Starting if session.placement.is_none() => self.launch(session).await,
             SessionState::Starting | SessionState::Running => self.look(&session).await,
@@ -219,6 +220,10 @@ impl Sessions {
             }
             return Ok(());
         }
+        if self.scheduler.has_queue() {
+            // Until its turn comes there it waits, whoever's queue it is in.
+            return self.launch(session.clone()).await;
+        }
         if self.db.begin_start(session.id, self.clock.now()).await? {
             self.tell(session, false);
         }
@@ -226,6 +231,40 @@ impl Sessions {
             Some(session) if session.state == SessionState::Starting => self.launch(session).await,
             _ => Ok(()),
         }
+    }
+
+    /// It was handed in, and waits in the scheduler's own queue until it has its node.
+    async fn await_turn(self: &Arc<Self>, session: &Session) -> Result<()> {
+        let Some(placement) = &session.placement else { return Ok(()) };
+        let observed = self.scheduler.observe(session.id, placement).await;
+        if session.unknown_since.is_some() && !matches!(observed, Observation::Unknown(_)) {
+            self.db.set_unknown(session.id, None).await?;
+            self.tell(session, false);
+        }
+        match observed {
+            Observation::Waiting(why) => {
+                if session.detail.as_deref() != Some(&why) {
+                    self.db.set_detail(session.id, &why).await?;
+                    self.tell(session, false);
+                }
+                self.watch(session);
+            }
+            Observation::Alive => {
+                // Only now it is known where.
+                let Some(placement) = self.scheduler.find(session.id).await? else { return Ok(()) };
+                self.db.set_placement(session.id, &placement).await?;
+                if self.db.begin_start(session.id, self.clock.now()).await? {
+                    self.tell(session, false);
+                }
+                if let Some(placed) = self.db.find_session(session.id).await?.filter(|now| now.state.is_live()) {
+                    self.add_route(&placed);
+                    self.watch(&placed);
+                }
+            }
+            Observation::Ended(exit) => return self.ended(session, exit).await,
+            Observation::Unknown(why) => return self.note_unknown(session, &why).await,
+        }
+        Ok(())
     }
 
     /// The sentence for a session whose environment is not there yet.
@@ -267,6 +306,9 @@ impl Sessions {
         let sentence = match launched {
             Ok(placement) => {
                 self.db.set_placement(session.id, &placement).await?;
+                if session.unknown_since.is_some() {
+                    self.db.set_unknown(session.id, None).await?;
+                }
                 let placed = Session { placement: Some(placement), ..session };
                 self.add_route(&placed);
                 self.tell(&placed, false);
@@ -297,7 +339,7 @@ impl Sessions {
         match self.scheduler.observe(session.id, placement).await {
             Observation::Ended(exit) => return self.ended(session, exit).await,
             Observation::Unknown(why) => return self.note_unknown(session, &why).await,
-            Observation::Alive => {}
+            Observation::Alive | Observation::Waiting(_) => {}
         }
         if session.unknown_since.is_some() {
             self.db.set_unknown(session.id, None).await?;
@@ -366,7 +408,7 @@ impl Sessions {
         match self.scheduler.observe(session.id, &placement).await {
             Observation::Ended(exit) => self.ended(session, exit).await,
             Observation::Unknown(why) => self.note_unknown(session, &why).await,
-            Observation::Alive => {
+            Observation::Alive | Observation::Waiting(_) => {
                 self.watch(&Session { placement: Some(placement.clone()), ..session.clone() });
                 let since = session.stopping_at.unwrap_or_default();
                 let patience = self.scheduler.grace_seconds().saturating_add(KILL_MARGIN);

@@ -151,9 +151,10 @@ impl Sessions {
             .unwrap_or_default();
         check_resources(&resources, &mut fault);
         let longest = standing.limits.of(&class.longest()).limit;
-        let duration_seconds = request
-            .duration_seconds
-            .unwrap_or_else(|| longest.cap(profile.map_or(usual, |profile| profile.duration_seconds)));
+        let duration_seconds = request.duration_seconds.unwrap_or_else(|| {
+            let usual = longest.cap(profile.map_or(usual, |profile| profile.duration_seconds));
+            self.scheduler.longest_seconds(&resources).map_or(usual, |longest| usual.min(longest))
+        });
         if duration_seconds < 60 {
             fault("duration_seconds", "too_small", &format!("a {what} lasts at least 60 seconds"));
         } else if LONGEST_DURATION < duration_seconds {

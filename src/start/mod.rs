@@ -41,6 +41,8 @@ pub struct Settings {
     pub account_uids: RangeInclusive<u32>,
     /// This very program: by default in a way that holds also after its file was replaced.
     pub own_binary: PathBuf,
+    /// The commands of the batch system, where one starts the workloads.
+    pub batch: Option<helper::batch::Tools>,
 }
 
 impl Default for Settings {
@@ -49,6 +51,7 @@ impl Default for Settings {
             service_user: "lyceum".to_owned(),
             account_uids: helper::ACCOUNT_UIDS,
             own_binary: "/proc/self/exe".into(),
+            batch: None,
         }
     }
 }
@@ -146,6 +149,7 @@ fn helper_config(
         agent_command: vec![binary.into(), OsString::from("agent")],
         own_binary: settings.own_binary.clone(),
         account_uids: settings.account_uids.clone(),
+        batch: settings.batch.clone(),
     }
 }
 

@@ -142,7 +142,7 @@ pub(super) fn defaults(portal: &Portal, standing: &Standing, class: Class) -> Ne
         .or_else(|| profiles.iter().find(|profile| fits(&profile.resources)))
         .or(profiles.first());
     let resources = chosen.map(|profile| profile.resources.clone()).unwrap_or_default();
-    let longest = longest(standing, class);
+    let longest = longest(portal, standing, class);
     NewSessionForm {
         csrf_token: String::new(),
         idempotency_key: new_key(),
@@ -301,12 +301,12 @@ async fn view(
         own_environments,
         apps: apps(portal, user),
         sizes: sizes(portal, standing, Class::Session),
-        custom: Some(sliders(standing)),
+        custom: Some(sliders(portal, standing)),
         gpu_models: gpu_models(portal),
         groups: standing.purse.groups.iter().map(|group| group.name.clone()).collect(),
         environments: environments(portal),
         modules: modules(portal),
-        durations: NewSession::durations(longest(standing, Class::Session), chosen),
+        durations: NewSession::durations(longest(portal, standing, Class::Session), chosen),
         meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
         errors,
@@ -384,10 +384,11 @@ fn free_cores(standing: &Standing) -> i64 {
     standing.capacity.cpus - (standing.in_use.cpus - standing.in_use.light_cpus)
 }
 
-pub(super) fn sliders(standing: &Standing) -> Sliders {
-    let slider = |field, least: i64, machine: i64, used: i64, machine_used: i64| {
+pub(super) fn sliders(portal: &Portal, standing: &Standing) -> Sliders {
+    let largest = portal.sessions.scheduler.largest();
+    let slider = |field, least: i64, (machine, largest): (i64, i64), used: i64, machine_used: i64| {
         let limit = standing.limits.of(&field).limit;
-        let most = limit.cap(machine).max(least);
+        let most = limit.cap(machine.min(largest)).max(least);
         let left = match limit {
             Limit::Unlimited => machine - machine_used,
             Limit::AtMost(limit) => (limit - used).min(machine - machine_used),
@@ -396,10 +397,13 @@ pub(super) fn sliders(standing: &Standing) -> Sliders {
     };
     let (usage, in_use, capacity) = (&standing.usage, &standing.in_use, &standing.capacity);
     let cores_in_use = capacity.cpus - free_cores(standing);
+    let gpus = (capacity.gpus, largest.gpus);
+    let cpus = (capacity.cpus, largest.cpus);
+    let memory = (capacity.memory_bytes, largest.memory_bytes);
     Sliders {
-        gpus: slider(Field::Gpus, 0, capacity.gpus, usage.gpus, in_use.gpus),
-        cpus: slider(Field::Cpus, 1, capacity.cpus, cards::cores_held(standing), cores_in_use),
-        memory: slider(Field::MemoryBytes, GIB / 4, capacity.memory_bytes, usage.memory_bytes, in_use.memory_bytes),
+        gpus: slider(Field::Gpus, 0, gpus, usage.gpus, in_use.gpus),
+        cpus: slider(Field::Cpus, 1, cpus, cards::cores_held(standing), cores_in_use),
+        memory: slider(Field::MemoryBytes, GIB / 4, memory, usage.memory_bytes, in_use.memory_bytes),
     }
 }
 
@@ -422,9 +426,11 @@ pub(super) fn charged_by_default(purse: &Purse) -> String {
     found.map(|group| group.name.clone()).unwrap_or_default()
 }
 
-pub(super) fn longest(standing: &Standing, class: Class) -> i64 {
+pub(super) fn longest(portal: &Portal, standing: &Standing, class: Class) -> i64 {
     // A month is longer than anybody picks from a list.
-    standing.limits.of(&class.longest()).limit.cap(30 * 86_400)
+    let longest = standing.limits.of(&class.longest()).limit.cap(30 * 86_400);
+    let schedulers = portal.sessions.scheduler.longest_seconds(&Resources::default());
+    schedulers.map_or(longest, |schedulers| longest.min(schedulers))
 }
 
 pub(super) fn new_key() -> String {

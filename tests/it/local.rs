@@ -51,7 +51,7 @@ fn scheduler(house: &House) -> Local {
     Local::new(config(house)).unwrap()
 }
 
-fn config(house: &House) -> local::Config {
+pub fn config(house: &House) -> local::Config {
     let gpu = Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned(), slice: None };
     local::Config {
         launcher: Arc::clone(&house.launcher),
@@ -71,6 +71,8 @@ fn config(house: &House) -> local::Config {
 pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launch {
     Launch {
         session,
+        name: "a workload".to_owned(),
+        seconds: 600,
         person: Person::from(identity.clone()),
         resources: Resources { memory_bytes: 64 * MIB, ..Resources::default() },
         gpus: vec![Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned(), slice: None }],

@@ -41,6 +41,7 @@ mod quotas;
 mod retention;
 mod runs;
 mod site_apps;
+mod slurm;
 mod start;
 mod usage;
 mod wait;

@@ -97,6 +97,7 @@ fn one_person(base: &Path) {
             agent_command: vec!["/usr/bin/python3".into(), base.join("agent.py").into()],
             own_binary: env!("CARGO_BIN_EXE_lyceum").into(),
             account_uids: lyceum::helper::ACCOUNT_UIDS,
+            batch: None,
         })
         .unwrap();
         let local = Local::new(local::Config {

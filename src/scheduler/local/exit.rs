@@ -12,7 +12,7 @@ use crate::{
 const MAX_DETAIL: usize = 300;
 
 /// `oom_killed`: the kernel ended something in the workload's groups for lack of memory.
-pub(super) fn judge(oom_killed: bool, record: Option<ExitRecord>, now: Timestamp) -> Exit {
+pub(in crate::scheduler) fn judge(oom_killed: bool, record: Option<ExitRecord>, now: Timestamp) -> Exit {
     let exit = |reason, exit_code: Option<i32>, signal: Option<i32>, detail: String| Exit {
         reason,
         exit_code: exit_code.map(i64::from),

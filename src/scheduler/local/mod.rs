@@ -3,7 +3,7 @@
 //! is in the placement files and in the kernel. Whether somebody may have what they ask for
 //! was decided before.
 
-mod exit;
+pub(super) mod exit;
 mod machine;
 
 use std::{
@@ -171,6 +171,7 @@ impl Shared {
             grace_seconds: self.config.grace_seconds,
             home: launch.home,
             node: None,
+            inherits: Vec::new(),
         };
         let agent = serde_json::to_value(agent).map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
         Ok(HelperRequest::Launch(LaunchRequest {
@@ -492,7 +493,7 @@ const BLOCKING_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// Runs what may block on a thread of its own. What hangs (a user's mount, a name service)
 /// keeps that thread, but never the caller.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     match tokio::time::timeout(BLOCKING_TIMEOUT, tokio::task::spawn_blocking(work)).await {
         Ok(Ok(result)) => result,
         Ok(Err(err)) => Err(Error::Unavailable(format!("a task failed: {err}"))),

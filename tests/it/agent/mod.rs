@@ -67,6 +67,7 @@ impl Given {
             grace_seconds: 5,
             home: HomeSetup { home: home.path().to_owned(), ..HomeSetup::default() },
             node: None,
+            inherits: Vec::new(),
         };
         Self { run, home, launch }
     }

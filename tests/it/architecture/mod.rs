@@ -35,7 +35,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["model", "db"]),
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
     ("overlay", &["protocol"]),
-    ("scheduler", &["model", "gpu", "protocol", "dial", "helper", "run_directory"]),
+    ("scheduler", &["model", "gpu", "protocol", "dial", "nodes", "helper", "run_directory"]),
     ("helper", &["model", "protocol", "overlay"]),
     ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes", "curves"]),
     ("admission", &["model", "db"]),

@@ -193,6 +193,7 @@ impl House {
             agent_command: vec!["/usr/bin/python3".into(), base.path().join("agent.py").into()],
             own_binary: "/proc/self/exe".into(),
             account_uids: ACCOUNT_UIDS,
+            batch: None,
         };
         change(&mut config);
         let (launcher, child) = start_helper(&config);

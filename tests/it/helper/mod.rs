@@ -439,6 +439,12 @@ fn helper_fuzz() {
         frame(r#"{"verb":"kill","session":"../../../etc"}"#),
         frame(r#"{"verb":"clean","session":1}"#),
         frame(r#"{"verb":"account","name":"x","uid":0}"#),
+        frame(
+            r#"{"verb":"batch","session":"0192f3a0-0000-7000-8000-000000000000","unix_name":"root","order":{"order":"cancel","job":1,"gently":true}}"#,
+        ),
+        frame(
+            r#"{"verb":"batch","session":"0192f3a0-0000-7000-8000-000000000000","unix_name":"daemon","order":{"order":"submit","options":["--uid=0"],"script":"","agent":null}}"#,
+        ),
         with("unix_name", json!("root")),
         with("unix_name", json!("x\u{0}y")),
         with("session", json!("not-a-session")),

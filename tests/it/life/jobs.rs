@@ -16,17 +16,17 @@ use super::{House, Person, eventually, processes};
 const MIB: i64 = 1 << 20;
 
 /// Submits a job; it must be accepted.
-async fn submit(house: &House, person: &Person, request: Value) -> String {
+pub async fn submit(house: &House, person: &Person, request: Value) -> String {
     let (status, body) = person.ask(house, "POST", "/jobs", &request).await;
     assert_eq!(status, 201, "{request}: {body}");
     body["id"].as_str().unwrap().to_owned()
 }
 
-async fn job(house: &House, person: &Person, id: &str) -> Value {
+pub async fn job(house: &House, person: &Person, id: &str) -> Value {
     person.get(house, &format!("/jobs/{id}")).await
 }
 
-async fn state(house: &House, person: &Person, id: &str, state: &str) -> Value {
+pub async fn state(house: &House, person: &Person, id: &str, state: &str) -> Value {
     eventually(&format!("job {id} is {state}"), async || {
         let job = job(house, person, id).await;
         assert!(state == "ended" || job["state"] != "ended", "it ended: {job}");
@@ -35,13 +35,13 @@ async fn state(house: &House, person: &Person, id: &str, state: &str) -> Value {
     .await
 }
 
-async fn ended(house: &House, person: &Person, id: &str, reason: &str) -> Value {
+pub async fn ended(house: &House, person: &Person, id: &str, reason: &str) -> Value {
     let job = state(house, person, id, "ended").await;
     assert_eq!(job["end_reason"], reason, "{job}");
     job
 }
 
-async fn log(house: &House, person: &Person, path: &str) -> String {
+pub async fn log(house: &House, person: &Person, path: &str) -> String {
     let answer = person.request(house, "GET", &format!("/api/v1/jobs/{path}")).send().await.unwrap();
     assert_eq!(answer.status(), 200);
     answer.text().await.unwrap()

@@ -10,7 +10,7 @@ mod endings;
 mod faults;
 mod hostile;
 mod idle;
-mod jobs;
+pub mod jobs;
 mod limits;
 mod maintenance;
 mod packages;

@@ -146,6 +146,7 @@ impl Agent {
             grace_seconds: 5,
             home: HomeSetup { home: run.clone(), ..HomeSetup::default() },
             node: Some(setup),
+            inherits: Vec::new(),
         };
         let file = run.join(files::LAUNCH);
         write_own(&file, &serde_json::to_vec(&launch).unwrap());

@@ -2,6 +2,8 @@
 //! adapters, opens what must be open before the port is, starts the loops, and answers when
 //! everything has ended. What each part does is the part's own business.
 
+mod workloads;
+
 use std::{
     io::{self, Write},
     net::SocketAddr,
@@ -24,7 +26,7 @@ use crate::{
     db::Db,
     environments::{self, Environments, Modules, Place, Recipe},
     files::{self, Files},
-    gpu, helper,
+    helper,
     journal::Journal,
     lifecycle::Lifecycle,
     listen::{self, Certificate, News, TlsError},
@@ -33,10 +35,7 @@ use crate::{
     proxy::Proxy,
     retention::Retention,
     runs::{self, Runs},
-    scheduler::{
-        Scheduler,
-        local::{self, Local},
-    },
+    scheduler::Scheduler,
     sessions::{self, Sessions},
     start::{Paths, Started, lock::Lock},
     web::{
@@ -95,25 +94,19 @@ impl App {
         }
 
         let one_person = !started.launcher.is_root();
-        let inventory = gpu::inventory(&gpu::Config {
-            gpus: config.scheduler.local.gpus.clone(),
-            nvml: config.scheduler.local.nvml.clone(),
-        })?;
-        let capacity = capacity(config, &inventory);
         let launcher = Arc::new(started.launcher);
-        let scheduler = Local::new(local::Config {
+        let nodes = Nodes::new(config.nodes.clone(), &keys::derive(&key, b"nodes"));
+        let machine = workloads::Machine {
             launcher: launcher.clone(),
-            capacity,
-            inventory: inventory.clone(),
-            nvml: config.scheduler.local.nvml.clone(),
-            gpu_interval: Duration::from_secs(config.gpus.interval.unsigned_abs()),
-            run: paths.run.clone(),
-            placements: paths.placements.clone(),
             hierarchy: started.hierarchy,
+            paths,
             service_uid: started.service_uid,
-            grace_seconds: config.scheduler.local.grace.map_or(local::GRACE_SECONDS, i64::cast_unsigned),
-            clock: clock.clone(),
-        })?;
+            binary: started.binary,
+            nodes: nodes.clone(),
+        };
+        let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
+        let (capacity, inventory) = (scheduler.capacity(), scheduler.inventory().clone());
+        let profiles = config.profiles(&scheduler.largest());
         let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
         let place = place(paths, one_person, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
@@ -121,8 +114,7 @@ impl App {
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let keepers = keepers(config, &db, &clock, &logs);
-        let single_user = if one_person { own_account(&scheduler).await } else { None };
-        let scheduler = Arc::new(scheduler);
+        let single_user = if one_person { own_account(&*scheduler).await } else { None };
         let storage: Vec<_> = config.storage.iter().map(|one| (one.name.clone(), one.path.clone())).collect();
         let files_config = files_config(config, &storage, one_person);
         let files = Files::new(db.clone(), scheduler.clone(), launcher, files_config);
@@ -136,7 +128,7 @@ impl App {
             Catalogue::new(config.apps.clone()),
             environments,
             sessions::Config {
-                profiles: config.profiles(&capacity),
+                profiles,
                 key: keys::derive(&key, b"upstream"),
                 logs,
                 boot_id: helper::process::boot_id().context("reading the boot id")?,
@@ -154,7 +146,6 @@ impl App {
         sessions.take_over_the_clock().await?;
         let (listener, apps_listener) = bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
-        let nodes = Nodes::new(config.nodes.clone(), &keys::derive(&key, b"nodes"));
         let calls = bind_calls(&nodes).await?;
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         announcements.refresh().await?;
@@ -336,11 +327,6 @@ fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
             looked.map_err(|err| err.to_string())
         }
     });
-}
-
-fn capacity(config: &Config, inventory: &GpuInventory) -> Capacity {
-    let gpus = i64::try_from(inventory.gpus.len()).unwrap_or(i64::MAX);
-    local::capacity(config.scheduler.local.cpus, config.scheduler.local.memory, gpus)
 }
 
 /// Who decides what may run on this machine.
@@ -561,7 +547,7 @@ fn web_config(
 }
 
 /// The Unix account that everything runs as, in a portal that is not root.
-async fn own_account(scheduler: &Local) -> Option<String> {
+async fn own_account(scheduler: &dyn Scheduler) -> Option<String> {
     let nobody = crate::scheduler::PortalUser { name: String::new(), account: crate::scheduler::Account::Made };
     scheduler.person(&nobody).await.ok().map(|person| person.unix_name)
 }

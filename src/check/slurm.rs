@@ -1,0 +1,116 @@
+//! Checks of Slurm: its commands, its controller, what of the settings it knows, and what it
+//! hides from the account that the portal runs as.
+
+use std::{path::Path, time::Duration};
+
+use super::{Facts, Finding, Level};
+use crate::{
+    helper::command::{self, Surroundings},
+    protocol::Ran,
+    scheduler::slurm::Settings,
+};
+
+/// How long the controller may take; longer than its own patience.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+const MAX_ANSWER: u64 = 16 << 20;
+
+/// What workloads are handed in, watched and ended with.
+const COMMANDS: [&str; 4] = ["sbatch", "squeue", "scancel", "sinfo"];
+
+/// Nothing where workloads run on this machine.
+pub async fn slurm(facts: &Facts) -> Vec<Finding> {
+    let Some(settings) = facts.slurm.clone() else { return Vec::new() };
+    let look = tokio::task::spawn_blocking(move || look(&settings));
+    look.await
+        .unwrap_or_else(|err| vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))])
+}
+
+fn look(settings: &Settings) -> Vec<Finding> {
+    let missing: Vec<&str> = COMMANDS.into_iter().filter(|name| !settings.tool(name).is_file()).collect();
+    if !missing.is_empty() {
+        let what = format!("{} is not in {}", missing.join(", "), settings.bin.display());
+        let mend = "apt-get install slurm-client (RHEL: dnf install slurm), or set scheduler.slurm.bin";
+        return vec![Finding::new("Slurm commands", Level::Fault, what).mend(mend)];
+    }
+    let version = ask(settings, "sinfo", &["--version"]).map(|ran| ran.output.trim().to_owned()).unwrap_or_default();
+    let mut findings =
+        vec![Finding::new("Slurm commands", Level::Ok, format!("{} in {}", version, settings.bin.display()))];
+    let nodes = match ask(settings, "sinfo", &["--noheader", "--Node", "--all", "--Format", "nodelist:|,partition:|"]) {
+        Ok(ran) => ran.output,
+        Err(why) => {
+            let what = format!("it does not answer: {why}; sessions wait until it does");
+            let mend = "scontrol ping; systemctl status munge slurmctld";
+            findings.push(Finding::new("Slurm controller", Level::Fault, what).mend(mend));
+            return findings;
+        }
+    };
+    let mut names: Vec<&str> = nodes.lines().filter_map(|line| line.split('|').next()).collect();
+    names.sort_unstable();
+    names.dedup();
+    findings.push(Finding::new("Slurm controller", Level::Ok, format!("it answers, {} nodes", names.len())));
+    findings.push(partition(settings, &nodes));
+    findings.extend(privacy(settings));
+    findings.push(shared(settings));
+    findings
+}
+
+fn partition(settings: &Settings, nodes: &str) -> Finding {
+    let name = "Slurm partition";
+    let partitions: Vec<&str> = nodes.lines().filter_map(|line| line.split('|').nth(1)).collect();
+    if settings.partition.is_empty() {
+        return match partitions.iter().find_map(|partition| partition.strip_suffix('*')) {
+            Some(partition) => Finding::new(name, Level::Ok, format!("{partition}, which is the cluster’s default")),
+            None => Finding::new(name, Level::Fault, "the cluster has no default partition, and none is set")
+                .mend("set scheduler.slurm.partition"),
+        };
+    }
+    let is_known = |wanted: &&str| partitions.iter().any(|partition| partition.trim_end_matches('*') == *wanted);
+    match settings.partition.split(',').find(|wanted| !is_known(wanted)) {
+        Some(unknown) => {
+            Finding::new(name, Level::Fault, format!("the cluster has no partition `{unknown}`")).mend("sinfo")
+        }
+        None => Finding::new(name, Level::Ok, settings.partition.clone()),
+    }
+}
+
+/// Where jobs of others are hidden the portal would take its own for lost.
+fn privacy(settings: &Settings) -> Option<Finding> {
+    let name = "Slurm privacy";
+    let shown = ask(settings, "scontrol", &["show", "config"]).ok()?.output;
+    let hidden =
+        shown.lines().find_map(|line| line.strip_prefix("PrivateData")?.trim().strip_prefix('='))?.trim().to_owned();
+    Some(if hidden.split(',').any(|what| ["jobs", "all"].contains(&what.trim())) {
+        let what = format!("PrivateData={hidden} hides jobs from whoever is no operator, the portal’s account too");
+        Finding::new(name, Level::Warning, what).mend("sacctmgr modify user lyceum set adminlevel=operator")
+    } else {
+        Finding::new(name, Level::Ok, "the portal’s account sees the jobs of all")
+    })
+}
+
+fn shared(settings: &Settings) -> Finding {
+    let name = "Slurm nodes";
+    if settings.run.as_os_str().is_empty() || settings.program.as_os_str().is_empty() {
+        let what = "scheduler.slurm.run and scheduler.slurm.program are not both set: the nodes must see this machine’s own \
+                    directories, as a cluster of one machine does";
+        return Finding::new(name, Level::Note, what);
+    }
+    let (run, program) = (settings.run.display(), settings.program.display());
+    if Path::new(&settings.program).is_file() {
+        return Finding::new(name, Level::Ok, format!("they run {program} and share {run}"));
+    }
+    Finding::new(name, Level::Fault, format!("scheduler.slurm.program: there is no {program} here"))
+        .mend("install lyceum where every node sees it")
+}
+
+fn ask(settings: &Settings, tool: &str, arguments: &[&str]) -> Result<Ran, String> {
+    let arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+    let surroundings = Surroundings { conf: settings.conf() };
+    let ran = command::run(&settings.tool(tool), &arguments, &surroundings, PATIENCE, MAX_ANSWER);
+    let ran = ran.map_err(|err| err.sentence())?;
+    match ran.status {
+        Some(0) => Ok(ran),
+        None => Err("it took too long".to_owned()),
+        Some(_) => Err(ran.complaints.trim().replace('\n', "; ")),
+    }
+}

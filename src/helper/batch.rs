@@ -1,0 +1,237 @@
+//! The verb `batch`: an order to the site's batch system, given as a user. A child becomes the
+//! user for good and only then turns into plain `sbatch` or `scancel`, which ask for nothing
+//! but what the user may have. A controller can take long to answer, and the helper waits for
+//! nobody: whoever asks again hears how the first order went, and none is given twice.
+
+use std::{
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    fs::OFlags,
+    process::{Pid, Signal, getppid, set_parent_process_death_signal},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Config, Error, Result,
+    command::{self, Running, Surroundings},
+    doing,
+    identity::Identity,
+    launch::make_run_directory,
+    process,
+    trampoline::memory_file,
+};
+use crate::{
+    model::SessionId,
+    protocol::{BatchOrder, MAX_MESSAGE, Ran, files},
+};
+
+/// The batch system's commands, decided at the start and never by a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tools {
+    pub sbatch: PathBuf,
+    pub scancel: PathBuf,
+    /// Slurm's configuration, where it is not in its usual place.
+    pub conf: Option<PathBuf>,
+}
+
+/// How long a command may take: longer than Slurm's own patience with its controller.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How long the helper waits for it; others wait meanwhile.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// How many may be under way for one account, and in all.
+const MOST_OF_ONE: usize = 16;
+const MOST: usize = 64;
+
+/// The most that is taken of what a command says (bytes).
+const MAX_OUTPUT: u64 = 16 * 1024;
+
+/// Options and script of a submission are ours and short.
+const MAX_OPTIONS: usize = 64;
+const MAX_OPTION: usize = 4096;
+
+/// The orders that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Orders(Vec<UnderWay>);
+
+#[derive(Debug)]
+struct UnderWay {
+    session: SessionId,
+    uid: u32,
+    /// `None`: a submission.
+    cancels: Option<(u32, bool)>,
+    running: Running,
+    deadline: Instant,
+}
+
+/// What the child is told.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Spec {
+    /// `None`: stay who we are.
+    identity: Option<Identity>,
+    /// A file to leave before the command runs, and what it holds.
+    leave: Option<(PathBuf, serde_json::Value)>,
+    program: PathBuf,
+    arguments: Vec<String>,
+    conf: Option<PathBuf>,
+    script: String,
+    /// The process that waits for us; without it there is nothing to do.
+    parent: i32,
+}
+
+impl Orders {
+    /// What came of an order; `None` while nobody knows.
+    pub fn run(
+        &mut self,
+        config: &Config,
+        identity: &Identity,
+        changes_user: bool,
+        session: SessionId,
+        order: BatchOrder,
+    ) -> Result<Option<Ran>> {
+        let tools = config
+            .batch
+            .as_ref()
+            .ok_or_else(|| Error::Refused("this portal was not started for a batch system".to_owned()))?;
+        let cancels = match &order {
+            BatchOrder::Submit { .. } => None,
+            BatchOrder::Cancel { job, gently } => Some((*job, *gently)),
+        };
+        let is_it =
+            |known: &UnderWay| known.session == session && known.uid == identity.uid && known.cancels == cancels;
+        let at = if let Some(at) = self.0.iter().position(is_it) {
+            at
+        } else {
+            let own = self.0.iter().filter(|known| known.uid == identity.uid).count();
+            if MOST_OF_ONE <= own || MOST <= self.0.len() {
+                return Err(Error::Busy("too many orders wait for the batch system already".to_owned()));
+            }
+            let running = start(config, tools, identity, changes_user, session, order)?;
+            let (uid, deadline) = (identity.uid, Instant::now() + PATIENCE);
+            self.0.push(UnderWay { session, uid, cancels, running, deadline });
+            self.0.len() - 1
+        };
+        if self.0[at].running.wait(MOMENT) || self.0[at].deadline <= Instant::now() {
+            return self.0.swap_remove(at).running.finish(MAX_OUTPUT).map(Some);
+        }
+        Ok(None)
+    }
+
+    /// Ends what takes too long and nobody has asked about since.
+    pub fn reap(&mut self) {
+        let long_ago = Instant::now().checked_sub(PATIENCE);
+        self.0.retain_mut(|known| {
+            let forgotten = long_ago.is_some_and(|long_ago| known.deadline < long_ago);
+            if forgotten {
+                // What it says is for nobody.
+                let _ = known.running.finish(MAX_OUTPUT);
+            }
+            !forgotten
+        });
+    }
+}
+
+fn start(
+    config: &Config,
+    tools: &Tools,
+    identity: &Identity,
+    changes_user: bool,
+    session: SessionId,
+    order: BatchOrder,
+) -> Result<Running> {
+    let (program, arguments, script, leave) = match order {
+        BatchOrder::Submit { options, script, agent } => {
+            let is_option = |option: &String| {
+                option.starts_with("--") && option.len() <= MAX_OPTION && !option.contains(['\0', '\n'])
+            };
+            if MAX_OPTIONS < options.len() || !options.iter().all(is_option) {
+                return Err(Error::Refused("these are not options of a submission".to_owned()));
+            }
+            let run_directory = config.run.join(session.short());
+            make_run_directory(&run_directory, identity.uid, config.service_gid)?;
+            (&tools.sbatch, options, script, Some((run_directory.join(files::LAUNCH), agent)))
+        }
+        BatchOrder::Cancel { job, gently } => {
+            let mut arguments = Vec::new();
+            if gently {
+                // The first process alone, which is the agent: it ends its own tree.
+                arguments.extend(["--batch", "--signal=TERM"].map(str::to_owned));
+            }
+            arguments.push(job.to_string());
+            (&tools.scancel, arguments, String::new(), None)
+        }
+    };
+    let spec = Spec {
+        identity: changes_user.then(|| identity.clone()),
+        leave,
+        program: program.clone(),
+        arguments,
+        conf: tools.conf.clone(),
+        script,
+        parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
+    };
+    let spec = serde_json::to_vec(&spec).map_err(|err| Error::Refused(format!("an order's words: {err}")))?;
+    let mut command = Command::new(&config.own_binary);
+    command.arg("batch").env_clear().current_dir("/").stdin(memory_file("batch-input", &[&spec])?);
+    command::start(command).map_err(doing("starting a command of the batch system"))
+}
+
+/// The child: becomes the user, leaves the launch, and turns into the command. Comes back only
+/// when it could not; its status then is one that the commands do not use.
+pub fn run() -> ExitCode {
+    process::close_from_third();
+    let failure = match turn_into_command() {
+        Ok(failure) => failure.to_string(),
+        Err(err) => err.sentence(),
+    };
+    let _ = io::stderr().write_all(failure.as_bytes());
+    ExitCode::from(NOT_RUN)
+}
+
+/// The exit status of an order that was not given at all.
+pub const NOT_RUN: u8 = 121;
+
+fn turn_into_command() -> Result<io::Error> {
+    let spec: Spec = serde_json::from_reader(io::Read::take(io::stdin().lock(), 2 * MAX_MESSAGE as u64))
+        .map_err(|err| Error::Refused(format!("the order is not understood: {err}")))?;
+    let script = memory_file("script", &[spec.script.as_bytes()])?;
+    if let Some(identity) = &spec.identity {
+        identity.become_for_good()?;
+        // A change of user clears it, so it comes after. In a portal without a helper the
+        // parent is a thread that comes and goes.
+        set_parent_process_death_signal(Some(Signal::KILL)).map_err(|err| doing("watching the helper")(err.into()))?;
+        if getppid().map(Pid::as_raw_pid) != Some(spec.parent) {
+            return Err(Error::Busy("the helper is gone".to_owned()));
+        }
+    }
+    if let Some((path, content)) = &spec.leave {
+        leave(path, content).map_err(doing(format!("writing {}", path.display())))?;
+    }
+    let surroundings = Surroundings { conf: spec.conf };
+    let mut command = Command::new(&spec.program);
+    command.args(&spec.arguments).env_clear().envs(surroundings.environment()).current_dir("/").stdin(script);
+    let failure = command.exec();
+    Ok(io::Error::new(failure.kind(), format!("{} cannot be run: {failure}", spec.program.display())))
+}
+
+/// A file of the user's own that nobody else can read; one of an earlier try is exchanged.
+fn leave(path: &Path, content: &serde_json::Value) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+        _ => {}
+    }
+    let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).expect("flags are small");
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(no_follow).open(path)?;
+    file.write_all(content.to_string().as_bytes())?;
+    file.sync_all()
+}

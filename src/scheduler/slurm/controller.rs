@@ -1,0 +1,285 @@
+//! What the controller says, asked by one poller for everybody: how often it is asked does not
+//! depend on how many sessions there are. The answer is kept as a whole, with the moment at
+//! which it was asked for, so that whoever needs it newer than a deed of theirs can tell. A
+//! controller that does not answer leaves the last answer to grow old, and then unknown.
+
+use std::{
+    collections::HashMap,
+    path::PathBuf,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Mutex, Notify, watch};
+
+use super::{
+    mark::Marks,
+    queue::{self, Row},
+    settings::Settings,
+    size::{self, Node},
+    state::{Standing, standing},
+    submit::complaint,
+};
+use crate::{
+    helper::command::{self, Surroundings},
+    model::SessionId,
+    protocol::Ran,
+    scheduler::{Error, Result},
+};
+
+/// Between two looks: while something is on its way, while all runs steadily, and at least.
+const EAGER: Duration = Duration::from_secs(2);
+const STEADY: Duration = Duration::from_secs(10);
+const LEAST: Duration = Duration::from_secs(1);
+
+/// How often the size of the cluster is asked for.
+const SIZES: Duration = Duration::from_mins(5);
+
+/// An answer that is older says nothing any more.
+const STALE: Duration = Duration::from_secs(25);
+
+/// Longer than Slurm's own patience with its controller, which is ten seconds.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The most that one answer may measure (bytes): a hundred thousand jobs.
+const MAX_ANSWER: u64 = 64 << 20;
+
+/// The controller as it was at one moment.
+#[derive(Clone, Debug, Default)]
+pub(super) struct View {
+    /// When the last good answer was asked for, and when it came; none yet.
+    pub asked: Option<Instant>,
+    pub answered: Option<Instant>,
+    /// Since when every answer was good.
+    pub good_since: Option<Instant>,
+    /// Why the last try brought nothing.
+    pub trouble: Option<String>,
+    /// The portal's own jobs, told by their marks; the oldest of a session stands first.
+    pub jobs: HashMap<SessionId, Vec<Row>>,
+    pub nodes: Vec<Node>,
+    sized: Option<Instant>,
+}
+
+impl View {
+    /// Why nothing can be said now; `None` where this view is good.
+    pub fn objection(&self) -> Option<String> {
+        if self.answered.is_some_and(|answered| answered.elapsed() < STALE) {
+            return None;
+        }
+        let why = self.trouble.as_deref().unwrap_or("it has not been asked yet");
+        Some(format!("Slurm’s controller does not answer: {why}"))
+    }
+
+    /// The job of a session: the very one where its number is known, else its first.
+    pub fn job(&self, session: SessionId, number: Option<u32>) -> Option<&Row> {
+        self.jobs.get(&session)?.iter().find(|row| number.is_none_or(|number| row.job == number))
+    }
+
+    fn is_moving(&self) -> bool {
+        self.jobs.values().flatten().any(|row| row.standing == Standing::Waiting)
+    }
+}
+
+pub(super) struct Controller {
+    settings: Settings,
+    marks: Marks,
+    view: watch::Sender<Arc<View>>,
+    turn: Mutex<()>,
+    nudge: Notify,
+    calls: AtomicU64,
+    keeps_accounts: AtomicBool,
+}
+
+impl Controller {
+    /// Asks from now on, for as long as somebody holds this.
+    pub fn start(settings: Settings, marks: Marks) -> Arc<Self> {
+        let this = Arc::new(Self {
+            settings,
+            marks,
+            view: watch::Sender::default(),
+            turn: Mutex::default(),
+            nudge: Notify::new(),
+            calls: AtomicU64::new(0),
+            keeps_accounts: AtomicBool::new(true),
+        });
+        tokio::spawn(Self::run(Arc::downgrade(&this)));
+        this
+    }
+
+    async fn run(this: Weak<Self>) {
+        loop {
+            let Some(held) = this.upgrade() else { return };
+            // Whether it went well is in the view.
+            let _ = held.refresh().await;
+            let pace = if held.view().is_moving() || held.view().trouble.is_some() { EAGER } else { STEADY };
+            tokio::select! {
+                () = tokio::time::sleep(pace) => {}
+                () = held.nudge.notified() => tokio::time::sleep(LEAST).await,
+            }
+        }
+    }
+
+    pub fn view(&self) -> Arc<View> {
+        self.view.borrow().clone()
+    }
+
+    /// Tells of every new view.
+    pub fn subscribe(&self) -> watch::Receiver<Arc<View>> {
+        self.view.subscribe()
+    }
+
+    /// Something has changed that is worth a look soon.
+    pub fn nudge(&self) {
+        self.nudge.notify_one();
+    }
+
+    /// How many commands have gone to the controller.
+    pub fn calls(&self) -> u64 {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    /// A view that was asked for after this call; several callers share one.
+    pub async fn refresh(&self) -> Result<Arc<View>> {
+        let wanted = Instant::now();
+        let _turn = self.turn.lock().await;
+        let before = self.view();
+        if before.asked.is_some_and(|asked| wanted <= asked) {
+            return Ok(before);
+        }
+        let asked = Instant::now();
+        let outcome = self.queue().await;
+        let mut view = (*before).clone();
+        match outcome {
+            Ok(jobs) => {
+                view.jobs = jobs;
+                view.asked = Some(asked);
+                view.answered = Some(Instant::now());
+                view.good_since = view.good_since.or(Some(asked));
+                if let Some(trouble) = view.trouble.take() {
+                    tracing::info!(trouble, "slurm's controller answers again");
+                }
+                if view.sized.is_none_or(|sized| SIZES <= sized.elapsed()) {
+                    match self.sizes().await {
+                        Ok(nodes) => (view.nodes, view.sized) = (nodes, Some(Instant::now())),
+                        Err(why) => tracing::warn!(why, "the nodes of the cluster could not be listed"),
+                    }
+                }
+                let view = Arc::new(view);
+                self.view.send_replace(view.clone());
+                Ok(view)
+            }
+            Err(why) => {
+                if view.trouble.is_none() {
+                    tracing::warn!(why, "slurm's controller does not answer");
+                }
+                view.trouble = Some(why.clone());
+                view.good_since = None;
+                self.view.send_replace(Arc::new(view));
+                Err(Error::Unavailable(format!("Slurm’s controller does not answer: {why}")))
+            }
+        }
+    }
+
+    async fn queue(&self) -> Result<HashMap<SessionId, Vec<Row>>, String> {
+        let separator = separator();
+        let ran = self.ask("squeue", queue::arguments(&separator)).await?;
+        let mut jobs: HashMap<SessionId, Vec<Row>> = HashMap::new();
+        for row in queue::parse(&answer(&ran)?, &separator)? {
+            if let Some(session) = self.marks.read(&row.comment, row.uid) {
+                jobs.entry(session).or_default().push(row);
+            }
+        }
+        for rows in jobs.values_mut() {
+            rows.sort_by_key(|row| row.job);
+        }
+        Ok(jobs)
+    }
+
+    async fn sizes(&self) -> Result<Vec<Node>, String> {
+        let separator = separator();
+        let ran = self.ask("sinfo", size::arguments(&separator)).await?;
+        size::parse(&answer(&ran)?, &separator)
+    }
+
+    /// What the accounts say of a job that the controller has forgotten, or of who cancelled
+    /// it: its state, the uid that cancelled it, and its exit status.
+    pub async fn account(&self, job: u32) -> Option<(Standing, Option<u32>, i32)> {
+        if !self.keeps_accounts.load(Ordering::Relaxed) {
+            return None;
+        }
+        let words = ["--allocations", "--noheader", "--parsable2", "--format=State,ExitCode", &format!("--jobs={job}")];
+        let ran = self.ask("sacct", words.map(str::to_owned).into()).await.ok()?;
+        if ran.complaints.contains("disabled") {
+            self.keeps_accounts.store(false, Ordering::Relaxed);
+        }
+        read_account(&answer(&ran).ok()?)
+    }
+
+    async fn ask(&self, tool: &str, arguments: Vec<String>) -> Result<Ran, String> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        let program: PathBuf = self.settings.tool(tool);
+        let surroundings = Surroundings { conf: self.settings.conf() };
+        let run = move || command::run(&program, &arguments, &surroundings, PATIENCE, MAX_ANSWER);
+        let ran = tokio::task::spawn_blocking(run).await.map_err(|err| format!("a task failed: {err}"))?;
+        ran.map_err(|err| err.sentence())
+    }
+}
+
+/// The text of a good answer. Slurm may say on standard error alone that something was wrong.
+fn answer(ran: &Ran) -> Result<String, String> {
+    match ran.status {
+        None => Err("it took too long".to_owned()),
+        Some(0) if !ran.complaints.contains("error") => Ok(ran.output.clone()),
+        Some(_) => Err(complaint(&ran.complaints)),
+    }
+}
+
+/// `CANCELLED by 1001|0:15`
+fn read_account(text: &str) -> Option<(Standing, Option<u32>, i32)> {
+    let (state, status) = text.lines().next()?.split_once('|')?;
+    let (code, signal) = status.split_once(':')?;
+    let by = state.split_once(" by ").and_then(|(_, uid)| uid.trim().parse().ok());
+    Some((standing(state), by, code.parse::<i32>().ok()? * 256 + signal.trim().parse::<i32>().ok()?))
+}
+
+/// What stands between fields: nobody could have written it into a comment before.
+fn separator() -> String {
+    format!("\u{1f}{}\u{1f}", SessionId::new().uuid().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::EndReason, scheduler::slurm::state::Ended};
+
+    #[test]
+    fn accounts() {
+        assert_eq!(read_account("CANCELLED by 1001|0:15\n"), Some((Standing::Ended(Ended::Cancelled), Some(1001), 15)));
+        assert_eq!(read_account("TIMEOUT|3:0\n"), Some((Standing::Ended(Ended::By(EndReason::TimeLimit)), None, 768)));
+        for nothing in ["", "\n", "COMPLETED", "COMPLETED|x:y"] {
+            assert_eq!(read_account(nothing), None);
+        }
+    }
+
+    #[test]
+    fn an_error_is_no_empty_queue() {
+        let ran = |status, output: &str, complaints: &str| Ran {
+            status,
+            output: output.to_owned(),
+            complaints: complaints.to_owned(),
+        };
+        assert!(answer(&ran(Some(0), "", "")).is_ok());
+        assert!(answer(&ran(Some(0), "", "slurm_load_jobs error: Socket timed out on send/recv operation\n")).is_err());
+        assert!(answer(&ran(Some(1), "", "")).is_err());
+        assert!(answer(&ran(None, "", "")).is_err());
+    }
+
+    #[test]
+    fn separators_are_never_the_same() {
+        assert_ne!(separator(), separator());
+        assert!(!separator().contains(','));
+    }
+}

@@ -1,0 +1,274 @@
+//! What is done with one session's job: handed in, taken over, told to end, and judged when it
+//! is over. Who asks for it, and when, is `reconcile`'s business, by way of the trait.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{Error, Exit, Launch, Result, Scheduler, local::blocking},
+    HandedIn, Shared,
+    controller::View,
+    ending::{Evidence, ended_of, judge_job},
+    queue::Row,
+    size::{self, Node},
+    state::{Ended, Standing},
+    submit,
+};
+use crate::{
+    helper::identity,
+    model::{SessionId, session::Placement},
+    protocol::{AgentLaunch, BatchOrder, ExitRecord, HelperAnswer, HelperRequest, Limits, PROTOCOL, Ran, files},
+    run_directory,
+};
+
+/// How long the controller has to answer before it is believed that it has never heard of a
+/// job whose handing in went wrong: it works through what came first, first.
+const SURE: Duration = Duration::from_secs(15);
+
+/// Before the helper is asked again how an order went.
+const ORDER_PAUSE: Duration = Duration::from_millis(20);
+
+/// Longer than the helper's own patience with an order.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// A job that was told to end is not told again so soon.
+const TELL_AGAIN: Duration = Duration::from_secs(20);
+
+/// Before a first answer is there, a question waits for it so long.
+const FIRST_ANSWER: Duration = Duration::from_secs(5);
+
+/// What is read of an exit record at most, and of what a script has said.
+const MAX_EXIT_RECORD: u64 = 16 * 1024;
+const MAX_SAID: u64 = 300;
+
+/// A session is handed in once and never put into the queue again.
+const ATTEMPT: u32 = 1;
+
+/// A placement's boot id and kind of limits: it is a job, and no process of this machine.
+const KIND: &str = "slurm";
+
+impl Shared {
+    pub(super) fn run_directory(&self, session: SessionId) -> PathBuf {
+        self.config.run.join(session.short())
+    }
+
+    /// The nodes that a job of ours may get, as they were listed last.
+    pub(super) fn eligible(&self) -> Vec<Node> {
+        size::eligible(&self.controller.view().nodes, &self.config.settings.partition)
+    }
+
+    /// A view that can be relied on, or why there is none.
+    pub(super) async fn view(&self) -> Result<Arc<View>, String> {
+        let view = self.controller.view();
+        match view.objection() {
+            None => Ok(view),
+            // At the start the first answer is on its way.
+            Some(_) if view.answered.is_none() && view.trouble.is_none() => {
+                match tokio::time::timeout(FIRST_ANSWER, self.controller.refresh()).await {
+                    Ok(view) => view.map_err(|err| err.to_string()),
+                    Err(_elapsed) => Err("Slurm’s controller has not answered yet".to_owned()),
+                }
+            }
+            Some(why) => Err(why),
+        }
+    }
+
+    /// Whether a view is older than the handing in of a session's job.
+    pub(super) fn is_before(&self, view: &View, session: SessionId) -> bool {
+        let handed_in = self.handed_in.lock().get(&session).copied();
+        handed_in.is_some_and(|handed_in| handed_in.is_sure && view.asked.is_none_or(|asked| asked < handed_in.at))
+    }
+
+    /// Where a node is reached, as the controller says; empty while there is none.
+    fn address(&self, host: &str) -> String {
+        let view = self.controller.view();
+        let known = view.nodes.iter().find(|node| node.name == host);
+        known.map_or(host, |node| node.address.as_str()).to_owned()
+    }
+
+    pub(super) fn placement(&self, session: SessionId, uid: u32, unix_name: String, job: u32, host: &str) -> Placement {
+        Placement {
+            node: host.to_owned(),
+            pid: i32::try_from(job).unwrap_or(0),
+            start_ticks: 0,
+            boot_id: KIND.to_owned(),
+            uid,
+            unix_name,
+            run_directory: self.run_directory(session).to_string_lossy().into_owned(),
+            limits: KIND.to_owned(),
+            link: Some(self.config.nodes.link(ATTEMPT, self.address(host))),
+        }
+    }
+
+    pub(super) async fn placement_of(&self, session: SessionId, row: &Row) -> Result<Placement> {
+        let uid = row.uid;
+        let name = blocking(move || Ok(identity::name_of(uid))).await?;
+        let name = name.ok_or_else(|| Error::Unavailable(format!("this machine knows no uid {uid}")))?;
+        Ok(self.placement(session, uid, name, row.job, &row.host))
+    }
+
+    /// Gives an order as a user and waits for how it went.
+    pub(super) async fn order(self: &Arc<Self>, session: SessionId, unix_name: &str, order: BatchOrder) -> Result<Ran> {
+        let end = Instant::now() + ORDER_TIMEOUT;
+        loop {
+            let this = Arc::clone(self);
+            let request = HelperRequest::Batch { session, unix_name: unix_name.to_owned(), order: order.clone() };
+            match blocking(move || this.config.launcher.ask(request).map_err(Error::from)).await? {
+                HelperAnswer::Ran { ran } => return Ok(ran),
+                HelperAnswer::Looking if Instant::now() < end => tokio::time::sleep(ORDER_PAUSE).await,
+                other => return Err(Error::Unavailable(format!("the helper answered something else: {other:?}"))),
+            }
+        }
+    }
+
+    /// What the agent is told. Slurm holds the limits where it can; where it cannot, the agent
+    /// looks after memory itself.
+    pub(super) fn agent(&self, launch: &Launch) -> AgentLaunch {
+        AgentLaunch {
+            protocol: PROTOCOL,
+            session: launch.session,
+            run_directory: self.run_directory(launch.session),
+            portal_uid: self.config.service_uid,
+            app: launch.app.clone(),
+            limits: Limits {
+                cpus: launch.resources.cpus,
+                memory_bytes: launch.resources.memory_bytes,
+                processes: 4096.max(launch.resources.cpus.saturating_mul(512)),
+            },
+            sampled: true,
+            cgroups: Vec::new(),
+            grace_seconds: self.config.local.grace_seconds().unsigned_abs(),
+            home: launch.home.clone(),
+            node: Some(self.config.nodes.setup(launch.session, ATTEMPT)),
+            inherits: submit::INHERITED.map(str::to_owned).into(),
+        }
+    }
+
+    /// A job of an earlier try: one that is there, or one that has come and gone.
+    pub(super) async fn earlier(self: &Arc<Self>, view: &View, launch: &Launch) -> Result<Option<Placement>> {
+        let session = launch.session;
+        let own = |row: &&Row| row.uid == launch.person.uid;
+        if let Some(row) = view.job(session, None).filter(own) {
+            self.handed_in.lock().remove(&session);
+            return self.placement_of(session, row).await.map(Some);
+        }
+        let directory = self.run_directory(session);
+        let (begun, waits) = blocking(move || {
+            let is_there = |name: &str| std::fs::symlink_metadata(directory.join(name)).is_ok();
+            Ok((is_there(files::LOG) || is_there(files::EXIT), is_there(files::LAUNCH)))
+        })
+        .await?;
+        let person = &launch.person;
+        if begun {
+            // It ran, and Slurm has forgotten it meanwhile: its end is told by its record.
+            return Ok(Some(self.placement(session, person.uid, person.unix_name.clone(), 0, "")));
+        }
+        if !waits {
+            return Ok(None);
+        }
+        // Somebody has begun to hand it in, and nobody has seen the job: it may yet appear.
+        let since = {
+            let mut handed_in = self.handed_in.lock();
+            let now = HandedIn { at: Instant::now(), is_sure: false };
+            *handed_in.entry(session).or_insert(now)
+        };
+        let answers_since = view.good_since.map(|good| good.max(since.at));
+        if answers_since.is_some_and(|since| SURE <= since.elapsed()) {
+            return Ok(None);
+        }
+        self.controller.nudge();
+        Err(Error::Unavailable("it is not clear yet whether Slurm has taken its job".to_owned()))
+    }
+
+    /// What the agent wrote last, if it can be made sense of: its user may have written it.
+    pub(super) fn exit_record(directory: &Path) -> Option<ExitRecord> {
+        let text = run_directory::read(directory, files::EXIT, MAX_EXIT_RECORD).ok()??;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// How a job ended; `row` is `None` where the controller has forgotten it.
+    pub(super) async fn exit(self: &Arc<Self>, session: SessionId, placement: &Placement, row: Option<Row>) -> Exit {
+        let directory = self.run_directory(session);
+        let looked = blocking(move || {
+            let begun = std::fs::symlink_metadata(directory.join(files::LOG)).is_ok();
+            let said = run_directory::read_tail(&directory, files::BATCH, MAX_SAID).ok().flatten().unwrap_or_default();
+            Ok((Self::exit_record(&directory), begun, submit::complaint(&String::from_utf8_lossy(&said))))
+        });
+        let (record, begun, said) = looked.await.unwrap_or_default();
+        let mut evidence = Evidence {
+            record,
+            begun,
+            said,
+            asked: self.told.lock().contains_key(&session),
+            uid: placement.uid,
+            host: placement.node.clone(),
+            ..Evidence::default()
+        };
+        if let Some(row) = &row {
+            (evidence.ended, evidence.status, evidence.ended_at) = (ended_of(&row.standing), row.status, row.ended_at);
+            evidence.host.clone_from(&row.host);
+        }
+        let is_open = evidence.ended.is_none() && evidence.record.is_none()
+            || evidence.ended == Some(Ended::Cancelled) && !evidence.asked;
+        let job = u32::try_from(placement.pid).ok().filter(|job| 0 < *job);
+        if is_open
+            && let Some(job) = job
+            && let Some((standing, by, status)) = self.controller.account(job).await
+        {
+            evidence.cancelled_by = by;
+            if row.is_none() {
+                (evidence.ended, evidence.status) = (ended_of(&standing), status);
+            }
+        }
+        judge_job(evidence, self.config.clock.now())
+    }
+
+    /// The session's job, if it has one that has not ended, as the controller says now: told
+    /// by its mark, which is of this session and of the user it runs as.
+    pub(super) async fn living(&self, session: SessionId) -> Result<Option<Row>> {
+        let view = self.controller.view();
+        let is_known = view.objection().is_none() && !self.is_before(&view, session);
+        let lives = |row: &&Row| !matches!(row.standing, Standing::Ended(_));
+        // What has ended stays ended: there is nothing to ask.
+        if is_known && view.jobs.get(&session).is_some_and(|rows| !rows.iter().any(|row| lives(&row))) {
+            return Ok(None);
+        }
+        let view = self.controller.refresh().await?;
+        Ok(view.jobs.get(&session).and_then(|rows| rows.iter().find(lives)).cloned())
+    }
+
+    /// Tells a session's job to end.
+    pub(super) async fn cancel(self: &Arc<Self>, session: SessionId, gently: bool) -> Result<()> {
+        let told = self.told.lock().get(&session).copied();
+        if told.is_some_and(|(at, was_gently)| at.elapsed() < TELL_AGAIN && (gently || !was_gently)) {
+            return Ok(());
+        }
+        let Some(row) = self.living(session).await? else { return Ok(()) };
+        // In the queue there is nobody who could end it gently.
+        let gently = gently && row.standing == Standing::Alive;
+        let placement = self.placement_of(session, &row).await?;
+        let before = self.told.lock().insert(session, (Instant::now(), gently));
+        let ran = self.order(session, &placement.unix_name, BatchOrder::Cancel { job: row.job, gently }).await;
+        self.controller.nudge();
+        let failure = match ran {
+            Ok(Ran { status: Some(0), .. }) => return Ok(()),
+            Ok(ran) => Error::Unavailable(format!("Slurm did not end the job: {}", submit::complaint(&ran.complaints))),
+            Err(err) => err,
+        };
+        let mut told = self.told.lock();
+        match before {
+            Some(before) => told.insert(session, before),
+            None => told.remove(&session),
+        };
+        Err(failure)
+    }
+
+    pub(super) fn standing(&self, session: SessionId, placement: &Placement) -> Option<(Standing, String)> {
+        let view = self.controller.view();
+        let row = view.job(session, u32::try_from(placement.pid).ok())?;
+        Some((row.standing.clone(), row.host.clone()))
+    }
+}

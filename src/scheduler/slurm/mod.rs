@@ -1,0 +1,377 @@
+//! The Slurm scheduler: each workload is a batch job of its user's, whose script turns into the
+//! agent. The portal asks for jobs as the user, through the helper, and learns of them from one
+//! look at the whole queue. It remembers nothing that a restart would lose: a job bears a mark
+//! by which it is found again, and what nobody can say is unknown. What has to do with this
+//! machine and not with nodes (who people are, small errands) is the local scheduler's.
+
+mod controller;
+mod ending;
+mod job;
+mod mark;
+mod queue;
+mod settings;
+mod size;
+mod state;
+mod submit;
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::PathBuf,
+    sync::Arc,
+    time::Instant,
+};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures_util::stream::BoxStream;
+use parking_lot::Mutex;
+
+pub use self::settings::{Quotas, Settings};
+use self::{
+    controller::Controller,
+    mark::Marks,
+    queue::Row,
+    state::{Standing, why_it_waits},
+    submit::Answer,
+};
+use super::{
+    Account, Error, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
+    local::{Local, blocking},
+};
+use crate::{
+    dial::Endpoint,
+    helper::client::Launcher,
+    model::{Capacity, Clock, Gpu, GpuInventory, GpuWatch, Resources, SessionId, session::Placement},
+    nodes::Nodes,
+    protocol::{AgentStatus, BatchOrder, Errand, Found, Sample, files, node::Door},
+    run_directory,
+};
+
+/// What the Slurm scheduler works with.
+pub struct Config {
+    pub settings: Settings,
+    pub launcher: Arc<Launcher>,
+    /// What is done on this machine.
+    pub local: Local,
+    /// How agents on nodes are reached.
+    pub nodes: Arc<Nodes>,
+    /// What marks are made with; the installation's own.
+    pub key: Vec<u8>,
+    /// Where run directories are, as every node sees them.
+    pub run: PathBuf,
+    /// `lyceum`, as every node finds it.
+    pub program: PathBuf,
+    pub service_uid: u32,
+    pub clock: Clock,
+}
+
+/// What Slurm grants beyond a workload's own time: the app's start before it and its end after
+/// it, so that the portal's limit is the one that is felt.
+const MARGIN: i64 = 10 * 60;
+
+/// Workloads on a Slurm cluster. A copy is another handle on the same scheduler.
+#[derive(Clone)]
+pub struct Slurm {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    config: Config,
+    marks: Marks,
+    controller: Arc<Controller>,
+    capacity: Capacity,
+    inventory: GpuInventory,
+    /// Sessions whose job this process has handed in, and when; or whose handing in went wrong.
+    handed_in: Mutex<HashMap<SessionId, HandedIn>>,
+    /// When a session's job was told to end, and whether gently.
+    told: Mutex<HashMap<SessionId, (Instant, bool)>>,
+}
+
+#[derive(Clone, Copy)]
+struct HandedIn {
+    at: Instant,
+    is_sure: bool,
+}
+
+impl Slurm {
+    /// Asks the controller how large the cluster is. One that does not answer now is no
+    /// reason not to start: sessions wait, and `otherwise` says what is offered meanwhile.
+    pub async fn open(config: Config, otherwise: Capacity) -> Self {
+        let marks = Marks::new(&config.key);
+        let controller = Controller::start(config.settings.clone(), marks.clone());
+        let nodes = match controller.refresh().await {
+            Ok(view) => size::eligible(&view.nodes, &config.settings.partition),
+            Err(_told_already) => Vec::new(),
+        };
+        let (capacity, inventory) = if nodes.is_empty() {
+            tracing::warn!("nobody knows how large the cluster is; start the portal again when Slurm answers");
+            (otherwise, GpuInventory::default())
+        } else {
+            size::whole(&nodes)
+        };
+        let (handed_in, told) = (Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { config, marks, controller, capacity, inventory, handed_in, told }) }
+    }
+
+    /// How many commands have gone to the controller since the start.
+    pub fn controller_calls(&self) -> u64 {
+        self.shared.controller.calls()
+    }
+}
+
+/// Whether a workload has a node yet: before, nobody answers anywhere.
+fn placed(placement: &Placement) -> Result<()> {
+    if placement.node.is_empty() {
+        return Err(Error::Unavailable("it waits in Slurm’s queue".to_owned()));
+    }
+    Ok(())
+}
+
+#[async_trait]
+impl Scheduler for Slurm {
+    fn cluster(&self) -> &str {
+        &self.shared.config.settings.name
+    }
+
+    fn capacity(&self) -> Capacity {
+        self.shared.capacity
+    }
+
+    fn inventory(&self) -> &GpuInventory {
+        &self.shared.inventory
+    }
+
+    fn largest(&self) -> Capacity {
+        size::largest(&self.shared.eligible()).unwrap_or(self.shared.capacity)
+    }
+
+    fn longest_seconds(&self, resources: &Resources) -> Option<i64> {
+        size::longest(&self.shared.eligible(), resources)
+    }
+
+    fn has_queue(&self) -> bool {
+        true
+    }
+
+    fn objection(&self, resources: &Resources, seconds: i64) -> Option<String> {
+        size::objection(&self.shared.eligible(), resources, seconds)
+    }
+
+    fn is_reachable(&self) -> bool {
+        self.shared.config.launcher.is_there() && self.shared.controller.view().objection().is_none()
+    }
+
+    async fn person(&self, user: &PortalUser) -> Result<Person> {
+        // Nodes know nothing of an account that was made here.
+        let account = match &user.account {
+            Account::Made => Account::Hosts { uid: None },
+            other => other.clone(),
+        };
+        self.shared.config.local.person(&PortalUser { account, ..user.clone() }).await
+    }
+
+    async fn errand(&self, person: &Person, errand: Errand) -> Result<Found> {
+        self.shared.config.local.errand(person, errand).await
+    }
+
+    fn run_directory(&self, session: SessionId) -> PathBuf {
+        self.shared.run_directory(session)
+    }
+
+    async fn launch(&self, launch: Launch) -> Result<Placement> {
+        let (this, session) = (&self.shared, launch.session);
+        let view = this.controller.refresh().await?;
+        if let Some(placement) = this.earlier(&view, &launch).await? {
+            return Ok(placement);
+        }
+        let nodes = size::eligible(&view.nodes, &this.config.settings.partition);
+        if let Some(objection) = size::objection(&nodes, &launch.resources, launch.seconds) {
+            return Err(Error::Refused(objection));
+        }
+        let granted = launch.seconds.saturating_add(MARGIN);
+        let longest = size::longest(&nodes, &launch.resources).unwrap_or(granted);
+        let run_directory = this.run_directory(session);
+        let options = submit::options(&submit::Job {
+            settings: &this.config.settings,
+            name: &launch.name,
+            mark: &this.marks.of(session, launch.person.uid),
+            resources: &launch.resources,
+            gpus: &launch.gpus,
+            seconds: granted.min(longest),
+            run_directory: &run_directory,
+        });
+        let script = submit::script(&this.config.program, &run_directory);
+        let agent = serde_json::to_value(this.agent(&launch))
+            .map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
+        // Whatever comes of it: from here on there may be a job.
+        this.handed_in.lock().insert(session, HandedIn { at: Instant::now(), is_sure: false });
+        let name = &launch.person.unix_name;
+        let ran = this.order(session, name, BatchOrder::Submit { options, script, agent }).await?;
+        match submit::read(&ran) {
+            Answer::Accepted(job) => {
+                this.handed_in.lock().insert(session, HandedIn { at: Instant::now(), is_sure: true });
+                this.controller.nudge();
+                Ok(this.placement(session, launch.person.uid, name.clone(), job, ""))
+            }
+            Answer::Refused(sentence) => {
+                this.handed_in.lock().remove(&session);
+                Err(Error::Refused(sentence))
+            }
+            Answer::Unclear(why) => Err(Error::Unavailable(why)),
+        }
+    }
+
+    async fn find(&self, session: SessionId) -> Result<Option<Placement>> {
+        let view = self.shared.controller.refresh().await?;
+        match view.job(session, None) {
+            Some(row) => self.shared.placement_of(session, row).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn list(&self) -> Result<Vec<SessionId>> {
+        let view = self.shared.view().await.map_err(Error::Unavailable)?;
+        let this = Arc::clone(&self.shared);
+        blocking(move || {
+            let lives = |rows: &Vec<Row>| rows.iter().any(|row| !matches!(row.standing, Standing::Ended(_)));
+            let leaves = |session: SessionId| this.run_directory(session).exists();
+            let held = view.jobs.iter().filter(|(session, rows)| lives(rows) || leaves(**session));
+            Ok(held.map(|(session, _)| *session).collect())
+        })
+        .await
+    }
+
+    async fn observe(&self, session: SessionId, placement: &Placement) -> Observation {
+        let view = match self.shared.view().await {
+            Ok(view) => view,
+            Err(why) => return Observation::Unknown(why),
+        };
+        if self.shared.is_before(&view, session) {
+            return Observation::Waiting(why_it_waits(""));
+        }
+        let row = view.job(session, u32::try_from(placement.pid).ok()).cloned();
+        match row.as_ref().map(|row| &row.standing) {
+            Some(Standing::Waiting) => {
+                Observation::Waiting(why_it_waits(&row.map(|row| row.reason).unwrap_or_default()))
+            }
+            Some(Standing::Alive) => Observation::Alive,
+            Some(Standing::Unknown(word)) => {
+                Observation::Unknown(format!("Slurm calls its job {word}, which this version of Lyceum does not know"))
+            }
+            Some(Standing::Ended(_)) | None => Observation::Ended(self.shared.exit(session, placement, row).await),
+        }
+    }
+
+    async fn wait_end(&self, session: SessionId, placement: &Placement) {
+        let mut news = self.shared.controller.subscribe();
+        let before = self.shared.standing(session, placement);
+        while news.changed().await.is_ok() {
+            let now = self.shared.standing(session, placement);
+            if now != before || now.is_none() && self.shared.controller.view().objection().is_none() {
+                return;
+            }
+        }
+    }
+
+    fn grace_seconds(&self) -> i64 {
+        self.shared.config.local.grace_seconds()
+    }
+
+    async fn terminate(&self, session: SessionId, _placement: &Placement) -> Result<()> {
+        self.shared.cancel(session, true).await
+    }
+
+    async fn kill(&self, session: SessionId, _placement: Option<&Placement>) -> Result<()> {
+        self.shared.cancel(session, false).await
+    }
+
+    async fn clean(&self, session: SessionId) -> Result<()> {
+        // What its job still writes to must stay; it is looked at again.
+        if self.shared.living(session).await?.is_some() {
+            return Ok(());
+        }
+        self.shared.config.local.clean(session).await?;
+        self.shared.handed_in.lock().remove(&session);
+        self.shared.told.lock().remove(&session);
+        Ok(())
+    }
+
+    async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
+        placed(placement)?;
+        let agent = Endpoint::of(&self.shared.config.nodes, session, placement, Door::Agent);
+        link::events(&agent, placement.uid).await
+    }
+
+    async fn ask(
+        &self,
+        session: SessionId,
+        placement: &Placement,
+        socket: &str,
+        path: &str,
+        authorization: Option<&str>,
+    ) -> Result<Option<Vec<u8>>> {
+        placed(placement)?;
+        let door = Door::parse(socket).ok_or_else(|| Error::Unavailable(format!("nothing leads to {socket}")))?;
+        let endpoint = Endpoint::of(&self.shared.config.nodes, session, placement, door);
+        link::ask(&endpoint, placement.uid, path, authorization).await
+    }
+
+    async fn curves(
+        &self,
+        session: SessionId,
+        placement: &Placement,
+        directory: &str,
+        places: Bytes,
+    ) -> Result<BoxStream<'static, Bytes>> {
+        placed(placement)?;
+        let agent = Endpoint::of(&self.shared.config.nodes, session, placement, Door::Agent);
+        link::curves(&agent, placement.uid, directory, places).await
+    }
+
+    async fn eagerness(&self, _session: SessionId, _placement: &Placement) -> Option<f64> {
+        None
+    }
+
+    async fn gpu_use(&self, _session: SessionId, _placement: &Placement, _gpus: &[Gpu]) -> GpuUse {
+        GpuUse::Unmeasured
+    }
+
+    fn gpu_watch(&self) -> GpuWatch {
+        GpuWatch::default()
+    }
+
+    fn closes_gpus(&self) -> bool {
+        false
+    }
+
+    async fn processes(&self, _session: SessionId, _placement: &Placement) -> Option<BTreeSet<u32>> {
+        None
+    }
+
+    async fn unix_name(&self, uid: u32) -> Option<String> {
+        self.shared.config.local.unix_name(uid).await
+    }
+
+    async fn node(&self) -> NodeReading {
+        self.shared.config.local.node().await
+    }
+
+    async fn sample(&self, _session: SessionId, _placement: &Placement) -> Option<Sample> {
+        None
+    }
+
+    async fn log_tail(&self, session: SessionId, _placement: &Placement, bytes: u64) -> Result<Vec<u8>> {
+        let directory = self.shared.run_directory(session);
+        blocking(move || {
+            let read = |name| run_directory::read_tail(&directory, name, bytes);
+            let tail = match read(files::LOG) {
+                // The program never was; the script may have said why.
+                Ok(None) => read(files::BATCH),
+                other => other,
+            };
+            let tail = tail.map_err(|source| Error::Io { doing: "reading the log".to_owned(), source })?;
+            Ok(tail.unwrap_or_default())
+        })
+        .await
+    }
+}

@@ -1,0 +1,176 @@
+//! `[scheduler.slurm]`: where Slurm is, and what of it the portal's workloads go to. Values
+//! become single arguments of Slurm's commands; what could be taken for anything else than a
+//! value is a fault.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// What can be set. Empty means: as Slurm itself decides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// What the cluster is called on pages and in the API.
+    pub name: String,
+    /// Slurm's configuration (`SLURM_CONF`); empty: in its usual place.
+    pub conf: PathBuf,
+    /// The directory of `sbatch` and the other commands.
+    pub bin: PathBuf,
+    /// Holds a directory for each workload, at the same path on every node; empty: this
+    /// machine's own, for a cluster of this machine alone.
+    pub run: PathBuf,
+    /// The path of `lyceum` on the nodes; empty: the copy in the data directory, which the
+    /// nodes must see then.
+    pub program: PathBuf,
+    pub partition: String,
+    pub account: String,
+    pub qos: String,
+    pub reservation: String,
+    pub constraint: String,
+    /// Further options of `sbatch`, of those in [`ARGUMENTS`].
+    pub arguments: Vec<String>,
+    /// Who keeps the quotas.
+    pub quotas: Quotas,
+}
+
+/// Who says how much somebody may have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Quotas {
+    /// The portal, beside whatever Slurm's own limits say.
+    #[default]
+    Portal,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            name: "slurm".to_owned(),
+            conf: PathBuf::new(),
+            bin: "/usr/bin".into(),
+            run: PathBuf::new(),
+            program: PathBuf::new(),
+            partition: String::new(),
+            account: String::new(),
+            qos: String::new(),
+            reservation: String::new(),
+            constraint: String::new(),
+            arguments: Vec::new(),
+            quotas: Quotas::Portal,
+        }
+    }
+}
+
+/// The options that a site may add. Those that the portal sets itself, and those that change
+/// who or what runs, are not among them.
+const ARGUMENTS: [&str; 14] = [
+    "cores-per-socket",
+    "cpu-freq",
+    "exclude",
+    "exclusive",
+    "hint",
+    "licenses",
+    "network",
+    "nice",
+    "nodelist",
+    "prefer",
+    "switches",
+    "threads-per-core",
+    "tmp",
+    "wckey",
+];
+
+impl Settings {
+    /// Every fault, with its key.
+    #[must_use]
+    pub fn validate(&self) -> Vec<String> {
+        let mut faults = Vec::new();
+        let mut fault = |key: &str, what: &str| faults.push(format!("scheduler.slurm.{key}: {what}"));
+        if self.name.is_empty() || !self.name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b)) {
+            fault("name", "is a name of letters, digits, `-`, `_` and `.`");
+        }
+        for (key, path) in [("conf", &self.conf), ("bin", &self.bin), ("run", &self.run), ("program", &self.program)] {
+            let is_plain = path.to_str().is_some_and(|path| path.bytes().all(is_in_path));
+            let is_set = !path.as_os_str().is_empty();
+            if is_set && (path.is_relative() || !is_plain) {
+                fault(key, "is an absolute path of letters, digits, `/`, `-`, `_`, `.` and `+`");
+            }
+        }
+        if self.bin.as_os_str().is_empty() {
+            fault("bin", "is the directory of Slurm's commands, as /usr/bin");
+        }
+        for (key, value) in [
+            ("partition", &self.partition),
+            ("account", &self.account),
+            ("qos", &self.qos),
+            ("reservation", &self.reservation),
+            ("constraint", &self.constraint),
+        ] {
+            if value.starts_with('-') || !value.bytes().all(is_in_value) {
+                fault(key, "holds a character that Slurm's names do not have");
+            }
+        }
+        for argument in &self.arguments {
+            let option = argument.strip_prefix("--").unwrap_or_default();
+            let name = option.split('=').next().unwrap_or_default();
+            if !ARGUMENTS.contains(&name) || !option.bytes().all(is_in_value) {
+                let known = ARGUMENTS.map(|name| format!("--{name}")).join(", ");
+                fault("arguments", &format!("`{argument}` is none of {known}"));
+            }
+        }
+        faults
+    }
+
+    /// The path of one of Slurm's commands.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.bin.join(name)
+    }
+
+    pub fn conf(&self) -> Option<PathBuf> {
+        (!self.conf.as_os_str().is_empty()).then(|| self.conf.clone())
+    }
+}
+
+/// What stands in a batch script between quotes, and in an option with a pattern of Slurm's.
+fn is_in_path(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"/-_.+".contains(&byte)
+}
+
+/// Lists, ranges and conditions, as Slurm writes them.
+fn is_in_value(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.,:+*&|()[]=@/!".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_be_something_else_is_a_fault() {
+        assert_eq!(Settings::default().validate(), Vec::<String>::new());
+        let good = Settings {
+            conf: "/etc/slurm/slurm.conf".into(),
+            constraint: "[rack1|rack2]&a100*2".to_owned(),
+            partition: "gpu,long".to_owned(),
+            arguments: ["--exclusive=user", "--nice", "--exclude=n[1-3],x"].map(str::to_owned).into(),
+            ..Settings::default()
+        };
+        assert_eq!(good.validate(), Vec::<String>::new());
+        for (key, bad) in [
+            ("conf", Settings { conf: "slurm.conf".into(), ..Settings::default() }),
+            ("run", Settings { run: "/shared/it's".into(), ..Settings::default() }),
+            ("run", Settings { run: "/shared/%u".into(), ..Settings::default() }),
+            ("partition", Settings { partition: "--uid=0".to_owned(), ..Settings::default() }),
+            ("qos", Settings { qos: "a\n#SBATCH --nice".to_owned(), ..Settings::default() }),
+            ("account", Settings { account: "a b".to_owned(), ..Settings::default() }),
+            ("name", Settings { name: String::new(), ..Settings::default() }),
+            ("bin", Settings { bin: PathBuf::new(), ..Settings::default() }),
+            ("arguments", Settings { arguments: vec!["--uid=0".to_owned()], ..Settings::default() }),
+            ("arguments", Settings { arguments: vec!["--export=ALL".to_owned()], ..Settings::default() }),
+            ("arguments", Settings { arguments: vec!["nice".to_owned()], ..Settings::default() }),
+        ] {
+            let faults = bad.validate();
+            assert!(faults.len() == 1 && faults[0].starts_with(&format!("scheduler.slurm.{key}: ")), "{faults:?}");
+        }
+    }
+}
