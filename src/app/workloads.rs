@@ -21,7 +21,12 @@ use crate::{
 };
 
 /// Who starts the workloads: this machine, or a cluster that it is the head of.
-pub(super) async fn scheduler(config: &Config, machine: Machine<'_>, key: keys::Key, clock: &Clock) -> Result<Arc<dyn Scheduler>> {
+pub(super) async fn scheduler(
+    config: &Config,
+    machine: Machine<'_>,
+    key: keys::Key,
+    clock: &Clock,
+) -> Result<Arc<dyn Scheduler>> {
     let Machine { launcher, hierarchy, paths, service_uid, binary, nodes } = machine;
     let settings = &config.scheduler.local;
     let inventory = match config.scheduler.kind {

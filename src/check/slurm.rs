@@ -21,12 +21,13 @@ const COMMANDS: [&str; 4] = ["sbatch", "squeue", "scancel", "sinfo"];
 /// Nothing where workloads run on this machine.
 pub async fn slurm(facts: &Facts) -> Vec<Finding> {
     let Some(settings) = facts.slurm.clone() else { return Vec::new() };
-    let look = tokio::task::spawn_blocking(move || look(&settings));
+    let account = facts.service_user.clone();
+    let look = tokio::task::spawn_blocking(move || look(&settings, &account));
     look.await
         .unwrap_or_else(|err| vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))])
 }
 
-fn look(settings: &Settings) -> Vec<Finding> {
+fn look(settings: &Settings, account: &str) -> Vec<Finding> {
     let missing: Vec<&str> = COMMANDS.into_iter().filter(|name| !settings.tool(name).is_file()).collect();
     if !missing.is_empty() {
         let what = format!("{} is not in {}", missing.join(", "), settings.bin.display());
@@ -50,7 +51,7 @@ fn look(settings: &Settings) -> Vec<Finding> {
     names.dedup();
     findings.push(Finding::new("Slurm controller", Level::Ok, format!("it answers, {} nodes", names.len())));
     findings.push(partition(settings, &nodes));
-    findings.extend(privacy(settings));
+    findings.extend(privacy(settings, account));
     findings.push(shared(settings));
     findings
 }
@@ -74,17 +75,24 @@ fn partition(settings: &Settings, nodes: &str) -> Finding {
     }
 }
 
-/// Where jobs of others are hidden the portal would take its own for lost.
-fn privacy(settings: &Settings) -> Option<Finding> {
+/// Where jobs are hidden from the portal it starts and ends nothing.
+fn privacy(settings: &Settings, account: &str) -> Option<Finding> {
     let name = "Slurm privacy";
     let shown = ask(settings, "scontrol", &["show", "config"]).ok()?.output;
     let hidden =
         shown.lines().find_map(|line| line.strip_prefix("PrivateData")?.trim().strip_prefix('='))?.trim().to_owned();
-    Some(if hidden.split(',').any(|what| ["jobs", "all"].contains(&what.trim())) {
-        let what = format!("PrivateData={hidden} hides jobs from whoever is no operator, the portal’s account too");
-        Finding::new(name, Level::Warning, what).mend("sacctmgr modify user lyceum set adminlevel=operator")
+    if !hidden.split(',').any(|what| ["jobs", "all"].contains(&what.trim())) {
+        return Some(Finding::new(name, Level::Ok, "the portal’s account sees the jobs of all"));
+    }
+    let words = ["--noheader", "--parsable2", "show", "user", account, "format=adminlevel"];
+    let level = ask(settings, "sacctmgr", &words).map(|ran| ran.output.trim().to_owned()).unwrap_or_default();
+    Some(if ["Operator", "Administrator"].contains(&level.as_str()) {
+        let what = format!("PrivateData={hidden}, and `{account}` is {level}: it sees the jobs of all");
+        Finding::new(name, Level::Ok, what)
     } else {
-        Finding::new(name, Level::Ok, "the portal’s account sees the jobs of all")
+        let what = format!("PrivateData={hidden} hides jobs from `{account}`, so that nothing is started or ended");
+        Finding::new(name, Level::Fault, what)
+            .mend(format!("sacctmgr add user {account} account=root adminlevel=operator"))
     })
 }
 

@@ -191,6 +191,17 @@ pub struct Placement {
     pub link: Option<Link>,
 }
 
+impl Placement {
+    /// What stands in [`Placement::limits`] where a cluster holds them.
+    pub const SLURM: &str = "slurm";
+
+    /// Whether a cluster has chosen its node and its GPUs, and holds its limits.
+    #[must_use]
+    pub fn is_of_a_cluster(&self) -> bool {
+        self.limits == Self::SLURM
+    }
+}
+
 /// How a workload on another node is reached.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Link {

@@ -14,7 +14,8 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     model::{
-        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Resources, SessionId, Timestamp, User, session::Placement,
+        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Machines, Resources, SessionId, Timestamp, User,
+        session::Placement,
     },
     protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
 };
@@ -40,6 +41,12 @@ pub trait Scheduler: Send + Sync {
 
     /// How long one that asks for this may run at most (seconds), where the scheduler itself limits it.
     fn longest_seconds(&self, _resources: &Resources) -> Option<i64> {
+        None
+    }
+
+    /// The machines and their partitions, where there are several; `None` for one machine,
+    /// which [`Scheduler::node`] tells of.
+    async fn machines(&self) -> Option<Machines> {
         None
     }
 

@@ -19,6 +19,10 @@ use crate::{
 const LONGEST_KEEP: i64 = 24 * 3600;
 const USUAL_KEEP: i64 = 2 * 3600;
 
+/// Why nothing is extended where the scheduler has the last word on time.
+const NOT_HERE: &str = "The cluster ends it at the time that it was handed in with, which its operators alone may move: \
+                        start another one before.";
+
 /// What an extension would meet with is true for so long (seconds).
 const REHEARSED: i64 = 30;
 
@@ -47,9 +51,7 @@ impl Sessions {
             return Err(Error::Refused(vec![reason]));
         }
         if self.scheduler.has_queue() {
-            let why = "the cluster ends it at the time that it was handed in with, which its operators alone may move; \
-                       start another one before";
-            return Err(Error::Conflict(why.to_owned()));
+            return Err(Error::Conflict(NOT_HERE.to_owned()));
         }
         match self.admission.extend(id, seconds, actor.user.name.as_str()).await? {
             Extended::By(_) => {}
@@ -148,6 +150,11 @@ impl Sessions {
         let now = self.clock.now();
         if !matches!(&told.notice, Some(Notice::Ending { deadline, .. }) if deadline.cause == Cause::TimeLimit) {
             return Ok(told);
+        }
+        if self.scheduler.has_queue() {
+            let (code, scope, hint) = ("scheduler.time_limit".to_owned(), "cluster".to_owned(), NOT_HERE.to_owned());
+            let reason = Reason { code, scope, used: 0, requested: 0, limit: 0, over_by: 0, hint };
+            return Ok(Told { no_extension: vec![reason], ..told });
         }
         if told.notice == known.notice && (0..REHEARSED).contains(&now.seconds_since(known.rehearsed_at)) {
             return Ok(Told { no_extension: known.no_extension, ..told });

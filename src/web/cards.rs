@@ -38,6 +38,8 @@ pub(super) fn context(
     let live = portal.sessions.live(session.id);
     let capacity = portal.sessions.admission.capacity;
     let extendable = match limits.of(&Field::MaxExtensions).limit {
+        // The cluster ends it when it was told to at first.
+        _ if portal.sessions.scheduler.has_queue() => false,
         Limit::Unlimited => true,
         Limit::AtMost(times) => session.extensions < times,
     };

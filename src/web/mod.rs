@@ -350,6 +350,8 @@ fn api() -> Api {
         .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
         .routes(routes!(people::groups::sessions))
         .routes(routes!(cluster::api::nodes))
+        .routes(routes!(cluster::machines::partitions))
+        .routes(routes!(cluster::machines::offered))
         .routes(routes!(cluster::api::gpus))
         .routes(routes!(cluster::api::history))
         .routes(routes!(cluster::api::ask))

@@ -4,7 +4,7 @@
 //! controller that does not answer leaves the last answer to grow old, and then unknown.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     path::PathBuf,
     sync::{
         Arc, Weak,
@@ -19,13 +19,13 @@ use super::{
     mark::Marks,
     queue::{self, Row},
     settings::Settings,
-    size::{self, Node},
+    sinfo::{self, Node},
     state::{Standing, standing},
     submit::complaint,
 };
 use crate::{
     helper::command::{self, Surroundings},
-    model::SessionId,
+    model::{SessionId, machines::Hides},
     protocol::Ran,
     scheduler::{Error, Result},
 };
@@ -38,6 +38,9 @@ const LEAST: Duration = Duration::from_secs(1);
 /// How often the size of the cluster is asked for.
 const SIZES: Duration = Duration::from_mins(5);
 
+/// The same, for somebody who looks at the nodes.
+const LOOK: Duration = Duration::from_secs(15);
+
 /// An answer that is older says nothing any more.
 const STALE: Duration = Duration::from_secs(25);
 
@@ -46,6 +49,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The most that one answer may measure (bytes): a hundred thousand jobs.
 const MAX_ANSWER: u64 = 64 << 20;
+
+pub(super) type Jobs = HashMap<SessionId, Vec<Row>>;
+pub(super) type Tally = BTreeMap<String, (i64, i64)>;
 
 /// The controller as it was at one moment.
 #[derive(Clone, Debug, Default)]
@@ -58,14 +64,22 @@ pub(super) struct View {
     /// Why the last try brought nothing.
     pub trouble: Option<String>,
     /// The portal's own jobs, told by their marks; the oldest of a session stands first.
-    pub jobs: HashMap<SessionId, Vec<Row>>,
+    pub jobs: Jobs,
     pub nodes: Vec<Node>,
     sized: Option<Instant>,
+    /// Everybody's jobs that run and that wait, by partition, as far as the portal's account sees them.
+    pub tally: Tally,
+    pub hides: Hides,
+    /// The site hides jobs, from the portal's account too: then nothing is known of any.
+    pub is_blind: bool,
 }
 
 impl View {
     /// Why nothing can be said now; `None` where this view is good.
     pub fn objection(&self) -> Option<String> {
+        if self.is_blind {
+            return Some(BLIND.to_owned());
+        }
         if self.answered.is_some_and(|answered| answered.elapsed() < STALE) {
             return None;
         }
@@ -83,8 +97,14 @@ impl View {
     }
 }
 
+/// What an administrator has to do where jobs are hidden from the portal.
+const BLIND: &str = "Slurm hides jobs (PrivateData) from the portal’s own account, which has to be an operator there: \
+                     `lyceum check` says how";
+
 pub(super) struct Controller {
     settings: Settings,
+    /// The account that asks; root may see everything.
+    account: String,
     marks: Marks,
     view: watch::Sender<Arc<View>>,
     turn: Mutex<()>,
@@ -95,9 +115,10 @@ pub(super) struct Controller {
 
 impl Controller {
     /// Asks from now on, for as long as somebody holds this.
-    pub fn start(settings: Settings, marks: Marks) -> Arc<Self> {
+    pub fn start(settings: Settings, account: String, marks: Marks) -> Arc<Self> {
         let this = Arc::new(Self {
             settings,
+            account,
             marks,
             view: watch::Sender::default(),
             turn: Mutex::default(),
@@ -143,26 +164,44 @@ impl Controller {
 
     /// A view that was asked for after this call; several callers share one.
     pub async fn refresh(&self) -> Result<Arc<View>> {
+        self.look(SIZES).await.and_then(seeing)
+    }
+
+    /// A view in which also the nodes are new enough to be looked at.
+    pub async fn look_at_nodes(&self) -> Result<Arc<View>> {
+        let is_new = |view: &View| view.objection().is_none() && view.sized.is_some_and(|sized| sized.elapsed() < LOOK);
+        let view = self.view();
+        if is_new(&view) { Ok(view) } else { self.look(LOOK).await.and_then(seeing) }
+    }
+
+    async fn look(&self, sizes: Duration) -> Result<Arc<View>> {
         let wanted = Instant::now();
         let _turn = self.turn.lock().await;
         let before = self.view();
-        if before.asked.is_some_and(|asked| wanted <= asked) {
+        let is_sized = before.sized.is_some_and(|sized| sized.elapsed() < sizes);
+        if is_sized && before.asked.is_some_and(|asked| wanted <= asked) {
             return Ok(before);
         }
         let asked = Instant::now();
-        let outcome = self.queue().await;
+        let queue = async {
+            let queue = self.queue().await?;
+            let private = if is_sized { (before.hides, before.is_blind) } else { self.private().await? };
+            Ok::<_, String>((queue, private))
+        };
+        let outcome = queue.await;
         let mut view = (*before).clone();
         match outcome {
-            Ok(jobs) => {
-                view.jobs = jobs;
+            Ok(((jobs, tally), private)) => {
+                (view.hides, view.is_blind) = private;
+                (view.jobs, view.tally) = (jobs, tally);
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
                 view.good_since = view.good_since.or(Some(asked));
                 if let Some(trouble) = view.trouble.take() {
                     tracing::info!(trouble, "slurm's controller answers again");
                 }
-                if view.sized.is_none_or(|sized| SIZES <= sized.elapsed()) {
-                    match self.sizes().await {
+                if !is_sized {
+                    match self.nodes().await {
                         Ok(nodes) => (view.nodes, view.sized) = (nodes, Some(Instant::now())),
                         Err(why) => tracing::warn!(why, "the nodes of the cluster could not be listed"),
                     }
@@ -183,11 +222,19 @@ impl Controller {
         }
     }
 
-    async fn queue(&self) -> Result<HashMap<SessionId, Vec<Row>>, String> {
+    async fn queue(&self) -> Result<(Jobs, Tally), String> {
         let separator = separator();
         let ran = self.ask("squeue", queue::arguments(&separator)).await?;
-        let mut jobs: HashMap<SessionId, Vec<Row>> = HashMap::new();
+        let (mut jobs, mut tally) = (Jobs::new(), Tally::new());
         for row in queue::parse(&answer(&ran)?, &separator)? {
+            for partition in &row.partitions {
+                let counts = tally.entry(partition.clone()).or_default();
+                match row.standing {
+                    Standing::Alive => counts.0 += 1,
+                    Standing::Waiting => counts.1 += 1,
+                    Standing::Ended(_) | Standing::Unknown(_) => {}
+                }
+            }
             if let Some(session) = self.marks.read(&row.comment, row.uid) {
                 jobs.entry(session).or_default().push(row);
             }
@@ -195,13 +242,31 @@ impl Controller {
         for rows in jobs.values_mut() {
             rows.sort_by_key(|row| row.job);
         }
-        Ok(jobs)
+        Ok((jobs, tally))
     }
 
-    async fn sizes(&self) -> Result<Vec<Node>, String> {
+    async fn nodes(&self) -> Result<Vec<Node>, String> {
         let separator = separator();
-        let ran = self.ask("sinfo", size::arguments(&separator)).await?;
-        size::parse(&answer(&ran)?, &separator)
+        let ran = self.ask("sinfo", sinfo::arguments(&separator)).await?;
+        sinfo::parse(&answer(&ran)?, &separator)
+    }
+
+    /// What the site shows to its operators alone, and whether that keeps jobs from us.
+    async fn private(&self) -> Result<(Hides, bool), String> {
+        let ran = self.ask("scontrol", ["show", "config"].map(str::to_owned).into()).await?;
+        let hides = read_hides(&answer(&ran)?);
+        Ok((hides, hides.jobs && !self.is_operator().await))
+    }
+
+    /// Whether the portal's own account is shown what is hidden from others. Only the accounts
+    /// can say so of anybody but root.
+    async fn is_operator(&self) -> bool {
+        if self.account == "root" {
+            return true;
+        }
+        let words = ["--noheader", "--parsable2", "show", "user", &self.account, "format=adminlevel"];
+        let Ok(ran) = self.ask("sacctmgr", words.map(str::to_owned).into()).await else { return false };
+        answer(&ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
     }
 
     /// What the accounts say of a job that the controller has forgotten, or of who cancelled
@@ -245,6 +310,22 @@ fn read_account(text: &str) -> Option<(Standing, Option<u32>, i32)> {
     Some((standing(state), by, code.parse::<i32>().ok()? * 256 + signal.trim().parse::<i32>().ok()?))
 }
 
+/// An empty list of somebody who sees nothing is no answer.
+fn seeing(view: Arc<View>) -> Result<Arc<View>> {
+    if view.is_blind { Err(Error::Unavailable(BLIND.to_owned())) } else { Ok(view) }
+}
+
+/// Whoever is one of these sees everything.
+const LEVELS: [&str; 2] = ["Operator", "Administrator"];
+
+/// `PrivateData           = jobs,nodes`
+fn read_hides(config: &str) -> Hides {
+    let value = config.lines().find_map(|line| line.strip_prefix("PrivateData")?.trim_start().strip_prefix('='));
+    let words: Vec<&str> = value.unwrap_or_default().split(',').map(str::trim).collect();
+    let has = |word: &str| words.contains(&word) || words.contains(&"all");
+    Hides { machines: has("nodes"), jobs: has("jobs") }
+}
+
 /// What stands between fields: nobody could have written it into a comment before.
 fn separator() -> String {
     format!("\u{1f}{}\u{1f}", SessionId::new().uuid().simple())
@@ -262,6 +343,16 @@ mod tests {
         for nothing in ["", "\n", "COMPLETED", "COMPLETED|x:y"] {
             assert_eq!(read_account(nothing), None);
         }
+    }
+
+    #[test]
+    fn what_is_hidden() {
+        let hides = |machines, jobs| Hides { machines, jobs };
+        assert_eq!(read_hides("PluginDir = /x\nPrivateData             = none\n"), hides(false, false));
+        assert_eq!(read_hides("PrivateData = jobs,usage\n"), hides(false, true));
+        assert_eq!(read_hides("PrivateData = accounts,nodes,jobs\n"), hides(true, true));
+        assert_eq!(read_hides("PrivateData = all\n"), hides(true, true));
+        assert_eq!(read_hides(""), hides(false, false));
     }
 
     #[test]

@@ -13,7 +13,8 @@ use super::{
     controller::View,
     ending::{Evidence, ended_of, judge_job},
     queue::Row,
-    size::{self, Node},
+    sinfo::Node,
+    size,
     state::{Ended, Standing},
     submit,
 };
@@ -46,9 +47,6 @@ const MAX_SAID: u64 = 300;
 
 /// A session is handed in once and never put into the queue again.
 const ATTEMPT: u32 = 1;
-
-/// A placement's boot id and kind of limits: it is a job, and no process of this machine.
-const KIND: &str = "slurm";
 
 impl Shared {
     pub(super) fn run_directory(&self, session: SessionId) -> PathBuf {
@@ -94,11 +92,11 @@ impl Shared {
             node: host.to_owned(),
             pid: i32::try_from(job).unwrap_or(0),
             start_ticks: 0,
-            boot_id: KIND.to_owned(),
+            boot_id: Placement::SLURM.to_owned(),
             uid,
             unix_name,
             run_directory: self.run_directory(session).to_string_lossy().into_owned(),
-            limits: KIND.to_owned(),
+            limits: Placement::SLURM.to_owned(),
             link: Some(self.config.nodes.link(ATTEMPT, self.address(host))),
         }
     }

@@ -7,9 +7,11 @@
 mod controller;
 mod ending;
 mod job;
+mod machines;
 mod mark;
 mod queue;
 mod settings;
+mod sinfo;
 mod size;
 mod state;
 mod submit;
@@ -18,7 +20,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     path::PathBuf,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use async_trait::async_trait;
@@ -40,8 +42,8 @@ use super::{
 };
 use crate::{
     dial::Endpoint,
-    helper::client::Launcher,
-    model::{Capacity, Clock, Gpu, GpuInventory, GpuWatch, Resources, SessionId, session::Placement},
+    helper::{client::Launcher, identity},
+    model::{Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Resources, SessionId, session::Placement},
     nodes::Nodes,
     protocol::{AgentStatus, BatchOrder, Errand, Found, Sample, files, node::Door},
     run_directory,
@@ -68,6 +70,9 @@ pub struct Config {
 /// What Slurm grants beyond a workload's own time: the app's start before it and its end after
 /// it, so that the portal's limit is the one that is felt.
 const MARGIN: i64 = 10 * 60;
+
+/// How long somebody who looks at the nodes waits for a new answer.
+const A_LOOK: Duration = Duration::from_secs(3);
 
 /// Workloads on a Slurm cluster. A copy is another handle on the same scheduler.
 #[derive(Clone)]
@@ -98,7 +103,9 @@ impl Slurm {
     /// reason not to start: sessions wait, and `otherwise` says what is offered meanwhile.
     pub async fn open(config: Config, otherwise: Capacity) -> Self {
         let marks = Marks::new(&config.key);
-        let controller = Controller::start(config.settings.clone(), marks.clone());
+        let uid = config.service_uid;
+        let account = blocking(move || Ok(identity::name_of(uid))).await.ok().flatten().unwrap_or_default();
+        let controller = Controller::start(config.settings.clone(), account, marks.clone());
         let nodes = match controller.refresh().await {
             Ok(view) => size::eligible(&view.nodes, &config.settings.partition),
             Err(_told_already) => Vec::new(),
@@ -147,6 +154,19 @@ impl Scheduler for Slurm {
 
     fn longest_seconds(&self, resources: &Resources) -> Option<i64> {
         size::longest(&self.shared.eligible(), resources)
+    }
+
+    async fn machines(&self) -> Option<Machines> {
+        // What was known before is shown where nobody answers, and since when.
+        let looked = tokio::time::timeout(A_LOOK, self.shared.controller.look_at_nodes()).await;
+        let view = self.shared.controller.view();
+        let trouble = match looked {
+            Ok(Ok(_newer)) => None,
+            Ok(Err(Error::Unavailable(why))) => Some(why),
+            Ok(Err(other)) => Some(other.sentence()),
+            Err(_elapsed) => view.objection(),
+        };
+        Some(machines::machines(&view, &self.shared.config.settings.partition, trouble, self.shared.config.clock.now()))
     }
 
     fn has_queue(&self) -> bool {

@@ -13,6 +13,8 @@ pub(super) struct Row {
     /// Slurm's own word for why it waits, or for why it ended.
     pub reason: String,
     pub uid: u32,
+    /// Where it runs or waits; several while it waits for any of them.
+    pub partitions: Vec<String>,
     /// The node of its first process; empty while it waits.
     pub host: String,
     /// As `wait` has it: the exit code times 256, or the number of a signal.
@@ -23,8 +25,8 @@ pub(super) struct Row {
     pub comment: String,
 }
 
-const FIELDS: [&str; 9] =
-    ["jobid", "state", "reason", "userid", "batchhost", "exit_code", "starttime", "endtime", "comment"];
+const FIELDS: [&str; 10] =
+    ["jobid", "state", "reason", "userid", "partition", "batchhost", "exit_code", "starttime", "endtime", "comment"];
 
 /// The words for all jobs of everybody, those that have ended a short while ago included.
 pub(super) fn arguments(separator: &str) -> Vec<String> {
@@ -47,13 +49,14 @@ pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Row>, String> {
         }
         let mut next = || fields.next().ok_or_else(|| unreadable(first));
         let state = next()?;
-        let (reason, uid, host, status, started, ended, comment) =
-            (next()?, next()?, next()?, next()?, next()?, next()?, next()?);
+        let (reason, uid, partitions, host, status, started, ended, comment) =
+            (next()?, next()?, next()?, next()?, next()?, next()?, next()?, next()?);
         rows.push(Row {
             job: job.trim().parse().map_err(|_err| unreadable(job))?,
             standing: standing(state.trim()),
             reason: reason.trim().to_owned(),
             uid: uid.trim().parse().map_err(|_err| unreadable(uid))?,
+            partitions: partitions.trim().split(',').map(str::to_owned).collect(),
             host: Some(host.trim()).filter(|host| *host != "n/a").unwrap_or_default().to_owned(),
             status: status.trim().parse().unwrap_or(0),
             started_at: moment(started),
@@ -81,12 +84,13 @@ mod tests {
     fn rows_as_they_were_recorded() {
         let separator = "<S>";
         // Of Slurm 22.05.8, with a comment of several lines that tries to be a row.
-        let output = "2<S>PENDING<S>PartitionTimeLimit<S>1002<S>n/a<S>0<S>N/A<S>N/A<S><S>\n\
-                      1<S>FAILED<S>NonZeroExitCode<S>1001<S>node1<S>768<S>1795337994<S>1795337998<S>ly:x\n1 RUNNING<S>\n";
+        let output = "2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S><S>\n\
+                      1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>ly:x\n1 RUNNING<S>\n";
         let rows = parse(output, separator).unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].job, &rows[0].standing, rows[0].host.as_str()), (2, &Standing::Waiting, ""));
         assert_eq!((rows[0].started_at, rows[0].comment.as_str()), (None, ""));
+        assert_eq!(rows[0].partitions, ["debug", "long"]);
         assert_eq!((rows[1].uid, rows[1].status, rows[1].comment.as_str()), (1001, 768, "ly:x\n1 RUNNING"));
         assert_eq!(rows[1].ended_at, Some(Timestamp(1_795_337_998_000)));
         assert_eq!(parse("", separator).unwrap(), []);
@@ -98,7 +102,7 @@ mod tests {
             "slurm_load_jobs error",
             "x<S>RUNNING<S>",
             "1<S>RUNNING<S>None<S>",
-            "a<S>b<S>c<S>d<S>e<S>f<S>g<S>h<S>i<S>\n",
+            "a<S>b<S>c<S>d<S>e<S>f<S>g<S>h<S>i<S>j<S>\n",
         ] {
             assert!(parse(bad, "<S>").is_err(), "{bad}");
         }

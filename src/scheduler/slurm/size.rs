@@ -1,31 +1,9 @@
 //! How large the cluster is: what its nodes have and how long its partitions let a job run,
-//! from one `sinfo`. With that the portal refuses, with the numbers, what the controller would
+//! from `sinfo`. With that the portal refuses, with the numbers, what the controller would
 //! accept and never start.
 
-use crate::model::{
-    Capacity, Gpu, GpuInventory, Resources,
-    size::{MIB, human_size},
-};
-
-/// What GPUs are called where Slurm gives them no type.
-pub(super) const ANY_GPU: &str = "GPU";
-
-/// A node in one of its partitions.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Node {
-    pub name: String,
-    /// Where it is reached, as the controller says.
-    pub address: String,
-    pub partition: String,
-    /// Whether jobs go there that name no partition.
-    pub by_default: bool,
-    pub cpus: i64,
-    pub memory_bytes: i64,
-    /// Models and how many of each.
-    pub gpus: Vec<(String, i64)>,
-    /// The longest that a job may run in this partition; `None`: for ever.
-    pub most_seconds: Option<i64>,
-}
+use super::sinfo::Node;
+use crate::model::{Capacity, Gpu, GpuInventory, Resources, size::human_size};
 
 impl Node {
     /// How many GPUs of a model it has; of all where none is named.
@@ -39,82 +17,6 @@ impl Node {
             && asked.memory_bytes <= self.memory_bytes
             && asked.gpus <= self.gpus_of(asked.gpu_model.as_deref())
     }
-}
-
-const FIELDS: [&str; 7] = ["nodelist", "nodeaddr", "partition", "cpus", "memory", "gres", "time"];
-
-pub(super) fn arguments(separator: &str) -> Vec<String> {
-    let fields = FIELDS.map(|field| format!("{field}:{separator}")).join(",");
-    let mut arguments: Vec<String> =
-        ["--Node", "--noheader", "--noconvert", "--all", "--Format"].map(str::to_owned).into();
-    arguments.push(fields);
-    arguments
-}
-
-pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Node>, String> {
-    let unreadable =
-        |line: &str| format!("sinfo answered something else: {}", line.chars().take(60).collect::<String>());
-    let node = |line: &str| {
-        let fields: Vec<&str> = line.split(separator).map(str::trim).collect();
-        let [name, address, partition, cpus, memory, gres, time, ""] = fields[..] else { return None };
-        Some(Node {
-            name: name.to_owned(),
-            address: address.to_owned(),
-            partition: partition.trim_end_matches('*').to_owned(),
-            by_default: partition.ends_with('*'),
-            cpus: cpus.parse().ok()?,
-            memory_bytes: memory.parse::<i64>().ok()?.checked_mul(MIB)?,
-            gpus: gpus(gres),
-            most_seconds: seconds(time),
-        })
-    };
-    output
-        .lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(|line| node(line).ok_or_else(|| unreadable(line)))
-        .collect()
-}
-
-/// `gpu:a100:2(S:0-1),gpu:1,shard:8`: the GPUs among the generic resources.
-fn gpus(gres: &str) -> Vec<(String, i64)> {
-    let mut found = Vec::new();
-    let mut depth = 0_usize;
-    let outside = |c: char| {
-        match c {
-            '(' => depth += 1,
-            ')' => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        c == ',' && depth == 0
-    };
-    for one in gres.split(outside) {
-        let bare = one.split('(').next().unwrap_or_default();
-        let words: Vec<&str> = bare.trim().split(':').collect();
-        match words[..] {
-            ["gpu"] => found.push((ANY_GPU.to_owned(), 1)),
-            ["gpu", count] if count.parse::<i64>().is_ok() => {
-                found.push((ANY_GPU.to_owned(), count.parse().unwrap_or(0)));
-            }
-            ["gpu", model] => found.push((model.to_owned(), 1)),
-            ["gpu", model, count] => found.push((model.to_owned(), count.parse().unwrap_or(0))),
-            _ => {}
-        }
-    }
-    found
-}
-
-/// `1-00:00:00`, `5:00`, `infinite`.
-fn seconds(time: &str) -> Option<i64> {
-    let (days, clock) = time.split_once('-').unwrap_or(("0", time));
-    let parts: Vec<i64> = clock.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
-    let clock = match parts[..] {
-        [hours, minutes, seconds] => hours * 3600 + minutes * 60 + seconds,
-        [minutes, seconds] => minutes * 60 + seconds,
-        // A bare number is minutes, as everywhere in Slurm.
-        [minutes] => minutes * 60,
-        _ => return None,
-    };
-    Some(days.parse::<i64>().ok()? * 86_400 + clock)
 }
 
 /// The nodes that a job of ours may get: those of the partitions that the settings name, else
@@ -198,13 +100,10 @@ pub(super) fn whole(nodes: &[Node]) -> (Capacity, GpuInventory) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::size::GIB;
-
-    /// As `sinfo` of Slurm 22.05.8 wrote it.
-    const RECORDED: &str = "node1|127.0.0.1|debug*|4|4096|gpu:a100:2|1:00:00|\n\
-                            node1|127.0.0.1|small|4|4096|gpu:a100:2|5:00|\n\
-                            node2|127.0.0.2|debug*|8|8192|(null)|1:00:00|\n\
-                            node2|127.0.0.2|long|8|8192|(null)|infinite|\n";
+    use crate::{
+        model::size::GIB,
+        scheduler::slurm::sinfo::{parse, tests::RECORDED},
+    };
 
     fn asked(gpus: i64, cpus: i64, memory_bytes: i64) -> Resources {
         Resources { gpus, gpu_model: None, cpus, memory_bytes }
@@ -212,19 +111,18 @@ mod tests {
 
     #[test]
     fn the_cluster() {
-        let nodes = parse(RECORDED, "|").unwrap();
+        let nodes = parse(RECORDED, "<S>").unwrap();
         let (capacity, inventory) = whole(&nodes);
         assert_eq!(capacity, Capacity { gpus: 2, cpus: 12, memory_bytes: 12 * GIB });
         assert_eq!(inventory.models(), [("a100".to_owned(), 2)]);
         assert_eq!(eligible(&nodes, "").len(), 2);
         assert_eq!(eligible(&nodes, "small,long").len(), 2);
         assert_eq!(nodes[2].address, "127.0.0.2");
-        assert!(parse("what?", "|").is_err());
     }
 
     #[test]
     fn what_never_fits_is_refused_with_the_numbers() {
-        let nodes = parse(RECORDED, "|").unwrap();
+        let nodes = parse(RECORDED, "<S>").unwrap();
         let refused =
             |partition: &str, asked: &Resources, seconds| objection(&eligible(&nodes, partition), asked, seconds);
         assert_eq!(refused("", &asked(2, 4, 4 * GIB), 3600), None);
@@ -245,33 +143,12 @@ mod tests {
         assert!(refused("", &h100, 60).unwrap().contains("1 × h100; the largest node has 0"));
         assert_eq!(longest(&eligible(&nodes, ""), &asked(0, 1, GIB)), Some(3600));
         assert_eq!(longest(&eligible(&nodes, "debug,long"), &asked(0, 1, GIB)), None);
-        assert_eq!(longest(&eligible(&nodes, "debug,long"), &asked(1, 1, GIB)), Some(3600), "without the node that is long");
+        assert_eq!(
+            longest(&eligible(&nodes, "debug,long"), &asked(1, 1, GIB)),
+            Some(3600),
+            "without the node that is long"
+        );
         assert_eq!(largest(&nodes), Some(Capacity { gpus: 2, cpus: 8, memory_bytes: 8 * GIB }));
         assert_eq!(largest(&[]), None);
-    }
-
-    #[test]
-    fn generic_resources() {
-        let of = |gres| gpus(gres);
-        assert_eq!(of("(null)"), []);
-        assert_eq!(of("gpu:2"), [("GPU".to_owned(), 2)]);
-        assert_eq!(
-            of("gpu:a100:2(S:0,1),gpu:h100:4(S:0-1),shard:8,nic:1"),
-            [("a100".to_owned(), 2), ("h100".to_owned(), 4)]
-        );
-    }
-
-    #[test]
-    fn times() {
-        for (text, wanted) in [
-            ("infinite", None),
-            ("5:00", Some(300)),
-            ("1:00:00", Some(3600)),
-            ("1-00:00:00", Some(86_400)),
-            ("30", Some(1800)),
-            ("n/a", None),
-        ] {
-            assert_eq!(seconds(text), wanted, "{text}");
-        }
     }
 }

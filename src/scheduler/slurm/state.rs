@@ -51,6 +51,11 @@ pub(super) fn why_it_waits(reason: &str) -> String {
     let word = reason.trim_start_matches('(').split([',', ' ', '(', ')']).next().unwrap_or_default();
     let told = match word {
         "" | "None" => return "Handed to Slurm, which has not looked at it yet.".to_owned(),
+        // `Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions`,
+        // in older versions with underscores.
+        word if word.starts_with("Nodes") => {
+            return "Waits in Slurm’s queue: nodes that it needs are drained, down or reserved.".to_owned();
+        }
         "Priority" => "others with a higher priority come first",
         "Resources" => "what it asked for is not free yet",
         "BeginTime" => "Slurm starts it a little later",
@@ -150,6 +155,8 @@ mod tests {
             ("QOSMaxGRESPerUser", "limit of its QOS"),
             ("AssocGrpCpuLimit", "limit of its account"),
             ("(Resources)", "not free yet"),
+            ("Nodes required for job are DOWN, DRAINED or reserved for jobs in higher", "are drained, down"),
+            ("(Nodes_required_for_job_are_DOWN,_DRAINED_or_reserved)", "are drained, down"),
             ("SomethingNew\u{1b}[31m", "(SomethingNew[31m)"),
         ] {
             let sentence = why_it_waits(reason);

@@ -80,7 +80,7 @@ pub(super) const INHERITED: [&str; 6] =
 /// knows models at all.
 fn model<'a>(resources: &'a Resources, gpus: &'a [Gpu]) -> Option<&'a str> {
     let counted = || gpus.first().map(|gpu| gpu.model.as_str());
-    resources.gpu_model.as_deref().or_else(counted).filter(|model| *model != super::size::ANY_GPU)
+    resources.gpu_model.as_deref().or_else(counted).filter(|model| *model != super::sinfo::ANY_GPU)
 }
 
 /// A name of one line that is never empty.

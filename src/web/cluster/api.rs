@@ -23,10 +23,12 @@ use crate::{
     model::{
         SessionId, Timestamp,
         gpus::{Condition, Driver, Health, Obstacle},
+        machines::{Machine, MachineState, Share},
     },
     sessions::Actor,
     web::{
         Portal,
+        cards::is_operator,
         error::{Error, Problem, Result},
         extract::{CurrentUser, Id, Operator, Query},
         paging::Listed,
@@ -41,7 +43,8 @@ pub struct NodeView {
     name: String,
     cluster: String,
     cpus: i64,
-    /// What sessions hold; light ones share cores, so that it may be more than there are.
+    /// What sessions hold (light ones share cores, so that it may be more than there are); on a
+    /// cluster what anybody does.
     cpus_held: i64,
     memory_bytes: i64,
     memory_held_bytes: i64,
@@ -54,6 +57,13 @@ pub struct NodeView {
     driver: Option<String>,
     /// Why there is no driver, and as what it was looked for.
     driver_missing: Option<String>,
+    state: MachineState,
+    /// Why it takes no work.
+    detail: Option<String>,
+    /// The partitions that it is in; none where there is one machine.
+    partitions: Vec<String>,
+    /// Its GPUs, by model.
+    gpu_models: Vec<GpuModelView>,
     /// Sessions are kept from the GPUs of others by the kernel; else these are only counted.
     gpus_kept_apart: bool,
     /// When its GPUs were looked at last.
@@ -61,10 +71,27 @@ pub struct NodeView {
     at: Option<Timestamp>,
 }
 
-/// The machines: one today.
+/// So many GPUs of one model.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = GpuModel)]
+pub struct GpuModelView {
+    model: String,
+    gpus: i64,
+    gpus_held: i64,
+}
+
+/// The machines: this one, or those of the cluster in front of which the portal stands. A site
+/// may show the latter to operators alone: then there are none for others.
 #[utoipa::path(get, path = "/nodes", tag = "cluster", responses((status = 200, body = Listed<NodeView>)))]
-pub async fn nodes(_: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<NodeView>>> {
+pub async fn nodes(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<NodeView>>> {
     let scheduler = &portal.sessions.scheduler;
+    if let Some(mut machines) = scheduler.machines().await {
+        if machines.hides.machines && !is_operator(&user.0) {
+            machines.machines.clear();
+        }
+        let node = |machine: &Machine| node_of_cluster(machine, scheduler.cluster(), machines.at);
+        return Ok(Answer(Listed { items: machines.machines.iter().map(node).collect(), next_cursor: None }));
+    }
     let (capacity, view) = (portal.sessions.admission.capacity, portal.cluster.view());
     let held = portal.sessions.admission.holdings().await?.all;
     let reading = scheduler.node().await;
@@ -86,10 +113,47 @@ pub async fn nodes(_: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<
         memory_available_bytes: reading.memory_available_bytes,
         driver,
         driver_missing,
+        state: match held.cpus {
+            0 => MachineState::Idle,
+            cpus if cpus < capacity.cpus => MachineState::Mixed,
+            _ => MachineState::Full,
+        },
+        detail: None,
+        partitions: Vec::new(),
+        gpu_models: Vec::new(),
         gpus_kept_apart: scheduler.closes_gpus(),
         at: view.at,
     };
     Ok(Answer(Listed { items: vec![node], next_cursor: None }))
+}
+
+fn node_of_cluster(machine: &Machine, cluster: &str, at: Option<Timestamp>) -> NodeView {
+    let gpus = machine.all_gpus();
+    let model = |(model, share): &(String, Share)| GpuModelView {
+        model: model.clone(),
+        gpus: share.all,
+        gpus_held: share.used,
+    };
+    NodeView {
+        name: machine.name.clone(),
+        cluster: cluster.to_owned(),
+        cpus: machine.cpus.all,
+        cpus_held: machine.cpus.used,
+        memory_bytes: machine.memory_bytes.all,
+        memory_held_bytes: machine.memory_bytes.used,
+        gpus: gpus.all,
+        gpus_held: gpus.used,
+        load: None,
+        memory_available_bytes: None,
+        driver: None,
+        driver_missing: None,
+        state: machine.state,
+        detail: machine.reason.clone(),
+        partitions: machine.partitions.clone(),
+        gpu_models: machine.gpus.iter().map(model).collect(),
+        gpus_kept_apart: false,
+        at,
+    }
 }
 
 /// A GPU, or a slice of one, now.

@@ -1,8 +1,9 @@
-//! `/cluster`: the machine, its GPUs, what they do and did, how they are linked, and for
+//! `/cluster`: the machines of a cluster; or the one machine, its GPUs, what they do and did, how they are linked, and for
 //! operators the sessions whose GPUs rest, with the two things to do about one: ask, stop.
 
 pub mod api;
 mod draw;
+pub mod machines;
 mod sight;
 
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub async fn page(
     State(portal): State<Arc<Portal>>,
     Query(query): Query<PageQuery>,
 ) -> Result<Response> {
+    if let Some(machines) = portal.sessions.scheduler.machines().await {
+        return Ok(Page(machines::page(&portal, &user, &machines).await?).into_response());
+    }
     let over = TimeChoice::parse(&query.over);
     let now = portal.clock.now();
     let sight = Sight::of(&portal, &user).await?;

@@ -13,6 +13,7 @@ use crate::{
         EndReason, Gpu, Resources, Session, SessionState,
         ending::Deadline,
         gpus::labels,
+        session::Placement,
         size::{GIB, MIB, human_size},
         time::human_duration,
     },
@@ -217,8 +218,10 @@ pub(super) fn icon(app: &str) -> &'static str {
 fn chips(session: &Session, context: &CardContext) -> Vec<String> {
     let visible = (context.visible_on_node && session.state.is_live()).then(|| "visible on this node".to_owned());
     let owner = (!context.around.is_own).then(|| session.owner_name.clone());
-    let place = session.placement.as_ref().filter(|_| session.state.is_live()).map(|placement| {
-        if session.gpus.is_empty() {
+    let placed = |placement: &&Placement| session.state.is_live() && !placement.node.is_empty();
+    let place = session.placement.as_ref().filter(placed).map(|placement| {
+        // Which GPUs of a node a job has, the cluster decides.
+        if session.gpus.is_empty() || placement.is_of_a_cluster() {
             placement.node.clone()
         } else {
             format!("{} · GPU {}", placement.node, labels(&session.gpus))

@@ -14,6 +14,7 @@ mod groups;
 mod health;
 mod home;
 mod jobs;
+mod machines;
 mod meter;
 mod moment;
 mod new_session;
@@ -43,6 +44,7 @@ pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use jobs::{JobForm, JobRow, JobSearch, JobsPage, NewJob, ShowJob, TimelineLine, WorkForm, outcome};
+pub use machines::{MachineRow, MachinesPage, OfferRow, PartitionRow};
 pub use meter::{Meter, StorageNote, Unit};
 pub use moment::{Moment, Show};
 pub use new_session::{

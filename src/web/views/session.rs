@@ -160,6 +160,9 @@ impl ShowSession {
     #[must_use]
     pub fn caveats(session: &Session, inventory: &GpuInventory) -> Vec<&'static str> {
         let Some(placement) = session.placement.as_ref().filter(|_| session.state.is_live()) else { return Vec::new() };
+        if placement.is_of_a_cluster() {
+            return Vec::new();
+        }
         let watched = placement.limits == "sampled";
         let holds = !session.gpus.is_empty();
         let closes = closes_gpus(placement, inventory);
@@ -180,7 +183,8 @@ impl ShowSession {
 #[must_use]
 pub fn gpus_are_counted(session: &Session, inventory: &GpuInventory) -> bool {
     let placement = session.placement.as_ref();
-    !session.gpus.is_empty() && placement.is_some_and(|placement| !closes_gpus(placement, inventory))
+    let is_open = |placement: &Placement| !placement.is_of_a_cluster() && !closes_gpus(placement, inventory);
+    !session.gpus.is_empty() && placement.is_some_and(is_open)
 }
 
 fn closes_gpus(placement: &Placement, inventory: &GpuInventory) -> bool {

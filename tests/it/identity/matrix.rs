@@ -109,6 +109,8 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/quotas/users/{name}", "", [401, 403, 403, 200, 403, 401, 401]),
     row("PATCH", "/api/v1/quotas/users/{name}", "{}", [401, 403, 403, 200, 403, 401, 401]),
     row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/partitions", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/offers", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/gpus", "", [401, 200, 200, 200, 200, 401, 401]),
     // There is none here.
     row("GET", "/api/v1/gpus/{uuid}/history", "", [401, 404, 404, 404, 404, 401, 401]),

@@ -46,6 +46,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("cluster", draw(&super::cluster::cluster(word))),
         ("cluster-counted", draw(&super::cluster::counted(word))),
         ("cluster-none", draw(&super::cluster::none(word))),
+        ("cluster-nodes", draw(&super::machines::machines(word))),
+        ("cluster-nodes-hidden", draw(&super::machines::hidden(word))),
         ("files", draw(&super::files::folder(word))),
         ("files-empty", draw(&super::files::empty(word))),
         ("files-item", draw(&super::files::item(word))),

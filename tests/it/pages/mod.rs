@@ -8,6 +8,7 @@ mod cluster;
 mod files;
 mod gallery;
 mod jobs;
+mod machines;
 pub mod markup;
 mod people;
 mod quotas;

@@ -3,6 +3,7 @@
 //! directory. It is up within a second or two and ends what it started, by the very processes.
 
 use std::{
+    fmt::Write,
     fs,
     net::TcpListener,
     os::unix::fs::PermissionsExt,
@@ -300,7 +301,7 @@ fn write_configuration(base: &Path, more: &str) {
             let number = nix::sys::stat::makedev(195, minor);
             mknod(&file, SFlag::S_IFCHR, Mode::from_bits_truncate(0o666), number).unwrap();
         }
-        gpus += &format!("NodeName={} Name=gpu Type=a100 File={}/nvidia[0-1]\n", node(number), devices.display());
+        writeln!(gpus, "NodeName={} Name=gpu Type=a100 File={}/nvidia[0-1]", node(number), devices.display()).unwrap();
     }
     fs::write(base.join("etc/gres.conf"), gpus).unwrap();
     let base_shown = base.display();
@@ -351,11 +352,13 @@ RebootProgram=/bin/true
     );
     let kept = text.lines().filter(|line| !own.contains(&word(line)));
     let mut text: String = kept.flat_map(|line| [line, "\n"]).collect();
-    text += &format!(
+    writeln!(
+        text,
         "NodeName=node[1-{NODES}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{first}-{last}] CPUs=4 Boards=1 \
          SocketsPerBoard=1 CoresPerSocket=4 ThreadsPerCore=1 RealMemory=4096 Gres=gpu:a100:2 State=UNKNOWN\n\
          PartitionName=debug Nodes=ALL Default=YES MaxTime=1:00:00 DefaultTime=10:00 State=UP\n\
-         PartitionName=small Nodes=node1 MaxTime=5:00 State=UP\n{more}\n"
-    );
+         PartitionName=small Nodes=node1 MaxTime=5:00 State=UP\n{more}"
+    )
+    .unwrap();
     fs::write(base.join("etc/slurm.conf"), text).unwrap();
 }

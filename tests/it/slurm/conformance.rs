@@ -100,7 +100,7 @@ async fn a_second_launch_starts_nothing(stage: Stage) {
     let later = stage.again().await;
     assert_eq!(later.launch(launch.clone()).await.unwrap().pid, placement.pid);
     // The same session is nobody else's.
-    let theirs = Launch { session, ..stage.workload_of(&stage.people.b, "true") };
+    let theirs = Launch { session, ..Stage::workload_of(&stage.people.b, "true") };
     if let Ok(placement) = later.launch(theirs).await {
         assert_eq!(placement.uid, stage.people.b.uid, "nobody gets a workload of somebody else");
     }

@@ -32,7 +32,8 @@ async fn every_end_has_its_reason() {
     let admin = house.admin();
     admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
 
-    let script = "#!/bin/bash\r\necho \"$(id -un) with $SEED in job $SLURM_JOB_ID\"\r\necho to errors >&2\r\nexit 3\r\n";
+    let script =
+        "#!/bin/bash\r\necho \"$(id -un) with $SEED in job $SLURM_JOB_ID\"\r\necho to errors >&2\r\nexit 3\r\n";
     let id = submit(&house, &person, small(json!({ "script": script, "variables": { "SEED": "7" } }))).await;
     let three = ended(&house, &person, &id, "exited").await;
     assert_eq!((&three["exit_code"], &three["cluster"]), (&json!(3), &json!("slurm")), "{three}");
@@ -116,7 +117,8 @@ async fn its_curve_comes_from_the_node() {
     })
     .await;
     eventually("both attempts are one curve", async || {
-        let curve = person.ask(&house, "GET", &format!("/jobs/{id}/metrics/train%2Floss?points=10"), &Value::Null).await;
+        let curve =
+            person.ask(&house, "GET", &format!("/jobs/{id}/metrics/train%2Floss?points=10"), &Value::Null).await;
         (curve.0 == 200 && curve.1["count"] == 500).then_some(())
     })
     .await;

@@ -5,6 +5,7 @@ pub mod cluster;
 mod conformance;
 mod faults;
 mod jobs;
+mod machines;
 mod stage;
 mod whole;
 

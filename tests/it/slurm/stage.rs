@@ -96,10 +96,10 @@ impl Stage {
 
     /// A workload of the first person's that runs a shell script.
     pub fn workload(&self, script: &str) -> Launch {
-        self.workload_of(&self.people.a, script)
+        Self::workload_of(&self.people.a, script)
     }
 
-    pub fn workload_of(&self, person: &Identity, script: &str) -> Launch {
+    pub fn workload_of(person: &Identity, script: &str) -> Launch {
         let launch = workload(SessionId::new(), person, &["/bin/sh", "-c", script]);
         Launch { resources: Resources { memory_bytes: 64 * MIB, ..Resources::default() }, gpus: Vec::new(), ..launch }
     }

@@ -19,7 +19,10 @@ const MIB: i64 = 1 << 20;
 
 /// A portal that serves, somebody in it, and the cluster.
 pub async fn open() -> Option<(House, Person, Cluster)> {
-    let cluster = Cluster::start()?;
+    on(Cluster::start()?).await
+}
+
+pub async fn on(cluster: Cluster) -> Option<(House, Person, Cluster)> {
     let conf = cluster.conf();
     let variables = [
         ("LYCEUM_SCHEDULER__KIND", "slurm"),

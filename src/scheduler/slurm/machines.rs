@@ -1,0 +1,73 @@
+//! From what the controller says of nodes and jobs to what people see of the cluster.
+
+use super::{controller::View, sinfo::Node, size};
+use crate::model::{
+    Machines, Timestamp,
+    machines::{Machine, Partition, Share},
+};
+
+/// `partitions` are those that the settings name.
+pub(super) fn machines(view: &View, partitions: &str, trouble: Option<String>, now: Timestamp) -> Machines {
+    let ours = size::eligible(&view.nodes, partitions);
+    let mut room = Machines { trouble, hides: view.hides, ..Machines::default() };
+    room.at = view.answered.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));
+    for node in &view.nodes {
+        match room.machines.iter_mut().find(|machine| machine.name == node.name) {
+            Some(machine) => machine.partitions.push(node.partition.clone()),
+            None => room.machines.push(machine(node)),
+        }
+        if room.partitions.iter().all(|partition| partition.name != node.partition) {
+            let (running, waiting) = view.tally.get(&node.partition).copied().unwrap_or_default();
+            room.partitions.push(Partition {
+                name: node.partition.clone(),
+                is_ours: ours.iter().any(|ours| ours.partition == node.partition),
+                is_up: node.is_up,
+                most_seconds: node.most_seconds,
+                running,
+                waiting,
+            });
+        }
+    }
+    // Ours first, the others by name.
+    room.partitions.sort_by(|one, other| (!one.is_ours, &one.name).cmp(&(!other.is_ours, &other.name)));
+    room
+}
+
+fn machine(node: &Node) -> Machine {
+    let used = |model: &String| node.gpus_used.iter().filter(|(name, _)| name == model).map(|(_, count)| count).sum();
+    let share = |(model, all): &(String, i64)| (model.clone(), Share { used: used(model), all: *all });
+    Machine {
+        name: node.name.clone(),
+        partitions: vec![node.partition.clone()],
+        state: node.state,
+        word: node.word.clone(),
+        reason: node.reason.clone(),
+        cpus: Share { used: node.cpus_used, all: node.cpus },
+        memory_bytes: Share { used: node.memory_used_bytes, all: node.memory_bytes },
+        gpus: node.gpus.iter().map(share).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::slurm::sinfo::{parse, tests::RECORDED};
+
+    #[test]
+    fn each_machine_once() {
+        let mut view = View { nodes: parse(RECORDED, "<S>").unwrap(), ..View::default() };
+        view.tally.insert("debug".to_owned(), (3, 2));
+        let room = machines(&view, "small", None, Timestamp(0));
+        let names: Vec<_> = room.machines.iter().map(|one| (one.name.as_str(), one.partitions.join(","))).collect();
+        assert_eq!(names, [("node1", "debug,small".to_owned()), ("node2", "debug,long".to_owned())]);
+        assert_eq!(room.machines[0].gpus, [("a100".to_owned(), Share { used: 1, all: 2 })]);
+        let partitions: Vec<_> =
+            room.partitions.iter().map(|one| (one.name.as_str(), one.is_ours, one.is_up, one.running)).collect();
+        assert_eq!(
+            partitions,
+            [("small", true, true, 0), ("debug", false, true, 3), ("long", false, false, 0)],
+            "ours first"
+        );
+        assert_eq!((room.at, room.partitions[1].waiting), (None, 2));
+    }
+}

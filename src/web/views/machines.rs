@@ -1,0 +1,68 @@
+//! `/cluster` in front of several machines: what could be had now, partitions, nodes.
+
+use askama::Template;
+
+use super::{Meter, Moment, StateBadge};
+use crate::web::page::{Layout, filters};
+
+/// The page of a cluster's machines.
+#[derive(Debug, Template)]
+#[template(path = "machines.html")]
+pub struct MachinesPage {
+    pub layout: Layout,
+    /// The cluster's name.
+    pub cluster: String,
+    /// When all of this was true; `None` before the first answer.
+    pub seen: Option<Moment>,
+    /// Why nothing newer is known.
+    pub trouble: Option<String>,
+    /// What the reader could get now.
+    pub offers: Vec<OfferRow>,
+    pub partitions: Vec<PartitionRow>,
+    /// `None`: the site shows them to operators alone.
+    pub nodes: Option<Vec<MachineRow>>,
+}
+
+/// The largest workload of its kind that would start now.
+#[derive(Clone, Debug)]
+pub struct OfferRow {
+    /// `2 × a100`, or `no GPU`.
+    pub gpus: String,
+    /// `4 cores · 8 GB`
+    pub rest: String,
+    pub longest: String,
+    pub partition: String,
+    /// The machine, where the reader may see it.
+    pub node: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct PartitionRow {
+    pub name: String,
+    /// Sessions and jobs of the portal go there.
+    pub is_ours: bool,
+    pub state: StateBadge,
+    pub nodes: usize,
+    pub cores: Meter,
+    /// `None` where it has none.
+    pub gpus: Option<Meter>,
+    pub longest: String,
+    /// Everybody's jobs that run and that wait; `None`: the site shows them to operators alone.
+    pub jobs: Option<(i64, i64)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct MachineRow {
+    pub name: String,
+    /// `debug, gpu`
+    pub partitions: String,
+    pub state: StateBadge,
+    /// Slurm's own word, where it says more.
+    pub word: Option<String>,
+    /// Why it takes no work.
+    pub why: Option<String>,
+    pub cores: Meter,
+    pub memory: Meter,
+    /// Of each model.
+    pub gpus: Vec<Meter>,
+}

@@ -1,0 +1,111 @@
+//! What people see of the cluster: partitions, nodes with what is taken and why one takes no
+//! work, what would start now; the same on the page and over REST, and less where the site
+//! hides it.
+
+use serde_json::{Value, json};
+
+use super::{cluster::Cluster, whole};
+use crate::{
+    life::{House, Person},
+    wait::eventually,
+};
+
+const GIB: i64 = 1 << 30;
+
+async fn items(house: &House, person: &Person, path: &str) -> Vec<Value> {
+    person.get(house, path).await["items"].as_array().unwrap().clone()
+}
+
+async fn page(house: &House, person: &Person) -> String {
+    person.request(house, "GET", "/cluster").send().await.unwrap().text().await.unwrap()
+}
+
+#[tokio::test]
+async fn nodes_partitions_and_offers() {
+    let Some((house, person, cluster)) = whole::open().await else { return };
+    let uid = lyceum::helper::identity::Identity::facts(&house.unix_account("m")).unwrap().uid;
+    cluster.tell("scontrol", &["update", "nodename=node4", "state=drain", "reason=the fan\nis <b>broken</b>"]);
+    cluster.submit(uid, &["--nodelist=node1", "--gres=gpu:a100:1", "--cpus-per-task=3", "--mem=1G"]);
+    cluster.submit(uid, &["--partition=small", "--exclusive", "--begin=now+1hour"]);
+    // An answer is a quarter of a minute old at most.
+    let nodes = eventually("the job and the drained node are seen", async || {
+        let nodes = items(&house, &person, "/nodes").await;
+        (nodes[0]["gpus_held"] == 1 && nodes[3]["state"] == "drained").then_some(nodes)
+    })
+    .await;
+    assert_eq!(nodes.len(), 4);
+    let one = &nodes[0];
+    assert_eq!(
+        (&one["name"], &one["state"], &one["cpus_held"]),
+        (&json!("node1"), &json!("mixed"), &json!(3)),
+        "{one}"
+    );
+    assert_eq!(one["memory_held_bytes"], json!(GIB), "{one}");
+    assert_eq!(one["gpu_models"], json!([{ "model": "a100", "gpus": 2, "gpus_held": 1 }]));
+    assert_eq!(one["partitions"], json!(["debug", "small"]));
+    assert_eq!(nodes[3]["detail"], "the fan is <b>broken</b>");
+    assert_eq!(nodes[1]["state"], "idle");
+
+    let partitions = items(&house, &person, "/partitions").await;
+    let debug = &partitions[0];
+    assert_eq!((&debug["name"], &debug["is_ours"], &debug["nodes"]), (&json!("debug"), &json!(true), &json!(4)));
+    assert_eq!((&debug["gpus"], &debug["gpus_held"], &debug["longest_seconds"]), (&json!(8), &json!(1), &json!(3600)));
+    assert_eq!((&debug["running"], &debug["waiting"]), (&json!(1), &json!(0)), "{debug}");
+    assert_eq!((&partitions[1]["name"], &partitions[1]["waiting"]), (&json!("small"), &json!(1)));
+
+    // A person gets one GPU by default; on an idle node, not on one of which less is left.
+    let offers = items(&house, &person, "/offers").await;
+    assert_eq!(offers.len(), 2, "{offers:?}");
+    assert_eq!((&offers[0]["resources"]["gpus"], &offers[0]["node"]), (&json!(1), &json!("node2")), "{offers:?}");
+    assert_eq!((&offers[1]["resources"]["gpus"], &offers[1]["resources"]["cpus"]), (&json!(0), &json!(4)));
+
+    let text = page(&house, &person).await;
+    for wanted in ["What you could get now", "1 × a100", "node2", "the fan is &#60;b&#62;broken&#60;/b&#62;", "Drained"]
+    {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    // What is offered is had at once.
+    let resources = offers[0]["resources"].clone();
+    let id = person.start(&house, json!({ "app": "web", "resources": resources })).await;
+    let session = person.state(&house, id, "running").await;
+    assert!(session["node"].as_str().is_some_and(|node| ["node2", "node3"].contains(&node)), "{session}");
+    person.end(&house, id).await;
+
+    // A silent controller: what was known, and since when.
+    cluster.stop_controller();
+    eventually("the page says so", async || {
+        let text = page(&house, &person).await;
+        (text.contains("does not answer") && text.contains("node2")).then_some(())
+    })
+    .await;
+    assert_eq!(items(&house, &person, "/offers").await, Vec::<Value>::new(), "nobody knows what is free");
+    cluster.resume_controller();
+}
+
+/// What a site keeps from its users, the portal keeps from them too.
+#[tokio::test]
+async fn what_the_site_hides() {
+    let Some(cluster) = Cluster::with("PrivateData=jobs") else { return };
+    let Some((house, person, cluster)) = whole::on(cluster).await else { return };
+    let admin = house.admin();
+    let partitions = items(&house, &admin, "/partitions").await;
+    assert_eq!((&partitions[0]["nodes"], &partitions[0]["running"]), (&json!(4), &json!(0)), "{partitions:?}");
+    let partitions = items(&house, &person, "/partitions").await;
+    assert_eq!((&partitions[0]["nodes"], &partitions[0]["running"]), (&json!(4), &Value::Null), "{partitions:?}");
+    let text = page(&house, &person).await;
+    assert!(text.contains("hidden by the site") && text.contains("hides jobs (PrivateData)"), "{text}");
+    // The portal's account is no operator and would see nothing of what it had started.
+    let id = person.start(&house, json!({ "app": "web" })).await;
+    eventually("the reason is told", async || {
+        let session = person.session(&house, id).await;
+        session["detail"]
+            .as_str()
+            .is_some_and(|detail| detail.contains("PrivateData"))
+            .then_some(())
+            .or_else(|| (!session["unknown_since"].is_null()).then_some(()))
+    })
+    .await;
+    assert_eq!(whole::jobs(&cluster), 0);
+    let (fine, said) = house.run(&["check"]);
+    assert!(!fine && said.contains("adminlevel=operator"), "{said}");
+}
