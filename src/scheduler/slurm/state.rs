@@ -93,7 +93,7 @@ pub(super) fn why_it_ended(reason: EndReason, host: &str) -> String {
     match reason {
         EndReason::TimeLimit => "Slurm ended it at its time limit".to_owned(),
         EndReason::OutOfMemory => "out of memory: it used all that it asked for".to_owned(),
-        EndReason::NodeFailure => format!("{node} failed under it"),
+        EndReason::NodeFailure => format!("Slurm reports a failure of {node}"),
         EndReason::Preempted => "Slurm ended it to make room for a job that goes before".to_owned(),
         EndReason::LaunchFailed => format!("Slurm could not start it on {node}"),
         _ => "Slurm ended it".to_owned(),

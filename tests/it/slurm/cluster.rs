@@ -9,6 +9,7 @@ use std::{
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU16, Ordering},
 };
 
 use lyceum::helper::{batch::Tools, process};
@@ -270,13 +271,14 @@ fn rand_bytes() -> Vec<u8> {
     std::iter::repeat_with(id).take(8).flatten().collect()
 }
 
-/// So many ports in a row that nobody has.
+/// So many ports in a row that nobody has: below those of outgoing connections, and never the
+/// same for two clusters of this process.
 fn ports(count: u16) -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let begin = u16::try_from(std::process::id() % 1000).unwrap() * 10;
     loop {
-        let first = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let others =
-            first.checked_add(count).map(|end| (first..end).map(|port| TcpListener::bind(("127.0.0.1", port))));
-        if others.is_some_and(|mut others| others.all(|bound| bound.is_ok())) {
+        let first = 12_000 + (begin + NEXT.fetch_add(count, Ordering::Relaxed)) % 20_000;
+        if (first..first + count).all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
             return first;
         }
     }

@@ -181,6 +181,11 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
             let why = session.detail.as_deref().unwrap_or(ENDING);
             say.text(as_sentence(why)).text(" That was ").ago(at, around).text(".")
         }
+        // Who that was, the cluster says or does not.
+        Some(EndReason::StoppedByAdmin) if is_cancelled_outside(session) => {
+            let how = session.detail.as_deref().unwrap_or_default();
+            say.text(as_sentence(how)).text(" That was ").ago(at, around).text(".")
+        }
         Some(EndReason::StoppedByAdmin) => say.text("An administrator stopped it ").ago(at, around).text("."),
         Some(EndReason::Idle) => say.text("Stopped ").ago(at, around).text(if session.detail.is_some() {
             "."
@@ -254,6 +259,11 @@ fn ended(session: &Session, around: &Circumstances) -> Sentence {
         },
         None => told,
     }
+}
+
+/// Whether somebody ended its job without the portal, on a shell of the cluster's.
+fn is_cancelled_outside(session: &Session) -> bool {
+    session.detail.as_deref().is_some_and(|detail| detail.starts_with("cancelled in Slurm"))
 }
 
 fn is_maintenance(session: &Session) -> bool {
