@@ -66,7 +66,8 @@ pub(super) struct View {
     /// The portal's own jobs, told by their marks; the oldest of a session stands first.
     pub jobs: Jobs,
     pub nodes: Vec<Node>,
-    sized: Option<Instant>,
+    /// When the nodes were listed last.
+    pub sized: Option<Instant>,
     /// Everybody's jobs that run and that wait, by partition, as far as the portal's account sees them.
     pub tally: Tally,
     pub hides: Hides,
