@@ -25,7 +25,11 @@ function work() {
   const script = chosen("work")?.value === "script" ? $("#script", form).value : value("command");
   const lines = value("variables").split("\n").filter((line) => line.includes("="));
   const variables = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
-  return { script, ...(lines.length ? { variables } : {}), ...(value("log_directory") ? { log_directory: value("log_directory") } : {}) };
+  const asked = { script };
+  for (const name of ["retries", "retry_wait_seconds"]) if (value(name)) asked[name] = Number(value(name));
+  const after = value("after").split(/[ ,]+/).filter(Boolean);
+  if (after.length) asked.after = after.map((job) => ({ job, needs: value("needs") }));
+  return { ...asked, ...(lines.length ? { variables } : {}), ...(value("log_directory") ? { log_directory: value("log_directory") } : {}) };
 }
 
 // What is asked for, in the API's words.

@@ -17,7 +17,7 @@ pub use preview::Over;
 use crate::{
     db::{
         self, Db,
-        admit::{Admitted, Deed, NewSession, Verdict},
+        admit::{Admitted, Cause, Deed, NewAttempt, NewSession, Verdict},
         extend::Extended,
         facts::{Facts, Holdings},
         quotas::Purse,
@@ -145,25 +145,28 @@ impl Admission {
     /// What would be decided about this request, with nothing reserved.
     pub async fn rehearse(&self, owner: UserId, group: Option<GroupId>, request: &Request) -> db::Result<Rehearsal> {
         let mut estimated_start = None;
-        let verdict = self.admit(owner, group, Deed::Nothing, request, &mut estimated_start).await.map(verdict)?;
+        let verdict =
+            self.admit(owner, group, Deed::Nothing, request, None, &mut estimated_start).await.map(verdict)?;
         Ok(Rehearsal { verdict, estimated_start })
     }
 
     /// Decides about a new session and writes it, unless it is refused.
     pub async fn insert(&self, new: &NewSession) -> db::Result<Admitted> {
         let request = request(&new.spec, new.class());
-        self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, &mut None).await
+        let hold = new.job.as_ref().and_then(|job| job.hold.clone());
+        self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, hold, &mut None).await
     }
 
-    /// Decides again about one that waits.
+    /// Decides again about one that waits, and goes on waiting where something else holds it.
     pub async fn reconsider(
         &self,
         owner: UserId,
         id: SessionId,
         spec: &SessionSpec,
         class: Class,
+        hold: Option<Reason>,
     ) -> db::Result<Verdict> {
-        self.admit(owner, None, Deed::Reconsider(id), &request(spec, class), &mut None).await.map(verdict)
+        self.admit(owner, None, Deed::Reconsider(id), &request(spec, class), hold, &mut None).await.map(verdict)
     }
 
     /// Gives a running session more time, in the name of `by`, unless something is in the way:
@@ -249,10 +252,16 @@ impl Admission {
         group: Option<GroupId>,
         deed: Deed<'_>,
         request: &Request,
+        hold: Option<Reason>,
         estimate: &mut Option<Timestamp>,
     ) -> db::Result<Admitted> {
         let single = self.db.count_users().await? <= 1;
-        let already_waiting = matches!(deed, Deed::Reconsider(_));
+        // What goes on by itself was let in when somebody asked for it.
+        let already_waiting = match deed {
+            Deed::Reconsider(_) => true,
+            Deed::Insert(new) => matches!(new.job, Some(NewAttempt { cause: Cause::Retried(_), .. })),
+            Deed::Nothing => false,
+        };
         let asking = Asking { owner, group, period: &self.period };
         let judge = |facts: &Facts| {
             if let Some(maintenance) = &facts.maintenance
@@ -261,7 +270,11 @@ impl Admission {
                 let reasons = vec![reason];
                 return if already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
             }
-            let verdict = self.judge(request, facts, single, already_waiting);
+            let verdict = match (self.judge(request, facts, single, already_waiting), hold) {
+                (Verdict::Refuse(reasons), _) => return Verdict::Refuse(reasons),
+                (_, Some(reason)) => return self.held(reason, facts, single, already_waiting),
+                (verdict, None) => verdict,
+            };
             let lacks_room = |reasons: &[Reason]| reasons.iter().all(|reason| !reason.code.starts_with("quota."));
             if matches!(&verdict, Verdict::Wait(reasons) if lacks_room(reasons)) {
                 *estimate = self.queue(facts).estimate(&waiter(owner, request, facts));
@@ -269,6 +282,16 @@ impl Admission {
             verdict
         };
         self.db.admit(&asking, deed, &self.clock, judge).await
+    }
+
+    /// Something else than quotas and room is in the way; how many may wait is bounded all the same.
+    fn held(&self, reason: Reason, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
+        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
+        match wait(vec![reason], &standing.situation(&facts.own, already_waiting)) {
+            Decision::Refuse(reasons) => Verdict::Refuse(reasons),
+            Decision::Wait(reasons) => Verdict::Wait(reasons),
+            Decision::Admit => Verdict::Wait(Vec::new()),
+        }
     }
 
     /// The whole decision: quotas, room, the GPUs themselves, and those who wait already.

@@ -445,7 +445,8 @@ mod tests {
         assert_eq!(launch(job, &context(&given)).expect_err("nothing to run"), Error::NoTask);
         let variables = [("SEED", "7"), ("OMP_NUM_THREADS", "1"), ("LYCEUM_JOB", "forged")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        let task = Task { work: Work::Script("echo $SEED".to_owned()), variables };
+        let work = Work::Script("echo $SEED".to_owned());
+        let task = Task { work, variables, retries: 0, retry_wait_seconds: 0, after: Vec::new() };
         let batch = Batch { attempt: Attempt { job: crate::model::JobId::new(), number: 2 }, task: &task };
         let logs = Some(Path::new("/home/ada/runs/x"));
         let started = launch(job, &Context { batch: Some(batch), log_directory: logs, ..context(&given) });

@@ -75,6 +75,15 @@ pub struct Submit {
     /// A file of this machine whose text is the script to run
     #[arg(long, conflicts_with = "command")]
     pub script: Option<PathBuf>,
+    /// How often it is tried again when it fails
+    #[arg(long, value_parser = clap::value_parser!(i64).range(0..=10))]
+    pub retries: Option<i64>,
+    /// How long after a failure it is tried again, such as 60s or 5m
+    #[arg(long, value_parser = duration, requires = "retries")]
+    pub retry_wait: Option<i64>,
+    /// A job of yours that has to succeed first; any:ID has to end, failed:ID to fail; may be said several times
+    #[arg(long, value_name = "ID")]
+    pub after: Vec<String>,
     /// Wait for its end, which is an error unless its exit code is 0
     #[arg(long)]
     pub wait: bool,
@@ -87,7 +96,11 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
     let json = arguments.json;
     match arguments.command {
         JobCommand::Submit(submit) => {
-            let mut job = api.post("/jobs", &body(&submit)?).await?;
+            let mut asked = body(&submit)?;
+            if !submit.after.is_empty() {
+                asked["after"] = after(api, &submit.after).await?;
+            }
+            let mut job = api.post("/jobs", &asked).await?;
             if submit.wait {
                 job = wait(api, job).await?;
             }
@@ -147,8 +160,23 @@ fn body(submit: &Submit) -> Result<Value> {
     put("working_directory", submit.working_directory.clone().map(Value::from));
     put("log_directory", submit.log_directory.clone().map(Value::from));
     put("time_limit_seconds", submit.time_limit.map(Value::from));
+    put("retries", submit.retries.map(Value::from));
+    put("retry_wait_seconds", submit.retry_wait.map(Value::from));
     put("variables", (!variables.is_empty()).then_some(Value::Object(variables)));
     Ok(Value::Object(body))
+}
+
+/// `ID`, `any:ID` and `failed:ID` as the API's list; the beginning of an id will do.
+async fn after(api: &Api, named: &[String]) -> Result<Value> {
+    let mut after = Vec::new();
+    for text in named {
+        let (needs, id) = text.split_once(':').unwrap_or(("ok", text));
+        if !["ok", "any", "failed"].contains(&needs) {
+            return Err(Error::Usage(format!("`{text}`: say ID, any:ID or failed:ID")));
+        }
+        after.push(json!({ "job": api.id(JOBS, id).await?, "needs": needs }));
+    }
+    Ok(Value::Array(after))
 }
 
 /// Asks until the job has ended; an end that is no success is an error.

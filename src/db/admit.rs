@@ -9,7 +9,7 @@ use super::{
     audit::{Entry, append_audit},
     facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
-    jobs::{ADD_JOB, NEXT_ATTEMPT},
+    jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
     refusals,
     search::fold,
     sessions::ADD_EVENT,
@@ -51,8 +51,20 @@ pub struct NewSession {
 #[derive(Clone, Debug)]
 pub struct NewAttempt {
     pub attempt: Attempt,
-    /// What the job runs, where this is its first attempt and the job is written too.
-    pub task: Option<Task>,
+    pub cause: Cause,
+    /// What it waits for in any case.
+    pub hold: Option<Reason>,
+}
+
+/// Why there is an attempt.
+#[derive(Clone, Debug)]
+pub enum Cause {
+    /// The job is new, and written too.
+    Submitted(Task),
+    /// Its owner resumed it, and looks after it from now on.
+    Resumed,
+    /// The one before failed; it is tried again by itself, not before this moment.
+    Retried(Timestamp),
 }
 
 impl NewSession {
@@ -91,9 +103,13 @@ macro_rules! insert {
         let id = new.id.to_string();
         let attempt = new.job.as_ref().map(|job| job.attempt);
         let job_id = attempt.map(|attempt| attempt.job.to_string());
-        if let Some(NewAttempt { task: None, attempt }) = &new.job {
+        let not_before = match new.job.as_ref().map(|job| &job.cause) {
+            Some(Cause::Retried(then)) => Some(then.0),
+            _ => None,
+        };
+        if let Some(NewAttempt { cause: Cause::Resumed | Cause::Retried(_), attempt, .. }) = &new.job {
             let begun = query(NEXT_ATTEMPT)
-                .bind(&job_id).bind(&id).bind(attempt.number).bind(owner)
+                .bind(&job_id).bind(&id).bind(attempt.number).bind(owner).bind(i64::from(not_before.is_some()))
                 .execute(&mut *$tx).await?.rows_affected();
             if begun == 0 {
                 break 'insert false;
@@ -107,27 +123,37 @@ macro_rules! insert {
         let (gpu_list, reasons_text, spec) = (Json::write(&gpus), Json::write(&reasons), Json::write(&new.spec));
         query("INSERT INTO sessions (id, owner, app, name, state, spec, gpus, cpus, memory_bytes, light,
                  gpu_list, reasons, cluster, extensions, created_at, admitted_at, charged_group,
-                 duration_seconds, gpu_model, job_id, attempt)
-             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, $19)")
+                 duration_seconds, gpu_model, job_id, attempt, not_before)
+             VALUES ($1, $2, $3, $4, 'queued', $5, $6, $7, $8, $9, $10, $11, $12, 0, $13, $14, $15, $16, $17, $18, $19, $20)")
             .bind(&id).bind(owner).bind(&new.app).bind(&new.name).bind(&spec)
             .bind(resources.gpus).bind(resources.cpus).bind(resources.memory_bytes).bind(new.light)
             .bind(&gpu_list).bind(&reasons_text).bind(&new.cluster).bind(at.0).bind(admitted_at)
             .bind(group).bind(new.spec.duration_seconds).bind(&resources.gpu_model)
-            .bind(&job_id).bind(attempt.map(|attempt| attempt.number))
+            .bind(&job_id).bind(attempt.map(|attempt| attempt.number)).bind(not_before)
             .execute(&mut *$tx).await?;
         let message = reasons.first().map_or("Requested", |reason| reason.hint.as_str());
         query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind(message).execute(&mut *$tx).await?;
-        let actor: String = query_scalar("SELECT name FROM users WHERE id = $1")
-            .bind(owner).fetch_one(&mut *$tx).await?;
-        if let Some(NewAttempt { task: Some(task), .. }) = &new.job {
+        let actor: String = match not_before {
+            Some(_) => "jobs".to_owned(),
+            None => query_scalar("SELECT name FROM users WHERE id = $1").bind(owner).fetch_one(&mut *$tx).await?,
+        };
+        if let Some(NewAttempt { cause: Cause::Submitted(task), .. }) = &new.job {
             query(ADD_JOB).bind(&job_id).bind(owner).bind(&new.name).bind(fold(&new.name))
-                .bind(Json::write(task)).bind(&id).bind(at.0)
+                .bind(Json::write(task)).bind(&id).bind(at.0).bind(task.retries)
                 .execute(&mut *$tx).await?;
+            for after in &task.after {
+                query(ADD_DEPENDENCY)
+                    .bind(&job_id).bind(after.job.to_string()).bind(after.needs.as_str())
+                    .execute(&mut *$tx).await?;
+            }
         }
         let (action, detail) = match &new.job {
             None => ("session.start", new.app.as_str()),
-            Some(NewAttempt { task: Some(_), .. }) => ("job.submit", new.name.as_str()),
-            Some(NewAttempt { task: None, .. }) => ("job.resume", new.name.as_str()),
+            Some(NewAttempt { cause, .. }) => match cause {
+                Cause::Submitted(_) => ("job.submit", new.name.as_str()),
+                Cause::Resumed => ("job.resume", new.name.as_str()),
+                Cause::Retried(_) => ("job.retry", new.name.as_str()),
+            },
         };
         let subject = job_id.as_deref().unwrap_or(&id);
         append_audit!($tx, &Entry { at, actor: &actor, action, subject, detail });

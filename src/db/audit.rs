@@ -66,6 +66,7 @@ pub const ACTIONS: &[&str] = &[
     "session.admin_stop",
     "job.submit",
     "job.resume",
+    "job.retry",
     "job.cancel",
     "job.admin_cancel",
     "job.delete",

@@ -55,7 +55,7 @@ pub enum Deleted {
 }
 
 #[derive(FromRow)]
-struct Row {
+pub(super) struct Row {
     id: String,
     name: String,
     notes: String,
@@ -64,20 +64,27 @@ struct Row {
     visibility: String,
     created_at: i64,
     attempt: i64,
+    retries_left: i64,
     latest: String,
 }
 
-/// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now.
+/// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now, `$8` how
+/// often it is tried again.
 pub(super) const ADD_JOB: &str = "INSERT INTO jobs (id, owner, name, folded_name, task, session_id, attempt, notes,
-         tags, starred, visibility, created_at)
-     VALUES ($1, $2, $3, $4, $5, $6, 1, '', '[]', FALSE, 'private', $7)";
+         tags, starred, visibility, created_at, retries_left)
+     VALUES ($1, $2, $3, $4, $5, $6, 1, '', '[]', FALSE, 'private', $7, $8)";
 
-/// `$1` job, `$2` its new attempt, `$3` the number of that, `$4` owner.
-pub(super) const NEXT_ATTEMPT: &str = "UPDATE jobs SET session_id = $2, attempt = $3
-     WHERE id = $1 AND attempt = $3 - 1 AND owner = $4
+/// `$1` job, `$2` the one that has to end first, `$3` how.
+pub(super) const ADD_DEPENDENCY: &str = "INSERT INTO job_dependencies (job_id, after_id, needs) VALUES ($1, $2, $3)";
+
+/// `$1` job, `$2` its new attempt, `$3` the number of that, `$4` owner; `$5` is 1 where it is tried
+/// again by itself, and 0 where that is over.
+pub(super) const NEXT_ATTEMPT: &str =
+    "UPDATE jobs SET session_id = $2, attempt = $3, retries_left = (retries_left - 1) * $5
+     WHERE id = $1 AND attempt = $3 - 1 AND owner = $4 AND ($5 = 0 OR retries_left > 0)
          AND EXISTS (SELECT 1 FROM sessions WHERE sessions.id = jobs.session_id AND sessions.state = 'ended')";
 
-fn job(row: Row) -> Result<Job> {
+pub(super) fn job(row: Row) -> Result<Job> {
     let latest = session(&row.latest)?;
     Ok(Job {
         id: parse(&row.id, "job id")?,
@@ -90,13 +97,15 @@ fn job(row: Row) -> Result<Job> {
         visibility: parse(&row.visibility, "job's visibility")?,
         created_at: Timestamp(row.created_at),
         attempt: row.attempt,
+        retries_left: row.retries_left,
         latest,
     })
 }
 
-fn select_jobs(db: &Db) -> String {
+pub(super) fn select_jobs(db: &Db) -> String {
     format!(
-        "SELECT j.id, j.name, j.notes, j.tags, j.starred, j.visibility, j.created_at, j.attempt, {} AS latest
+        "SELECT j.id, j.name, j.notes, j.tags, j.starred, j.visibility, j.created_at, j.attempt,
+             j.retries_left, {} AS latest
          FROM jobs j JOIN sessions s ON s.id = j.session_id JOIN users u ON u.id = j.owner",
         array_of(db)
     )
@@ -177,6 +186,7 @@ impl Db {
             if state != SessionState::Ended.as_str() {
                 break 'delete Deleted::Live;
             }
+            query("DELETE FROM job_dependencies WHERE job_id = $1").bind(&id).execute(&mut *tx).await?;
             query("DELETE FROM jobs WHERE id = $1").bind(&id).execute(&mut *tx).await?;
             append_audit!(tx, &by.did("job.delete", &id, &name));
             let attempts: Vec<String> = query_scalar("SELECT id FROM sessions WHERE job_id = $1")

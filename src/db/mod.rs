@@ -11,6 +11,7 @@ pub mod extend;
 pub mod facts;
 pub mod gpus;
 pub mod groups;
+pub mod holds;
 pub mod idempotency;
 pub mod jobs;
 pub mod limits;

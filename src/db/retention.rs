@@ -18,6 +18,8 @@ impl Db {
             for id in &old {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM job_dependencies WHERE job_id IN (SELECT id FROM jobs WHERE session_id = $1)")
+                    .bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM jobs WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM sessions WHERE id = $1").bind(id).execute(&mut *tx).await?;
             }

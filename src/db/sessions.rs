@@ -421,7 +421,7 @@ impl Db {
                      started_at = started_at + $1, ready_at = ready_at + $1, expires_at = expires_at + $1,
                      opened_at = opened_at + $1,
                      last_activity_at = last_activity_at + $1, keep_until = keep_until + $1, asked_at = asked_at + $1,
-                     unknown_since = unknown_since + $1, stopping_at = stopping_at + $1
+                     unknown_since = unknown_since + $1, stopping_at = stopping_at + $1, not_before = not_before + $1
                  WHERE state <> 'ended'")
                 .bind(by).execute(&mut *tx).await?;
             query("UPDATE intervals SET started_at = started_at + $1 WHERE ended_at IS NULL")

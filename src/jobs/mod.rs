@@ -10,14 +10,16 @@ use crate::{
     admission::Rehearsal,
     db::{
         self, Db,
-        admit::NewAttempt,
+        admit::{Cause, NewAttempt, Verdict},
         audit::By,
         jobs::{Deleted, JobChange, JobFilter},
         sessions::Event,
     },
     model::{
         FieldError, Job, JobId, Role, Session, User,
+        hold::{After, Dependency, Hold, Obstacles},
         job::{Attempt, Task, Visibility},
+        quota::Reason,
     },
     sessions::{self, Actor, Begun, Sessions},
 };
@@ -66,7 +68,8 @@ impl Jobs {
         let idempotency = key.map(|key| (key.to_owned(), request.hash()));
         let id = JobId::new();
         let (task, batch) = self.check(actor, id, request).await?;
-        let attempt = NewAttempt { attempt: Attempt { job: id, number: 1 }, task: Some(task) };
+        let hold = self.hold(actor, &task).await?;
+        let attempt = NewAttempt { attempt: Attempt { job: id, number: 1 }, cause: Cause::Submitted(task), hold };
         let id = match self.sessions.begin_attempt(actor, batch, attempt, idempotency).await? {
             Begun::Repeated(earlier) => earlier,
             Begun::Written | Begun::Overtaken => id,
@@ -76,8 +79,37 @@ impl Jobs {
 
     /// What would be decided about a job, with nothing written.
     pub async fn rehearse(&self, actor: Actor<'_>, request: JobRequest) -> Result<Rehearsal> {
-        let (_, batch) = self.check(actor, JobId::new(), request).await?;
-        Ok(self.sessions.rehearse_batch(actor, &batch).await?)
+        let (task, batch) = self.check(actor, JobId::new(), request).await?;
+        let hold = self.hold(actor, &task).await?;
+        let rehearsal = self.sessions.rehearse_batch(actor, &batch).await?;
+        Ok(match (hold, &rehearsal.verdict) {
+            (Some(reason), Verdict::Admit { .. } | Verdict::Wait(_)) => {
+                Rehearsal { verdict: Verdict::Wait(vec![reason]), estimated_start: None }
+            }
+            _ => rehearsal,
+        })
+    }
+
+    /// What the jobs that it is to follow mean for it; one that can never come to its turn is a fault.
+    async fn hold(&self, actor: Actor<'_>, task: &Task) -> Result<Option<Reason>> {
+        let mut waits = None;
+        for (index, After { job, needs }) in task.after.iter().enumerate() {
+            let fault = |code: &str, message: &str| {
+                Error::Invalid(vec![FieldError::new(format!("after[{index}].job"), code, message)])
+            };
+            let job = match self.own(actor, *job).await {
+                Err(Error::NotFound) => return Err(fault("not_found", "is none of your jobs")),
+                found => found?,
+            };
+            let dependency = Dependency { job: job.id, needs: *needs, found: Some((job.name.clone(), job.outcome())) };
+            let obstacles = Obstacles { dependencies: vec![dependency], ..Obstacles::default() };
+            match Hold::of(&obstacles, self.sessions.clock.now()) {
+                Hold::Free => {}
+                Hold::Waits(reason) => waits = Some(reason),
+                Hold::Never(reason) => return Err(fault("never", &reason.hint)),
+            }
+        }
+        Ok(waits)
     }
 
     async fn check(&self, actor: Actor<'_>, id: JobId, request: JobRequest) -> Result<(Task, sessions::Batch)> {
@@ -121,6 +153,11 @@ impl Jobs {
         self.db.job_task(job.id).await?.ok_or(Error::NotFound)
     }
 
+    /// Those that a job is to follow, and how they stand.
+    pub async fn dependencies(&self, job: &Job) -> Result<Vec<Dependency>> {
+        Ok(self.db.job_dependencies(job.id).await?)
+    }
+
     /// All attempts, the latest first.
     pub async fn attempts(&self, job: &Job) -> Result<Vec<Session>> {
         Ok(self.db.job_attempts(job.id).await?)
@@ -133,6 +170,9 @@ impl Jobs {
             return Err(Error::NotFound);
         }
         self.sessions.stop_workload(actor, job.latest.id).await?;
+        if 0 < job.retries_left {
+            self.db.settle_job(id).await?;
+        }
         self.find(actor, id).await
     }
 
@@ -149,7 +189,8 @@ impl Jobs {
         let like = sessions::StartRequest { options: sessions::Options::default(), ..like };
         let mut batch = self.sessions.check_batch(actor, like).await.map_err(in_our_words)?;
         batch.spec.log_directory = logs;
-        let attempt = NewAttempt { attempt: Attempt { job: id, number: job.attempt.saturating_add(1) }, task: None };
+        let attempt = Attempt { job: id, number: job.attempt.saturating_add(1) };
+        let attempt = NewAttempt { attempt, cause: Cause::Resumed, hold: None };
         match self.sessions.begin_attempt(actor, batch, attempt, None).await? {
             Begun::Written => self.find(actor, id).await,
             Begun::Repeated(_) | Begun::Overtaken => {

@@ -11,6 +11,7 @@ use crate::{
     db::jobs::JobChange,
     model::{
         FieldError, Job, Resources,
+        hold::After,
         job::{Task, Visibility, Work},
     },
     sessions::{Options, StartRequest, parse_name},
@@ -50,6 +51,12 @@ pub struct JobRequest {
     /// Where the program puts event files and checkpoints; it is told by `LYCEUM_LOG_DIRECTORY`.
     /// Left out, it is a folder of the job's own below `runs` in the home directory.
     pub log_directory: Option<String>,
+    /// How often it is tried again by itself when it fails by an exit code, a signal or its node: 0 to 10.
+    pub retries: Option<i64>,
+    /// How long after a failure it is tried again: 0 to 86400.
+    pub retry_wait_seconds: Option<i64>,
+    /// Jobs of one's own that have to end first, at most 100.
+    pub after: Option<Vec<After>>,
 }
 
 /// `PATCH /jobs/{id}`: what is left out stays.
@@ -72,6 +79,9 @@ const LONGEST_COMMAND: usize = 32 * 1024;
 const LONGEST_VARIABLES: usize = 16 * 1024;
 const LONGEST_NOTES: usize = 64 * 1024;
 const MOST_TAGS: usize = 20;
+const MOST_RETRIES: i64 = 10;
+const LONGEST_RETRY_WAIT: i64 = 86_400;
+const MOST_AFTER: usize = 100;
 const LONGEST_TAG: usize = 32;
 
 /// Variables that say who and where a job is.
@@ -108,6 +118,10 @@ impl JobRequest {
             group: spec.group.clone(),
             time_limit_seconds: Some(spec.duration_seconds),
             // A copy does not write among the original's curves.
+            retries: Some(task.retries).filter(|retries| 0 < *retries),
+            retry_wait_seconds: Some(task.retry_wait_seconds).filter(|wait| 0 < *wait),
+            // Those have ended, or are another plan's.
+            after: None,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
     }
@@ -132,6 +146,9 @@ impl JobRequest {
             group: other.group.or(self.group),
             time_limit_seconds: other.time_limit_seconds.or(self.time_limit_seconds),
             log_directory: other.log_directory.or(self.log_directory),
+            retries: other.retries.or(self.retries),
+            retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
+            after: other.after.or(self.after),
         }
     }
 
@@ -147,6 +164,15 @@ impl JobRequest {
                 fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
             }
         }
+        let retries = self.retries.unwrap_or(0);
+        let retry_wait_seconds = self.retry_wait_seconds.unwrap_or(0);
+        if !(0..=MOST_RETRIES).contains(&retries) {
+            fault("retries", "out_of_range", "is between 0 and 10");
+        }
+        if !(0..=LONGEST_RETRY_WAIT).contains(&retry_wait_seconds) {
+            fault("retry_wait_seconds", "out_of_range", "is between 0 and 86400");
+        }
+        let after = check_after(self.after.unwrap_or_default(), &mut fault);
         // One that is wrong is told together with the rest.
         let named = self.name.filter(|name| !name.trim().is_empty());
         if let Some(Err(problem)) = named.as_deref().map(parse_name) {
@@ -166,7 +192,7 @@ impl JobRequest {
             duration_seconds: self.time_limit_seconds,
             options: Options { log_directory: self.log_directory },
         };
-        Ok((Task { work, variables }, like))
+        Ok((Task { work, variables, retries, retry_wait_seconds, after }, like))
     }
 }
 
@@ -241,6 +267,20 @@ fn check_variables(variables: &BTreeMap<String, String>, fault: Fault<'_>) {
     if LONGEST_VARIABLES < variables.iter().map(|(name, value)| name.len() + value.len()).sum() {
         fault("variables", "too_long", "have at most 16 KB together: put the rest into a file");
     }
+}
+
+fn check_after(after: Vec<After>, fault: Fault<'_>) -> Vec<After> {
+    let mut kept: Vec<After> = Vec::new();
+    for (index, one) in after.into_iter().enumerate() {
+        if kept.iter().any(|known| known.job == one.job) {
+            fault(&format!("after[{index}].job"), "twice", "is named twice");
+        }
+        kept.push(one);
+    }
+    if MOST_AFTER < kept.len() {
+        fault("after", "too_many", "names at most 100 jobs");
+    }
+    kept
 }
 
 fn check_tags(tags: Vec<String>, fault: Fault<'_>) -> Vec<String> {

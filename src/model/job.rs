@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     JobId, Session, Timestamp, UserId,
+    hold::After,
     session::{UnknownWord, words},
 };
 
@@ -28,6 +29,14 @@ pub struct Task {
     /// Environment variables; those that the portal sets itself win.
     #[serde(default)]
     pub variables: BTreeMap<String, String>,
+    /// How often it is tried again by itself when it fails, and how long after a failure.
+    #[serde(default)]
+    pub retries: i64,
+    #[serde(default)]
+    pub retry_wait_seconds: i64,
+    /// Which jobs have to end before its first attempt.
+    #[serde(default)]
+    pub after: Vec<After>,
 }
 
 /// The program of a job.
@@ -76,6 +85,8 @@ pub struct Job {
     pub visibility: Visibility,
     pub created_at: Timestamp,
     pub attempt: i64,
+    /// How often it is still tried again by itself.
+    pub retries_left: i64,
     pub latest: Session,
 }
 

@@ -10,6 +10,7 @@ pub mod finding;
 pub mod gpus;
 pub mod group;
 pub mod health;
+pub mod hold;
 pub mod ids;
 pub mod job;
 pub mod line;

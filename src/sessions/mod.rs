@@ -4,6 +4,7 @@
 
 mod attempts;
 mod clock;
+mod holds;
 mod idle;
 mod launch;
 mod lifetime;

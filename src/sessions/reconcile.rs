@@ -10,12 +10,13 @@ use std::{
 
 use super::{
     Change, Error, LastRun, Result, Sessions,
+    holds::Turn,
     launch::{NOT_READABLE, is_path},
 };
 use crate::{
     db::{admit::Verdict, sessions::Ending},
     environments::{DEFAULT, State},
-    model::{EndReason, Role, Session, SessionId, SessionState, ending::Deadline},
+    model::{EndReason, Role, Session, SessionId, SessionState, ending::Deadline, quota::Reason},
     scheduler::{self, Exit, Observation},
 };
 
@@ -74,6 +75,7 @@ impl Sessions {
             self.add_route(session);
             self.live.write().entry(session.id).or_default();
         }
+        self.retry_jobs().await?;
         for session in sessions.iter().filter(|session| !session.is_admitted()) {
             self.reconsider(session).await?;
         }
@@ -88,7 +90,12 @@ impl Sessions {
         if !session.spec_is_whole {
             return self.give_up(session).await;
         }
-        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, session.class()).await?;
+        let hold = match self.turn_of(session).await? {
+            Turn::Decide(hold) => hold,
+            Turn::Never(reason) => return self.refuse(session, reason).await,
+        };
+        let class = session.class();
+        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, class, hold).await?;
         match verdict {
             Verdict::Admit { .. } => {
                 let waited = self.clock.now().seconds_since(session.created_at);
@@ -115,6 +122,16 @@ impl Sessions {
         self.forget(session.id);
         if ended {
             tracing::warn!(session.id = %session.id, user.name = %session.owner_name, "what a waiting session asked for cannot be read");
+            self.tell(session, true);
+        }
+        Ok(())
+    }
+
+    /// Ends a job whose turn will never come.
+    async fn refuse(&self, session: &Session, reason: Reason) -> Result<()> {
+        let (now, why) = (self.clock.now(), reason.hint.clone());
+        if self.db.end_waiting(session.id, EndReason::Refused, &[reason], now, &why, None).await? {
+            self.forget(session.id);
             self.tell(session, true);
         }
         Ok(())

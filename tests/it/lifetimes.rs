@@ -60,7 +60,7 @@ impl Lab {
         let ending = Ending { reason, exit_code: None, signal: None, at, detail: String::new() };
         assert!(db.end_session(first, &ending).await.unwrap());
         let admission = &self.portal.portal.sessions.admission;
-        let verdict = admission.reconsider(self.id_of_ada, second, &waits.spec, waits.class()).await.unwrap();
+        let verdict = admission.reconsider(self.id_of_ada, second, &waits.spec, waits.class(), None).await.unwrap();
         assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
         self.runs(second).await;
         second

@@ -13,8 +13,13 @@ use serde::Deserialize;
 
 use crate::{
     admission::Standing,
+    db::jobs::JobFilter,
     jobs::JobRequest,
-    model::{JobId, quota::Class},
+    model::{
+        JobId,
+        hold::{After, Needs},
+        quota::Class,
+    },
     sessions::StartRequest,
     web::{
         Portal, cards,
@@ -29,11 +34,12 @@ use crate::{
 /// What a new script begins with.
 const SCRIPT: &str = "#!/bin/bash\nset -e\n";
 
-/// `?from=` an earlier job.
+/// `?from=` an earlier job, `?after=` one that it is to follow.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
     from: Option<String>,
+    after: Option<String>,
 }
 
 /// `/jobs/new`
@@ -60,6 +66,9 @@ pub async fn page(
         work = work_of(like);
         copy_of = Some((job.id.to_string(), job.name));
     }
+    if let Some(id) = prefill.after.as_deref().and_then(|id| id.parse::<JobId>().ok()) {
+        work.after = portal.jobs.own(user.actor(), id).await?.id.to_string();
+    }
     let mut view = view(&portal, &user, &headers, &standing, (form, work), Vec::new()).await?;
     view.copy_of = copy_of;
     if let Ok(asked) =
@@ -84,6 +93,11 @@ pub async fn submit(
         command: fields.get("command").to_owned(),
         script: fields.get("script").to_owned(),
         variables: fields.get("variables").to_owned(),
+        retries: fields.get("retries").trim().to_owned(),
+        retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
+        after: fields.get("after").trim().to_owned(),
+        needs: fields.get("needs").to_owned(),
+        live: Vec::new(),
     };
     let submitted = match request(&form, &work) {
         Ok(request) => {
@@ -97,7 +111,10 @@ pub async fn submit(
         Err(error) if error.is_for_the_form() => error,
         Err(error) => return Err(error),
     };
-    let errors = sessions::faults_beside_fields(&error, &form);
+    let mut errors = sessions::faults_beside_fields(&error, &form);
+    for fault in errors.iter_mut().filter(|fault| fault.field.starts_with("after[")) {
+        "after".clone_into(&mut fault.field);
+    }
     let standing = portal.sessions.standing(user.id()).await?;
     let form = NewSessionForm { idempotency_key: sessions::new_key(), ..form };
     let view = view(&portal, &user, &headers, &standing, (form, work), errors).await?;
@@ -114,6 +131,9 @@ fn work_of(like: JobRequest) -> WorkForm {
         command: shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
         script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
         variables: lines.collect::<Vec<_>>().join("\n"),
+        retries: like.retries.map(|retries| retries.to_string()).unwrap_or_default(),
+        retry_wait: like.retry_wait_seconds.map(|wait| wait.to_string()).unwrap_or_default(),
+        ..WorkForm::default()
     }
 }
 
@@ -144,10 +164,30 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
             faults.push(error::FieldError::new("variables", "malformed", message));
         }
     }
+    let mut number = |field: &str, text: &str| {
+        let number = Some(text).filter(|text| !text.is_empty()).map(str::parse).transpose();
+        number.unwrap_or_else(|_err| {
+            faults.push(error::FieldError::new(field, "invalid_value", "is a whole number"));
+            None
+        })
+    };
+    let retries = number("retries", &work.retries);
+    let retry_wait_seconds = number("retry_wait_seconds", &work.retry_wait);
+    let needs = work.needs.parse().unwrap_or(Needs::Ok);
+    let mut after = Vec::new();
+    for id in work.after.split([' ', ',']).filter(|id| !id.is_empty()) {
+        match id.parse() {
+            Ok(job) => after.push(After { job, needs }),
+            Err(_) => faults.push(error::FieldError::new("after", "malformed", format!("`{id}` is no job's id"))),
+        }
+    }
     if !faults.is_empty() {
         return Err(faults);
     }
     Ok(JobRequest {
+        retries,
+        retry_wait_seconds,
+        after: Some(after).filter(|after| !after.is_empty()),
         name: like.name,
         command,
         script,
@@ -187,12 +227,19 @@ async fn view(
         durations: NewSession::durations(sessions::longest(portal, standing, Class::Job), chosen),
         meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
-        work,
+        work: WorkForm { live: live(portal, user).await?, ..work },
         errors,
         verdict: None,
         copy_of: None,
         base_url: portal.portal_origin(headers),
     })
+}
+
+/// One's own jobs that others may follow.
+async fn live(portal: &Portal, user: &CurrentUser) -> Result<Vec<(String, String)>> {
+    let filter = JobFilter { owner: Some(user.id()), live_only: true, limit: 50, ..JobFilter::default() };
+    let jobs = portal.jobs.list(filter).await?;
+    Ok(jobs.into_iter().map(|job| (job.id.to_string(), job.name)).collect())
 }
 
 /// A job that names none starts at once, in what is there.

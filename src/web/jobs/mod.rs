@@ -29,6 +29,7 @@ use crate::{
     jobs::{Changes, JobRequest},
     model::{
         EndReason, Gpu, Job, JobId, Resources, Role, SessionState, Timestamp, UserId,
+        hold::After,
         job::{Visibility, Work},
         quota::Reason,
     },
@@ -65,6 +66,8 @@ pub struct JobView {
     pub node: Option<String>,
     /// 1, 2, 3 …
     pub attempt: i64,
+    /// How often it is still tried again by itself.
+    pub retries_left: i64,
     pub working_directory: Option<String>,
     pub log_directory: Option<String>,
     pub time_limit_seconds: i64,
@@ -92,6 +95,14 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub script: Option<String>,
+    /// How long after a failure it is tried again.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub retry_wait_seconds: Option<i64>,
+    /// Which jobs had to end first; for its owner alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub after: Option<Vec<After>>,
     /// For its owner alone.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -121,6 +132,7 @@ impl From<Job> for JobView {
             cluster: latest.cluster,
             node: latest.placement.map(|placement| placement.node),
             attempt: job.attempt,
+            retries_left: job.retries_left,
             working_directory: spec.working_directory,
             log_directory: spec.log_directory,
             time_limit_seconds: spec.duration_seconds,
@@ -135,6 +147,8 @@ impl From<Job> for JobView {
             detail: latest.detail,
             command: None,
             script: None,
+            retry_wait_seconds: None,
+            after: None,
             variables: None,
         }
     }
@@ -143,12 +157,15 @@ impl From<Job> for JobView {
 /// A job with what it runs.
 async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
     let task = portal.jobs.task(&job).await?;
-    let variables = (job.owner == reader).then_some(task.variables);
+    let is_own = job.owner == reader;
+    let variables = is_own.then_some(task.variables);
+    let after = is_own.then_some(task.after);
+    let retry_wait_seconds = Some(task.retry_wait_seconds);
     let (command, script) = match task.work {
         Work::Command(argv) => (Some(argv), None),
         Work::Script(text) => (None, Some(text)),
     };
-    Ok(JobView { command, script, variables, ..JobView::from(job) })
+    Ok(JobView { command, script, retry_wait_seconds, after, variables, ..JobView::from(job) })
 }
 
 /// `?state=&owner=` and more of the list, with paging.

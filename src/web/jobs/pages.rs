@@ -23,8 +23,8 @@ use crate::{
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
-            self, Circumstances, FieldError, JobForm, JobRow, JobSearch, JobsPage, Moment, ShowJob, ShowSession,
-            TimelineLine, sentence,
+            self, Circumstances, FieldError, Followed, JobForm, JobRow, JobSearch, JobsPage, Moment, ShowJob,
+            ShowSession, TimelineLine, sentence,
         },
     },
 };
@@ -196,6 +196,15 @@ async fn view(
     let (class, word) = views::session_badge(&job.latest);
     let mut facts = ShowSession::facts(&job.latest, "Job");
     facts.retain(|(label, _)| !["Program", "Extensions"].contains(label));
+    if 0 < job.retries_left && is_live {
+        let wait = match task.retry_wait_seconds {
+            0 => String::new(),
+            seconds => format!(", {} later", human_duration(seconds)),
+        };
+        let times = if job.retries_left == 1 { "once".to_owned() } else { format!("up to {} times", job.retries_left) };
+        facts.push(("Tried again when it fails", format!("{times}{wait}")));
+    }
+    let follows = if is_own { portal.jobs.dependencies(&job).await? } else { Vec::new() };
     let moments = ShowSession::moments(&job.latest, now);
     let (is_script, program) = match task.work {
         Work::Command(argv) => {
@@ -224,6 +233,7 @@ async fn view(
         program,
         variables: if is_own { task.variables.into_iter().collect() } else { Vec::new() },
         facts,
+        follows: follows.into_iter().map(Followed::from).collect(),
         moments: moments.into_iter().filter(|(label, _)| *label != "Last used").collect(),
         notes: Markdown::new(&job.notes),
         name: job.name,

@@ -8,7 +8,7 @@ use super::{
     resources_line,
 };
 use crate::{
-    model::{EndReason, Job, Session, SessionState, Timestamp, time::human_duration},
+    model::{EndReason, Job, Session, SessionState, Timestamp, hold::Dependency, time::human_duration},
     web::{
         markdown::Markdown,
         page::{Layout, filters},
@@ -155,9 +155,21 @@ pub struct WorkForm {
     pub script: String,
     /// `NAME=value`, a line each.
     pub variables: String,
+    /// How often it is tried again when it fails; empty is never.
+    pub retries: String,
+    /// How long after a failure (seconds).
+    pub retry_wait: String,
+    /// Ids of jobs that have to end first, and how: `ok`, `any`, `failed`.
+    pub after: String,
+    pub needs: String,
+    /// Offered to follow: ids and names.
+    pub live: Vec<(String, String)>,
 }
 
 impl NewJob {
+    const NEEDS: [(&'static str, &'static str); 3] =
+        [("ok", "have succeeded"), ("any", "have ended"), ("failed", "have failed")];
+
     /// What is wrong with a field, for the line beside it.
     pub fn error(&self, field: &str) -> Option<&str> {
         self.errors.iter().find(|error| error.field == field).map(|error| error.message.as_str())
@@ -168,6 +180,9 @@ impl NewJob {
             "command" => "Command",
             "script" => "Script",
             "variables" => "Environment variables",
+            "retries" => "Tries again",
+            "retry_wait_seconds" => "Seconds between tries",
+            "after" => "After",
             other => super::NewSession::label(other),
         }
     }
@@ -205,11 +220,32 @@ pub struct ShowJob {
     /// For its owner alone.
     pub variables: Vec<(String, String)>,
     pub facts: Vec<(&'static str, String)>,
+    pub follows: Vec<Followed>,
     pub moments: Vec<(&'static str, Moment)>,
     pub notes: Markdown,
     /// What stands in the form.
     pub typed: JobForm,
     pub errors: Vec<FieldError>,
+}
+
+/// A job that another one was to follow.
+#[derive(Clone, Debug)]
+pub struct Followed {
+    pub id: String,
+    /// `None` where it was deleted.
+    pub name: Option<String>,
+    /// `has not ended`, `succeeded` …
+    pub words: &'static str,
+}
+
+impl From<Dependency> for Followed {
+    fn from(dependency: Dependency) -> Self {
+        let (name, words) = match dependency.found {
+            Some((name, outcome)) => (Some(name), outcome.words()),
+            None => (None, "was deleted"),
+        };
+        Self { id: dependency.job.to_string(), name, words }
+    }
 }
 
 /// The form of what people say of a job.

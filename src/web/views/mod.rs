@@ -43,7 +43,7 @@ pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
 pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
-pub use jobs::{JobForm, JobRow, JobSearch, JobsPage, NewJob, ShowJob, TimelineLine, WorkForm, outcome};
+pub use jobs::{Followed, JobForm, JobRow, JobSearch, JobsPage, NewJob, ShowJob, TimelineLine, WorkForm, outcome};
 pub use machines::{MachineRow, MachinesPage, OfferRow, PartitionRow};
 pub use meter::{Meter, StorageNote, Unit};
 pub use moment::{Moment, Show};

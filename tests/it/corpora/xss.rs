@@ -3,6 +3,7 @@
 
 use lyceum::{
     db::{
+        admit::Cause,
         audit::Entry,
         directory::{Group, Person},
         jobs::JobChange,
@@ -116,7 +117,8 @@ async fn job(world: &World, session: SessionId, words: &str) -> JobId {
     let owner = db.find_session(session).await.unwrap().unwrap().owner;
     let mut new = crate::db::new_attempt(owner, words, None);
     let work = Work::Script(words.to_owned());
-    new.job.as_mut().unwrap().task = Some(Task { work, variables: [(words.to_owned(), words.to_owned())].into() });
+    let task = Task { variables: [(words.to_owned(), words.to_owned())].into(), ..crate::db::task(work) };
+    new.job.as_mut().unwrap().cause = Cause::Submitted(task);
     let job = crate::db::begun(db, &new).await.job;
     // It must not hold what the next words' sessions need.
     assert!(db.end_session(new.id, &crate::db::exited(world.portal.clock.now())).await.unwrap());
@@ -159,6 +161,7 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/jobs/{encoded}"),
         format!("/jobs/new?from={job}"),
         format!("/jobs/new?from={query}"),
+        format!("/jobs/new?after={query}"),
         format!("/login?next={query}&signed_out={query}"),
         format!("/?notice={query}&done={query}"),
         format!("/admin/users?find={query}&role={query}&state={query}&source={query}&sort={query}&done={query}"),

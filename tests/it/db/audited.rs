@@ -4,7 +4,7 @@
 use lyceum::{
     db::{
         Db, Error,
-        admit::{Deed, NewSession, Verdict},
+        admit::{Cause, Deed, NewSession, Verdict},
         audit::ACTIONS,
         directory::{Arrival, Person},
         limits::{Author, LevelChange},
@@ -49,6 +49,8 @@ struct Scene<'a> {
     attempts: [SessionId; 2],
     /// Of jobs that have ended.
     ended: [Attempt; 2],
+    /// Of one that may be tried again.
+    retried: Attempt,
     announcements: [Announcement; 2],
     runs: [Run; 2],
 }
@@ -92,6 +94,7 @@ impl<'a> Scene<'a> {
         }
         let attempts = live.map(|attempt| attempt.id);
         let ended = [ended_job(db, ada, "resumed").await, ended_job(db, ada, "deleted").await];
+        let retried = super::holds::failed_job(db, ada, "retried").await;
         let announcements = [announcement("one"), announcement("two")];
         for one in &announcements {
             db.add_announcement(one, None, &NOTED).await.unwrap();
@@ -114,6 +117,7 @@ impl<'a> Scene<'a> {
             sessions,
             attempts,
             ended,
+            retried,
             announcements,
             runs,
         }
@@ -152,6 +156,11 @@ impl<'a> Scene<'a> {
             }
             "job.submit" => begin(db, &new_attempt(ada, "another", None)).await,
             "job.resume" => begin(db, &new_attempt(ada, "resumed", Some(self.ended[0]))).await,
+            "job.retry" => {
+                let mut new = new_attempt(ada, "retried", Some(self.retried));
+                new.job.as_mut().unwrap().cause = Cause::Retried(START);
+                begin(db, &new).await
+            }
             "job.cancel" => {
                 let (id, reason) = (self.attempts[0], EndReason::StoppedByOwner);
                 db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)

@@ -96,7 +96,7 @@ async fn fill(db: &Db) -> UserId {
     db.admit(&asking(user), Deed::Insert(&refused), &clock, |_| Verdict::Refuse(Vec::new())).await.unwrap();
     db.set_storage(user, Some(&Measured::default()), START).await.unwrap();
     running(db, user).await;
-    ended_job(db, user, "train").await;
+    super::holds::following(db, user, ended_job(db, user, "train").await).await;
     user
 }
 

@@ -12,6 +12,7 @@ mod disk;
 mod extending;
 mod gpus;
 mod history;
+mod holds;
 mod jobs;
 mod listed;
 pub mod opening;
@@ -36,7 +37,7 @@ use futures_util::FutureExt;
 use lyceum::{
     db::{
         Config, Db,
-        admit::{Admitted, Deed, NewAttempt, NewSession, Verdict},
+        admit::{Admitted, Cause, Deed, NewAttempt, NewSession, Verdict},
         audit::{By, Entry},
         extend::Extended,
         facts::Facts,
@@ -214,12 +215,15 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
         |earlier| Attempt { number: earlier.number + 1, ..earlier },
     );
     let work = Work::Command(vec!["true".to_owned()]);
-    let task = earlier.is_none().then(|| Task { work, variables: [("A".to_owned(), "1".to_owned())].into() });
+    let cause = match earlier {
+        None => Cause::Submitted(task(work)),
+        Some(_) => Cause::Resumed,
+    };
     NewSession {
         app: "job".to_owned(),
         name: name.to_owned(),
         idempotency: None,
-        job: Some(NewAttempt { attempt, task }),
+        job: Some(NewAttempt { attempt, cause, hold: None }),
         ..new_session(owner, 0)
     }
 }
@@ -230,6 +234,12 @@ pub async fn begun(db: &Db, new: &NewSession) -> Attempt {
     let answer = db.admit(&asking(new.owner), Deed::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
     assert_eq!(answer, Admitted::Judged(verdict));
     new.job.as_ref().unwrap().attempt
+}
+
+/// What a job runs that is tried once and follows nobody.
+pub fn task(work: Work) -> Task {
+    let variables = [("A".to_owned(), "1".to_owned())].into();
+    Task { work, variables, retries: 0, retry_wait_seconds: 0, after: Vec::new() }
 }
 
 /// Writes a job that has ended.

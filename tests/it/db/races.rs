@@ -202,7 +202,7 @@ async fn serve_all(admission: Admission) {
         let mut room = MACHINE;
         for session in waiting {
             let verdict =
-                admission.reconsider(session.owner, session.id, &session.spec, session.class()).await.unwrap();
+                admission.reconsider(session.owner, session.id, &session.spec, session.class(), None).await.unwrap();
             room -= i64::from(matches!(verdict, Verdict::Admit { .. }));
             if room == 0 {
                 break;

@@ -31,7 +31,7 @@ const NEVER: [(&str, &str); 11] = [
         "an attempt that is not in the audit, or a submission of none",
         "SELECT COUNT(*) FROM (SELECT DISTINCT job_id FROM sessions WHERE job_id IS NOT NULL) AS tried
          WHERE (SELECT COUNT(*) FROM sessions WHERE job_id = tried.job_id)
-             <> (SELECT COUNT(*) FROM audit WHERE action IN ('job.submit', 'job.resume') AND subject = tried.job_id)",
+             <> (SELECT COUNT(*) FROM audit WHERE action IN ('job.submit', 'job.resume', 'job.retry') AND subject = tried.job_id)",
     ),
     (
         "a job whose latest attempt is not its own, or not the latest",

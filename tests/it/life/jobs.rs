@@ -193,6 +193,101 @@ async fn a_job_goes_on_without_the_portal_and_is_started_once() {
 }
 
 #[tokio::test]
+async fn jobs_are_tried_again_and_follow_one_another() {
+    let Some(house) = House::open(&[]).await else { return };
+    let (person, stranger, admin) = (house.person(), house.person(), house.admin());
+    admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
+    let tries = format!("{}/tries", home(&person));
+    // It succeeds at the third attempt.
+    let script = format!("echo $LYCEUM_ATTEMPT >> {tries}\n[ $LYCEUM_ATTEMPT = 3 ] || exit 5\n");
+    let prep = submit(&house, &person, json!({ "name": "prep", "script": script, "retries": 2 })).await;
+    let after = |needs: &str, job: &str| json!({ "command": ["true"], "after": [{ "job": job, "needs": needs }] });
+    let train = submit(&house, &person, after("ok", &prep)).await;
+    let done = ended(&house, &person, &train, "exited").await;
+    let prep_now = job(&house, &person, &prep).await;
+    assert_eq!((&prep_now["attempt"], &prep_now["exit_code"]), (&json!(3), &json!(0)), "{prep_now}");
+    assert_eq!(fs::read_to_string(&tries).unwrap(), "1\n2\n3\n");
+    assert!(done["started_at"].as_str() >= prep_now["ended_at"].as_str(), "{done} after {prep_now}");
+    assert_eq!(prep_now["retries_left"], 0, "{prep_now}");
+
+    let go = format!("{}/fail", home(&person));
+    let script = format!("while [ ! -e {go} ]; do sleep 0.1; done\nexit 1\n");
+    let failing = submit(&house, &person, json!({ "name": "failing", "script": script, "retries": 1 })).await;
+    let never = submit(&house, &person, after("ok", &failing)).await;
+    let [anyway, rescue] = [
+        submit(&house, &person, after("any", &failing)).await,
+        submit(&house, &person, after("failed", &failing)).await,
+    ];
+    let chained = submit(&house, &person, after("ok", &never)).await;
+    for (id, words) in [(&never, "succeed"), (&anyway, "end"), (&rescue, "fail")] {
+        let waits = job(&house, &person, id).await;
+        assert_eq!(waits["reasons"][0]["hint"], format!("Waits for ‘failing’ to {words}."), "{waits}");
+    }
+    fs::write(&go, "").unwrap();
+    let refused = ended(&house, &person, &never, "refused").await;
+    assert_eq!(refused["detail"], "‘failing’, which it was to follow, did not succeed.", "{refused}");
+    ended(&house, &person, &chained, "refused").await;
+    ended(&house, &person, &anyway, "exited").await;
+    ended(&house, &person, &rescue, "exited").await;
+    assert_eq!(job(&house, &person, &failing).await["attempt"], 2);
+
+    // What is cancelled is not tried again, and whoever waited for it is told.
+    let endless =
+        submit(&house, &person, json!({ "name": "endless", "command": ["sleep", "600"], "retries": 3 })).await;
+    let waits = submit(&house, &person, after("ok", &endless)).await;
+    person.ask(&house, "POST", &format!("/jobs/{endless}/cancel"), &Value::Null).await;
+    ended(&house, &person, &endless, "stopped_by_owner").await;
+    let told = ended(&house, &person, &waits, "refused").await;
+    assert_eq!(told["detail"], "‘endless’, which it was to follow, was cancelled.", "{told}");
+
+    for (who, request, field) in [
+        (&stranger, after("any", &prep), "after[0].job"),
+        (&person, after("ok", &failing), "after[0].job"),
+        (&person, json!({ "command": ["true"], "retries": 11 }), "retries"),
+        (&person, json!({ "command": ["true"], "retry_wait_seconds": -1 }), "retry_wait_seconds"),
+    ] {
+        let (status, body) = who.ask(&house, "POST", "/jobs", &request).await;
+        assert_eq!((status, body["errors"][0]["field"].as_str()), (422, Some(field)), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_portal_that_is_killed_goes_on_with_retries_and_with_those_who_wait() {
+    let Some(mut house) = House::open(&[]).await else { return };
+    let person = house.person();
+    let (tries, go) = (format!("{}/tries", home(&person)), format!("{}/go", home(&person)));
+    let script = format!(
+        "echo $LYCEUM_ATTEMPT >> {tries}\nwhile [ ! -e {go}$LYCEUM_ATTEMPT ]; do sleep 0.1; done\n[ $LYCEUM_ATTEMPT = 3 ]\n"
+    );
+    let request = json!({ "name": "prep", "script": script, "retries": 2, "retry_wait_seconds": 3 });
+    let prep = submit(&house, &person, request).await;
+    let request = json!({ "command": ["true"], "after": [{ "job": prep }] });
+    let train = submit(&house, &person, request).await;
+    state(&house, &person, &prep, "running").await;
+    let record = only_record(&house).await;
+    // It fails while nobody is there, ...
+    house.kill();
+    fs::write(format!("{go}1"), "").unwrap();
+    eventually("it ends without the portal", async || processes(&record).is_empty().then_some(())).await;
+    house.start().await;
+    // ... and the portal dies again while it waits to be tried again.
+    let waiting = eventually("its next attempt waits", async || {
+        let found = job(&house, &person, &prep).await;
+        (found["attempt"] == 2).then_some(found)
+    })
+    .await;
+    assert_eq!(waiting["retries_left"], 1, "{waiting}");
+    house.kill();
+    house.start().await;
+    eventually("it runs again", async || (fs::read_to_string(&tries).unwrap() == "1\n2\n").then_some(())).await;
+    fs::write(format!("{go}2"), "").unwrap();
+    fs::write(format!("{go}3"), "").unwrap();
+    ended(&house, &person, &train, "exited").await;
+    assert_eq!(fs::read_to_string(&tries).unwrap(), "1\n2\n3\n", "each attempt began once");
+    assert_eq!(job(&house, &person, &prep).await["exit_code"], 0);
+}
+
+#[tokio::test]
 async fn a_job_ends_at_its_time_limit() {
     let Some(house) = House::open(&[]).await else { return };
     let person = house.person();
@@ -226,6 +321,10 @@ async fn jobs_from_a_shell() {
     let id = said.split(' ').next().unwrap().to_owned();
     let (code, _, errors) = run(&["submit", "--wait", "--", "sh", "-c", "exit 3"]);
     assert!(code == Some(1) && errors.contains("ended: exit code 3"), "{errors}");
+    let (code, said, errors) =
+        run(&["submit", "--wait", "--after", &format!("any:{id}"), "--retries", "1", "--", "true"]);
+    assert_eq!(code, Some(0), "{said} {errors}");
+    assert_eq!(run(&["submit", "--after", &format!("maybe:{id}"), "--", "true"]).0, Some(2));
     for follow in [&["log", &id][..], &["log", "-f", &id[..23]]] {
         assert_eq!(run(follow).1, "b\n", "{follow:?}");
     }

@@ -24,6 +24,7 @@ fn job(word: &Word, name: &str, attempt: i64, latest: Session) -> Job {
         visibility: Visibility::Group,
         created_at: NOW.plus_seconds(-30_000),
         attempt,
+        retries_left: 2,
         latest: Session { job: Some(Attempt { job: id, number: attempt }), app: "job".to_owned(), ..latest },
     }
 }
@@ -103,11 +104,14 @@ pub fn new_wrong(word: &Word) -> NewJob {
             is_script: true,
             script: word("#!/bin/bash\npython train.py --data $DATA\n"),
             variables: word("DATA"),
+            after: word("0190a1b2"),
+            live: vec![(JobId::new().to_string(), word("preprocess"))],
             ..WorkForm::default()
         },
         errors: vec![
             wrong("script", "has at most 64 KB: put the rest into a file of yours, and run that"),
             wrong("variables", "`DATA` is no `NAME=value`"),
+            wrong("after", "`0190a1b2` is no job's id"),
             wrong("working_directory", "/scratch/alise does not exist: make it first, or choose another"),
         ],
         copy_of: Some((JobId::new().to_string(), word("resnet50, lr 0.1"))),
@@ -156,6 +160,10 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         program: word("#!/bin/bash\nset -e\npython train.py --lr 0.1\n"),
         variables: vec![(word("SEED"), word("7"))],
         facts: ShowSession::facts(&job.latest, "Job"),
+        follows: vec![
+            Followed { id: JobId::new().to_string(), name: Some(word("preprocess")), words: "succeeded" },
+            Followed { id: JobId::new().to_string(), name: None, words: "was deleted" },
+        ],
         moments: ShowSession::moments(&job.latest, NOW),
         notes: Markdown::new(&word(
             "The **baseline**; see [the paper](https://example.org/resnet).\n\n- lr 0.1\n- 90 epochs",

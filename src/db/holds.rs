@@ -1,0 +1,80 @@
+//! What waiting jobs wait for besides quotas and room, and which failed ones are to be tried
+//! again. What follows from it is `model::hold`'s to say.
+
+use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
+
+use super::{
+    Db, Result,
+    jobs::{Row, job, select_jobs},
+    reading,
+    types::parse,
+    writing,
+};
+use crate::model::{
+    Job, JobId, SessionId, Timestamp,
+    hold::{Dependency, Obstacles, Outcome},
+    job::Attempt,
+};
+
+#[derive(FromRow)]
+struct DependencyRow {
+    after_id: String,
+    needs: String,
+    name: Option<String>,
+    state: Option<String>,
+    end_reason: Option<String>,
+    exit_code: Option<i64>,
+    retries_left: Option<i64>,
+}
+
+const DEPENDENCIES: &str = "SELECT d.after_id, d.needs, j.name, s.state, s.end_reason, s.exit_code, j.retries_left
+     FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.after_id LEFT JOIN sessions s ON s.id = j.session_id
+     WHERE d.job_id = $1 ORDER BY d.after_id";
+
+fn dependency(row: DependencyRow) -> Result<Dependency> {
+    let end_reason = row.end_reason.map(|word| parse(&word, "end reason")).transpose()?;
+    let found = match (row.name, row.state, row.retries_left) {
+        (Some(name), Some(state), Some(retries)) => {
+            let state = parse(&state, "session's state")?;
+            Some((name, Outcome::of(state, end_reason, row.exit_code, retries)))
+        }
+        _ => None,
+    };
+    Ok(Dependency { job: parse(&row.after_id, "job id")?, needs: parse(&row.needs, "job's dependency")?, found })
+}
+
+impl Db {
+    /// How those stand that a job is to follow.
+    pub async fn job_dependencies(&self, id: JobId) -> Result<Vec<Dependency>> {
+        let rows: Vec<DependencyRow> =
+            reading!(self, pool => query_as(DEPENDENCIES).bind(id.to_string()).fetch_all(pool).await)?;
+        rows.into_iter().map(dependency).collect()
+    }
+
+    /// What stands between a waiting attempt and its decision. Who is tried again, or resumed by
+    /// its owner, has waited for others already.
+    pub async fn obstacles(&self, session: SessionId, attempt: Attempt) -> Result<Obstacles> {
+        let not_before: Option<Option<i64>> = reading!(self, pool =>
+            query_scalar("SELECT not_before FROM sessions WHERE id = $1")
+                .bind(session.to_string()).fetch_optional(pool).await)?;
+        let dependencies = match attempt.number {
+            1 => self.job_dependencies(attempt.job).await?,
+            _ => Vec::new(),
+        };
+        Ok(Obstacles { not_before: not_before.flatten().map(Timestamp), dependencies })
+    }
+
+    /// Jobs that have ended with retries left: they are tried again, or settled.
+    pub async fn jobs_to_retry(&self) -> Result<Vec<Job>> {
+        let sql = format!("{} WHERE j.retries_left > 0 AND s.state = 'ended' ORDER BY j.id", select_jobs(self));
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
+        rows.into_iter().map(job).collect()
+    }
+
+    /// From now on this job is not tried again by itself.
+    pub async fn settle_job(&self, id: JobId) -> Result<()> {
+        writing!(self, pool => query("UPDATE jobs SET retries_left = 0 WHERE id = $1").bind(id.to_string())
+            .execute(pool).await.map(drop))?;
+        Ok(())
+    }
+}
