@@ -109,6 +109,26 @@ test("a clone says what is different", async () => {
   await check("job-failed");
 });
 
+test("a job that follows another one says for whom it waits, and that it never will", async () => {
+  const { page } = person;
+  const { id } = await ask(portal, name, "/jobs", { method: "POST", body: { name: "prepare", command: ["sleep", "600"] } });
+  await page.goto(`${portal.url}/jobs/${id}`);
+  await page.getByRole("link", { name: "One after it" }).click();
+  await page.getByRole("textbox", { name: "Command" }).fill("true");
+  await page.getByLabel("Name", { exact: true }).fill("afterwards");
+  await page.getByLabel("Tries again").fill("2");
+  await page.locator("#verdict").getByText("Waits for ‘prepare’ to succeed.").waitFor();
+  await check("job-new-after");
+  await page.getByRole("button", { name: "Submit", exact: true }).click();
+  await page.getByRole("heading", { name: "afterwards" }).waitFor();
+  await page.locator("#sentence").getByText("Waits for ‘prepare’ to succeed.").waitFor();
+  await main().getByRole("link", { name: "prepare" }).waitFor();
+  await check("job-waits-for-another");
+  await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
+  await browser.appears(page, page.locator("#sentence").getByText("‘prepare’, which it was to follow, was cancelled."), 60, "that it never will");
+  await check("job-refused");
+});
+
 test("the curves of a training grow on its page", async () => {
   const { page } = person;
   const versions = join(portal.data, "shared", "bin");

@@ -154,22 +154,7 @@ impl<'a> Scene<'a> {
                 let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
-            "job.submit" => begin(db, &new_attempt(ada, "another", None)).await,
-            "job.resume" => begin(db, &new_attempt(ada, "resumed", Some(self.ended[0]))).await,
-            "job.retry" => {
-                let mut new = new_attempt(ada, "retried", Some(self.retried));
-                new.job.as_mut().unwrap().cause = Cause::Retried(START);
-                begin(db, &new).await
-            }
-            "job.cancel" => {
-                let (id, reason) = (self.attempts[0], EndReason::StoppedByOwner);
-                db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)
-            }
-            "job.admin_cancel" => {
-                let (id, reason) = (self.attempts[1], EndReason::StoppedByAdmin);
-                db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
-            }
-            "job.delete" => db.delete_job(self.ended[1].job, BY).await.map(drop),
+            job if job.starts_with("job.") => self.perform_on_jobs(job).await,
             "quota.change" => {
                 let change = LevelChange::new(Level::Group(vision), each([(Field::Gpus, Some(1))]).to_vec());
                 db.change_limits(&[change], &Author::administrator("chief", soon)).await.map(drop)
@@ -226,6 +211,31 @@ impl<'a> Scene<'a> {
             }
             "database.backup" => db.note_backup(BY).await,
             "audit.prune" => db.prune_audit(later, 3, later).await.map(drop),
+            other => panic!("{other} is audited: say here what it does"),
+        }
+    }
+
+    /// The same, of what is done to jobs.
+    async fn perform_on_jobs(&self, action: &str) -> Result<(), Error> {
+        let Self { db, ada, .. } = *self;
+        let soon = START.plus_seconds(1);
+        match action {
+            "job.submit" => begin(db, &new_attempt(ada, "another", None)).await,
+            "job.resume" => begin(db, &new_attempt(ada, "resumed", Some(self.ended[0]))).await,
+            "job.retry" => {
+                let mut new = new_attempt(ada, "retried", Some(self.retried));
+                new.job.as_mut().unwrap().cause = Cause::Retried(START);
+                begin(db, &new).await
+            }
+            "job.cancel" => {
+                let (id, reason) = (self.attempts[0], EndReason::StoppedByOwner);
+                db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)
+            }
+            "job.admin_cancel" => {
+                let (id, reason) = (self.attempts[1], EndReason::StoppedByAdmin);
+                db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
+            }
+            "job.delete" => db.delete_job(self.ended[1].job, BY).await.map(drop),
             other => panic!("{other} is audited: say here what it does"),
         }
     }
