@@ -182,6 +182,7 @@ impl Db {
                      AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.id = runs.job_id)")
                 .fetch_all(&mut *tx).await?;
             for id in &ids {
+                query("DELETE FROM run_digests WHERE run_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM runs WHERE id = $1").bind(id).execute(&mut *tx).await?;
             }
             ids
@@ -257,6 +258,7 @@ impl Db {
 
     pub async fn remove_run(&self, id: RunId, noted: &Entry<'_>) -> Result<bool> {
         Ok(transaction!(self, tx => {
+            query("DELETE FROM run_digests WHERE run_id = $1").bind(id.to_string()).execute(&mut *tx).await?;
             let removed = query("DELETE FROM runs WHERE id = $1").bind(id.to_string()).execute(&mut *tx).await?;
             if removed.rows_affected() == 0 {
                 return Ok(false);

@@ -54,8 +54,8 @@ pub struct Tag {
     pub last_step: Option<i64>,
     pub min: Option<f64>,
     pub max: Option<f64>,
-    min_step: Option<i64>,
-    max_step: Option<i64>,
+    pub(super) min_step: Option<i64>,
+    pub(super) max_step: Option<i64>,
     first_step: Option<i64>,
     first_wall_time: Option<f64>,
     last_wall_time: Option<f64>,
@@ -99,7 +99,7 @@ pub fn metrics(store: &Store, complete: bool, selection: &Selection) -> Metrics 
     Metrics { runs, complete, truncated, revision: store.length() }
 }
 
-fn in_short(tag: &str, series: &Series) -> Tag {
+pub(super) fn in_short(tag: &str, series: &Series) -> Tag {
     let visible = series.visible();
     let all = series.by_step(i64::MIN..=i64::MAX, 1).into_iter().next();
     let range = all.and_then(|all| all.range);

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 
-use super::{Error, Result, Runs};
+use super::{Error, Result, Runs, results::digest::digest};
 use crate::{
     curves::log::{Decoder, LARGEST_BATCH},
     files::{self, Met, Part},
@@ -262,9 +262,10 @@ impl Runs {
         let counted = self.shelf.look(run.id, |store| {
             let mut all = crate::curves::reader::Skipped::default();
             store.runs.0.values().for_each(|run| all.add(run.skipped));
-            (all, store.points(), store.curves() as u64)
+            (all, store.points(), store.curves() as u64, store.length(), digest(store))
         });
-        let Ok((all, points, curves)) = counted.await else { return };
+        let Ok((all, points, curves, revision, digest)) = counted.await else { return };
+        self.keep_digest(run.id, revision, &digest).await;
         let skipped = Skipped {
             damaged: all.damaged,
             oversized: all.oversized,

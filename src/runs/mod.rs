@@ -1,11 +1,12 @@
 //! Runs: directories of logs whose curves are kept and shown. This file says whose they are and
 //! who may change what; `feed` reads them, `shelf` keeps the points, `answer` says what curves come
-//! to, `delta` what has come to them. Files of people are read by agents as their user; points are
+//! to, `delta` what has come to them, `results` what many runs come to. Files of people are read by agents as their user; points are
 //! written by nobody but the portal.
 
 mod answer;
 mod delta;
 mod feed;
+mod results;
 mod shelf;
 
 use std::{
@@ -19,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore, broadcast};
 
-use self::shelf::Shelf;
+use self::{results::Digests, shelf::Shelf};
 use crate::{
     db::{
         self, Db,
@@ -38,6 +39,10 @@ use crate::{
 pub use self::{
     answer::{Axis, Curve, Metrics, NotThere, Question, Selection, Tag, Tags, all, csv, curve, metrics, revision},
     delta::{Delta, Grown, What},
+    results::{
+        Asked, Band, Better, Cell, Column, Group, Item, Kind, LONGEST_FILTER, MOST_RUNS, Of, Order, SmallLine, Spread,
+        Table, Which,
+    },
 };
 
 /// What the composition root decides.
@@ -72,6 +77,8 @@ pub struct Runs {
     looks: Arc<Semaphore>,
     /// Tells whoever follows a run that its state has changed.
     changed: broadcast::Sender<RunId>,
+    /// What runs come to, as the table of results read it last.
+    digests: Digests,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -147,6 +154,7 @@ impl Runs {
             viewed: Mutex::default(),
             looks: Arc::new(Semaphore::new(MOST_LOOKS)),
             changed: broadcast::Sender::new(256),
+            digests: Digests::default(),
         })
     }
 

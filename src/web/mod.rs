@@ -326,6 +326,7 @@ fn api() -> Api {
         .routes(routes!(files::uploads::finish))
         .routes(routes!(runs::list, runs::create))
         .routes(routes!(runs::find, runs::change, runs::remove))
+        .routes(routes!(runs::results::list))
         .routes(routes!(runs::metrics::list))
         .routes(routes!(runs::metrics::find))
         .routes(routes!(runs::metrics::many))

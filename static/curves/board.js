@@ -16,7 +16,7 @@ import { readView, writeView, zoomUnit } from "./view.js";
 // `sources` are [{id, name, metrics}]; more than one are compared.
 export function makeBoard(root, base, sources) {
   const board = {
-    root, base, sources, comparing: sources.length > 1,
+    root, base, sources, comparing: sources.length > 1 || "overlay" in root.dataset,
     view: readView(location.search), palette: palette(root), cursor: null, lit: null,
     // What there is, in groups, and those of it that have a place on the page.
     groups: [], charts: [], starts: new Map(),
@@ -56,7 +56,7 @@ export function makeBoard(root, base, sources) {
     board.showView();
     feed.bundle();
     clearTimeout(board.writing);
-    board.writing = setTimeout(() => history.replaceState(history.state, "", `${location.pathname}${writeView(board.view, location.search)}${location.hash}`), 120);
+    board.writing = setTimeout(() => root.isConnected && history.replaceState(history.state, "", `${location.pathname}${writeView(board.view, location.search, "overlay" in root.dataset)}${location.hash}`), 120);
     feed.schedule(view.smooth === before.smooth ? 0 : 150, true);
     requestPaint(board.charts);
   };

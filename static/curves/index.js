@@ -1,5 +1,6 @@
 // Draws training curves into each element with `data-charts`: of one run, or of the run that a
-// job writes (`data-id`, `data-kind`), or of several runs, compared (`data-ids`, separated by commas).
+// job writes (`data-id`, `data-kind`), or of several runs, compared (`data-ids`, separated by commas);
+// with `data-overlay` without the table of a comparison, below another one.
 // Everything else on the page works without it.
 
 import { $$, announce, element, seen } from "../dom.js";
@@ -12,18 +13,19 @@ const API = "/api/v1";
 // How often runs that are compared are looked at while they grow (ms), and at most while they do not.
 const LOOK = 5000, LOOK_SELDOM = 60_000;
 
-async function start(root) {
+export async function start(root) {
   root.classList.add("curves");
   // Charts have headings of the third level, wherever they stand.
   const heading = element("h2", { class: "visually-hidden" }, "Curves");
   const said = element("p", { class: "muted curve-wait", role: "status" }, "Curves are being read…");
   root.replaceChildren(heading, said);
+  const isOverlay = "overlay" in root.dataset;
   let sources = [];
   try {
     const ids = root.dataset.kind === "job" ? [await written(root.dataset.id, said)] : (root.dataset.ids ?? root.dataset.id).split(",");
     sources = ids.map((id) => ({ id, name: root.dataset.name ?? id }));
     await Promise.all(sources.map(async (source) => {
-      const isCompared = ids.length > 1;
+      const isCompared = ids.length > 1 || isOverlay;
       const [metrics, run] = await Promise.all([metricsOf(API, source), isCompared ? runOf(API, source) : null]);
       Object.assign(source, { metrics, run, name: run?.name ?? source.name });
     }));
@@ -37,8 +39,10 @@ async function start(root) {
   unlike(sources);
   const board = makeBoard(root, API, sources);
   if (board.comparing) {
-    const { makeComparison } = await import("./compare.js");
-    board.onShow = makeComparison(board);
+    if (!isOverlay) {
+      const { makeComparison } = await import("./compare.js");
+      board.onShow = makeComparison(board);
+    }
     board.load();
     watch(board);
   } else {
@@ -99,6 +103,7 @@ function watch(board) {
     const growing = board.sources.filter((source) => !source.metrics.complete);
     if (growing.length === 0) return;
     await seen();
+    if (!board.root.isConnected) return;
     const before = growing.map((source) => source.metrics.revision);
     await Promise.all(growing.map(async (source) => { source.metrics = await metricsOf(API, source).catch(() => source.metrics); }));
     const hasGrown = growing.some((source, at) => source.metrics.revision !== before[at]);

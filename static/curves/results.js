@@ -2,6 +2,8 @@
 // which rows an expression leaves. Correlation is that of ranks (Spearman), so that a learning
 // rate needs no logarithm. Nothing here draws or asks.
 
+import { Fault, columnsOf, conditions, parse, picks, quoted } from "./expression.js";
+import { shorten } from "./label.js";
 import { bestOf, kindOf, partOf } from "./tags.js";
 
 // A row of each source: {id, name, source, cells: Map(column key → value)}.
@@ -68,58 +70,76 @@ export function pressed(order, key, second) {
   return [...others.slice(0, 1), ...next];
 }
 
-const TERM = /^(.*?)\s*(<=|>=|!=|=|<|>)\s*(.*)$/s;
-const TESTS = {
-  "<": (a, b) => a < b, "<=": (a, b) => a <= b, ">": (a, b) => a > b, ">=": (a, b) => a >= b,
-  "=": (a, b) => a === b, "!=": (a, b) => a !== b,
-};
-
-// What `lr < 0.01 and optimizer = adam and resnet` asks for: {test(row), error}. Terms joined
-// by “and”; a term without a comparison is a part of the name.
+// What `lr < 0.01 and optimizer = adam` asks for: {test(row), error}.
 export function filterOf(text, columns) {
-  const tests = [];
-  for (const term of text.split(/\s+and\s+|\s*;\s*/i).map((term) => term.trim()).filter(Boolean)) {
-    const match = TERM.exec(term);
-    if (!match) { tests.push((row) => row.name.toLowerCase().includes(term.toLowerCase())); continue; }
-    const [, name, sign, given] = match;
-    const column = columnOf(name, columns);
-    if (!column) return { test: () => true, error: `There is no column “${name}”.` };
-    if (given === "") return { test: () => true, error: `“${term}” compares with nothing.` };
-    const wanted = given.trim() !== "" && Number.isFinite(Number(given)) ? Number(given) : given.replace(/^["']|["']$/g, "");
-    tests.push((row) => {
-      const value = column.key === "name" ? row.name : row.cells.get(column.key);
-      if (value === null || value === undefined) return sign === "!=";
-      if (isNumber(value) && isNumber(wanted)) return TESTS[sign](value, wanted);
-      const [one, other] = [String(value).toLowerCase(), String(wanted).toLowerCase()];
-      return TESTS[sign](one, other);
-    });
+  try {
+    const node = parse(text);
+    const found = new Map(columnsOf(node).map((name) => [name, columnOf(name, columns)]));
+    const cell = (row) => (name) => {
+      const column = found.get(name);
+      const value = column.key === "name" ? row.name : name.which && name.which !== "param" && name.which !== "metric" ? valueOf(row, column, name.which) : row.cells.get(column.key);
+      return value === undefined ? null : value;
+    };
+    return { test: (row) => picks(node, row.name, cell(row)), error: null };
+  } catch (error) {
+    if (!(error instanceof Fault)) throw error;
+    return { test: () => true, error: `${error.message} (character ${error.at})` };
   }
-  return { test: (row) => tests.every((test) => test(row)), error: null };
 }
 
-function columnOf(name, columns) {
-  const wanted = name.trim().toLowerCase();
-  if (wanted === "name") return { key: "name" };
-  return columns.find(({ label }) => label.toLowerCase() === wanted) ?? columns.find(({ label }) => label.toLowerCase().endsWith(`/${wanted}`) || label.toLowerCase().endsWith(`.${wanted}`));
+// One value of a metric, whichever the table shows.
+function valueOf(row, { tag, run, rule }, which) {
+  const found = row.source.metrics.runs.find((other) => other.run === run)?.tags.find((other) => other.tag === tag);
+  return found?.[which === "best" ? rule : which];
+}
+
+function columnOf({ which, text, at }, columns) {
+  const wanted = text.toLowerCase();
+  if (wanted === "name" && which === null) return { key: "name" };
+  const meant = columns.filter(({ kind }) => which === null || (which === "param") === (kind === "param"));
+  const exact = meant.find(({ label }) => label === text) ?? meant.find(({ label }) => label.toLowerCase() === wanted);
+  if (exact) return exact;
+  const ends = meant.filter(({ label }) => label.toLowerCase().endsWith(wanted) && /[/. _]$/.test(label.slice(0, -text.length)));
+  if (ends.length === 1) return ends[0];
+  if (ends.length === 0) throw new Fault(at, `There is no column “${shorten(text, 60)}”.`);
+  throw new Fault(at, `“${shorten(text, 60)}” may be “${shorten(ends[0].label, 60)}” or “${shorten(ends[1].label, 60)}”: write all of it.`);
 }
 
 // The expression with other bounds for one column: `range` is [low, high], a word, or null.
 export function withRange(text, label, range) {
-  const others = text.split(/\s+and\s+|\s*;\s*/i).map((term) => term.trim()).filter((term) => term && TERM.exec(term)?.[1].toLowerCase() !== label.toLowerCase());
-  const mine = range === null ? [] : Array.isArray(range) ? [`${label} >= ${tidy(range[0])}`, `${label} <= ${tidy(range[1])}`] : [`${label} = ${range}`];
-  return [...others, ...mine].join(" and ");
+  const name = quoted(label);
+  const mine = range === null ? [] : Array.isArray(range) ? [`${name} >= ${tidy(range[0])}`, `${name} <= ${tidy(range[1])}`] : [`${name} = ${quoted(String(range))}`];
+  return [...othersIn(text, label), ...mine].join(" and ");
 }
+
+// What an expression asks for beside a column's bounds, as text.
+function othersIn(text, label) {
+  const characters = [...text];
+  try {
+    const node = parse(text);
+    const said = ({ from, to }) => characters.slice(from - 1, to - 1).join("");
+    return conditions(node).filter((one) => !isOf(one, label)).map((one) => (one.kind === "or" && !said(one).startsWith("(") ? `(${said(one)})` : said(one)));
+  } catch {
+    // What was not understood cannot be kept.
+    return [];
+  }
+}
+
+const isOf = ({ kind, column, sign }, label) => kind === "compare" && !sign.includes("~") && sign !== "!=" && column.text.toLowerCase() === label.toLowerCase();
 
 const tidy = (number) => Number(number.toPrecision(3));
 
 // Bounds that an expression says of a column: [low, high] with infinities, for drawing a brush.
 export function rangeIn(text, label) {
   const range = [-Infinity, Infinity];
-  for (const term of text.split(/\s+and\s+|\s*;\s*/i)) {
-    const match = TERM.exec(term.trim());
-    if (match?.[1].toLowerCase() !== label.toLowerCase() || !Number.isFinite(Number(match[3]))) continue;
-    if (match[2].startsWith(">")) range[0] = Number(match[3]);
-    if (match[2].startsWith("<")) range[1] = Number(match[3]);
+  try {
+    for (const one of conditions(parse(text))) {
+      if (!isOf(one, label) || one.value.number === undefined) continue;
+      if (one.sign.startsWith(">")) range[0] = one.value.number;
+      if (one.sign.startsWith("<")) range[1] = one.value.number;
+    }
+  } catch {
+    return null;
   }
   return range[0] === -Infinity && range[1] === Infinity ? null : range;
 }

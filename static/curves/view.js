@@ -13,7 +13,9 @@ export const USUAL = Object.freeze({
 
 const WORDS = ["find", "where", "group", "base"];
 const FLAGS = ["log", "clip", "same"];
-const NAMES = ["x", "log", "smooth", "clip", "zoom", "find", "only", "off", "where", "sort", "value", "same", "group", "base"];
+// Of the charts themselves; the others are a comparison's, or another table's on the page.
+const CHARTS = ["x", "log", "smooth", "clip", "zoom", "find", "only", "off"];
+const NAMES = [...CHARTS, "where", "sort", "value", "same", "group", "base"];
 
 // The view that an address tells. What is not understood is as usual.
 export function readView(search) {
@@ -33,10 +35,12 @@ export function readView(search) {
   return view;
 }
 
-// The query of an address with this view in it: `?…`, or nothing.
-export function writeView(view, search = "") {
+// The query of an address with this view in it: `?…`, or nothing. `alone`: what is no view of charts
+// is somebody else's.
+export function writeView(view, search = "", alone = false) {
   const query = new URLSearchParams(search);
-  for (const name of NAMES) query.delete(name);
+  if (alone) view = { ...USUAL, ...Object.fromEntries(CHARTS.map((name) => [name, view[name]])) };
+  for (const name of alone ? CHARTS : NAMES) query.delete(name);
   if (view.x !== USUAL.x) query.set("x", view.x);
   for (const name of FLAGS) if (view[name]) query.set(name, "1");
   if (view.smooth > 0) query.set("smooth", String(view.smooth));

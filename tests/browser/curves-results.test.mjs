@@ -2,6 +2,7 @@
 // and the bounds that a brush writes into it, and correlation of ranks.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 
 import { curves } from "./modules.mjs";
@@ -52,11 +53,25 @@ test("an expression leaves the rows it describes, and says what it does not know
   assert.deepEqual(kept(""), ["one", "two", "three"]);
   assert.deepEqual(kept("lr < 0.05 and optimizer = Adam"), ["one"]);
   assert.deepEqual(kept("LOSS <= 0.5"), ["one", "two"]);
+  assert.deepEqual(kept("last(loss) <= 1.45"), ["two"]);
+  assert.deepEqual(kept("lr = 0.1 or (optimizer = sgd and not warmup = none)"), ["two", "three"]);
   assert.deepEqual(kept("val/loss>=0.45; name != two"), ["one"]);
   assert.deepEqual(kept("warmup != 100"), ["one", "two"]);
   assert.deepEqual(kept("thre"), ["three"]);
-  assert.match(results.filterOf("depth > 3", columns).error, /depth/);
-  assert.match(results.filterOf("lr >", columns).error, /nothing/);
+  assert.match(results.filterOf("lr < 1 and depth > 3", columns).error, /depth.*character 12/);
+  assert.match(results.filterOf("lr >", columns).error, /missing.*character 5/);
+});
+
+test("the language means here what it means in the portal", async () => {
+  const { parse, picks, quoted } = await curves("expression");
+  const { rows, picked, wrong } = JSON.parse(await readFile(new URL("expressions.json", import.meta.url), "utf8"));
+  for (const [text, expected] of picked) {
+    const node = parse(text);
+    const found = rows.filter(([name, cells]) => picks(node, name, ({ text }) => cells[text] ?? null)).map(([name]) => name);
+    assert.deepEqual(found, expected, text);
+  }
+  for (const [text, at] of wrong) assert.throws(() => parse(text), (fault) => fault.at === at, text);
+  for (const name of ["lr", "train: loss", "a`b c", "none", "x,y"]) assert.equal(parse(`${quoted(name)} = 1`).column.text, name);
 });
 
 test("a brush writes its bounds into the expression and leaves the rest of it", () => {
@@ -64,6 +79,8 @@ test("a brush writes its bounds into the expression and leaves the rest of it", 
   assert.equal(text, "optimizer = adam and lr >= 0.00123 and lr <= 0.05");
   assert.deepEqual(results.rangeIn(text, "lr"), [0.00123, 0.05]);
   assert.equal(results.rangeIn(text, "seed"), null);
+  assert.equal(results.withRange("lr = 1 or seed = 2", "lr", [0, 1]), "(lr = 1 or seed = 2) and lr >= 0 and lr <= 1");
+  assert.equal(results.withRange("", "train: loss", [0, 1]), "`train: loss` >= 0 and `train: loss` <= 1");
   assert.equal(results.withRange(text, "lr", null), "optimizer = adam");
   assert.equal(results.withRange(text, "optimizer", "sgd"), "lr >= 0.00123 and lr <= 0.05 and optimizer = sgd");
 });

@@ -204,7 +204,7 @@ test("two runs that differ in one parameter are compared", async () => {
   for (const run of runs) await isRead(run, 1200);
   const person = await visit("/runs");
   const { page } = person;
-  for (const { name } of runs) await page.getByRole("checkbox", { name: `Compare ${name}` }).check();
+  for (const { name } of runs) await page.getByRole("checkbox", { name: `Pick ${name}` }).check();
   await page.getByRole("button", { name: "Compare", exact: true }).click();
   await page.waitForURL(/\/runs\/compare\?/);
   const table = page.getByRole("table", { name: "Results" });

@@ -1,12 +1,16 @@
 //! Runs over REST: which there are, whose they are and who sees them. Their curves are in
-//! `metrics`, what comes to them in `events`, the pages in `pages`; the rules are `runs`'s.
+//! `metrics`, what comes to them in `events`, many of them as a table in `results`, the pages in `pages`; the rules
+//! are `runs`'s.
 
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
+pub mod address;
 pub mod events;
 pub mod jobs;
 pub mod metrics;
 pub mod pages;
+pub mod results;
+mod table;
 
 use std::sync::Arc;
 

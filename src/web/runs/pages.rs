@@ -1,4 +1,4 @@
-//! `/runs` as pages: the list with the form that registers a directory, and one run. The rules are
+//! `/runs` as pages: the table with the form that registers a directory, and one run. The rules are
 //! the API's.
 
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::{address::Address, table};
 use crate::{
     auth::Principal,
     model::{
         Run, RunId, Timestamp,
         run::{Source, Visibility},
     },
-    runs::{Change, Draft, Metrics, Selection, Tag, Tags, metrics},
+    runs::{Change, Draft, Metrics, Selection, Table, Tag, Tags, metrics},
     web::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
         page::{Nav, Page},
-        paging::{Listed, Paging},
         views::{
             self, CurveRow, Moment, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number,
             passed_over,
@@ -30,30 +30,49 @@ use crate::{
     },
 };
 
-/// How many runs and curves a page shows.
-const SHOWN: i64 = 50;
+/// How many curves a page shows.
 const SHOWN_CURVES: usize = 500;
 
 /// More lines than this nobody tells apart: ten colours, five kinds of dashes.
 const MOST_COMPARED: usize = 50;
 
-/// The address of the list, and of one run.
+/// The address of one run.
 #[derive(Default, Deserialize)]
 pub struct Visit {
-    cursor: Option<String>,
     done: Option<String>,
 }
 
-/// `/runs`
-pub async fn list(
-    user: CurrentUser,
-    State(portal): State<Arc<Portal>>,
-    Query(visit): Query<Visit>,
-) -> Result<Response> {
-    let form = empty_form(&user);
-    let mut view = list_view(&portal, &user.0, visit.cursor, form).await?;
-    view.notice = visit.done.and_then(|done| notice(&done)).map(str::to_owned);
+/// `/runs`: the table of results.
+pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>, RawQuery(query): RawQuery) -> Result<Response> {
+    let (form, query) = (empty_form(&user), query.unwrap_or_default());
+    let address = match Address::read(&query, true) {
+        Ok(address) => address,
+        Err(error) => return list_with(&portal, &user.0, Address::default(), form, &error).await,
+    };
+    let table = match portal.runs.results(&user.user, &address.of, &address.asked).await.map_err(Error::from) {
+        Ok(table) => table,
+        Err(error) if error.field_errors().is_empty() => return Err(error),
+        Err(error) => return list_with(&portal, &user.0, address, form, &error).await,
+    };
+    let mut view = list_view(&portal, &user.0, &address, table, form);
+    view.notice = address.done.as_deref().and_then(notice).map(str::to_owned);
     Ok(Page(view).into_response())
+}
+
+/// The page with what is wrong with its address, and with all the runs that it is about.
+async fn list_with(
+    portal: &Portal,
+    user: &Arc<Principal>,
+    address: Address,
+    form: RunForm,
+    error: &Error,
+) -> Result<Response> {
+    let plain = Address { of: address.of.clone(), ..Address::default() };
+    let table = portal.runs.results(&user.user, &plain.of, &plain.asked).await?;
+    let mut view = list_view(portal, user, &plain, table, form);
+    view.table.filter.clone_from(&address.asked.filter);
+    view.table.wrong = error.field_errors().first().map(|fault| fault.message.clone());
+    Ok(error.with_page(Page(view)))
 }
 
 fn notice(done: &str) -> Option<&'static str> {
@@ -78,7 +97,9 @@ pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: 
         Ok(made) => Ok(Redirect::to(&format!("/runs/{}", made.id)).into_response()),
         Err(error) if error.field_errors().is_empty() => Err(error),
         Err(error) => {
-            let mut view = list_view(&portal, &user.0, None, typed).await?;
+            let address = Address::default();
+            let table = portal.runs.results(&user.user, &address.of, &address.asked).await?;
+            let mut view = list_view(&portal, &user.0, &address, table, typed);
             view.errors = error.field_errors().iter().map(views::FieldError::from).collect();
             Ok(error.with_page(Page(view)))
         }
@@ -176,21 +197,14 @@ fn group_of(form: &RunForm) -> Option<String> {
     (form.visibility == Visibility::Group).then(|| form.group.clone())
 }
 
-async fn list_view(portal: &Portal, user: &Arc<Principal>, cursor: Option<String>, form: RunForm) -> Result<RunsPage> {
-    let now = portal.clock.now();
-    let paged = cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
-    let paging = Paging::new(Some(SHOWN), cursor.filter(|cursor| !cursor.is_empty()));
-    let found = portal.runs.list(&user.user, None, paging.after()?, SHOWN + 1).await?;
-    let page = Listed::new(found, SHOWN, |run: &Run| run.id);
-    Ok(RunsPage {
+fn list_view(portal: &Portal, user: &Arc<Principal>, address: &Address, table: Table, form: RunForm) -> RunsPage {
+    RunsPage {
         layout: portal.layout_of(user, Nav::Runs),
         notice: None,
         errors: Vec::new(),
-        rows: page.items.iter().map(|run| row(run, user, now)).collect(),
+        table: table::view(address, table, |run| row(run, user, portal.clock.now())),
         form,
-        first_href: paged.then(|| "/runs".to_owned()),
-        next_href: page.next_cursor.as_ref().map(|cursor| format!("/runs?cursor={cursor}")),
-    })
+    }
 }
 
 fn row(run: &Run, user: &Principal, now: Timestamp) -> RunRow {

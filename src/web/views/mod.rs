@@ -22,6 +22,7 @@ mod notice;
 mod packages;
 mod people;
 mod quotas;
+mod results;
 mod runs;
 mod sentence;
 mod session;
@@ -59,6 +60,10 @@ pub use quotas::{
     ChangeLine, Choice, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, OverLine,
     PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Refusal,
     Source, Typed, field_words, limit_words,
+};
+pub use results::{
+    CellView, ColumnChoice, GroupView, Head, LINE_HEIGHT, LINE_WIDTH, ResultLineView, ResultsView, SpreadView, area,
+    bounds, path,
 };
 pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number, passed_over};
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};

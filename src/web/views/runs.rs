@@ -1,9 +1,9 @@
-//! Runs, drawn: the list with its form, and one run with what was read of it. Its charts are
+//! Runs, drawn: the table of results with the form that registers one, and one run with what was read of it. Its charts are
 //! drawn by the browser into an element of the page; the table below stands without scripts too.
 
 use askama::Template;
 
-use super::{FieldError, Moment};
+use super::{FieldError, LINE_HEIGHT, LINE_WIDTH, Moment, ResultsView};
 use crate::{
     model::run::{Reading, Skipped, Visibility},
     web::page::{Layout, filters},
@@ -16,10 +16,8 @@ pub struct RunsPage {
     pub layout: Layout,
     pub notice: Option<String>,
     pub errors: Vec<FieldError>,
-    pub rows: Vec<RunRow>,
+    pub table: ResultsView,
     pub form: RunForm,
-    pub first_href: Option<String>,
-    pub next_href: Option<String>,
 }
 
 /// One line of the list.
@@ -148,6 +146,11 @@ impl RunsCompared {
 }
 
 impl RunsPage {
+    /// There is no run at all, whatever is asked for.
+    pub fn is_empty(&self) -> bool {
+        self.table.rows.is_empty() && self.table.reset_href.is_none() && self.table.first_href.is_none()
+    }
+
     pub fn error(&self, field: &str) -> Option<String> {
         message(&self.errors, field)
     }

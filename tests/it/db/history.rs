@@ -89,7 +89,9 @@ async fn fill(db: &Db) -> UserId {
     };
     db.add_announcement(&announcement, None, &NOTED).await.unwrap();
     db.dismiss_announcement(announcement.id, user).await.unwrap();
-    db.add_run(&super::runs::run(user, "run"), None, &NOTED).await.unwrap();
+    let run = super::runs::run(user, "run");
+    db.add_run(&run, None, &NOTED).await.unwrap();
+    db.keep_digest(run.id, 1, "{}").await.unwrap();
     db.add_audit(START, "a", "test", "b", "c").await.unwrap();
     let refused = new_session(user, 9);
     let clock = Clock::manual(START);

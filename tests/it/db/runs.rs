@@ -202,3 +202,30 @@ async fn a_jobs_run_follows_its_attempts_and_is_seen_like_the_job() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn digests_are_kept_and_go_with_their_run() {
+    on_both(async |house| {
+        let db = &house.db;
+        let ada = add_user(db, "ada").await;
+        let (one, other) = (run(ada, "one"), run(ada, "other"));
+        for run in [&one, &other] {
+            db.add_run(run, None, &NOTED).await.unwrap();
+        }
+        db.keep_digest(one.id, 7, "old").await.unwrap();
+        db.keep_digest(one.id, 9, "{\"ü\": 1}").await.unwrap();
+        // One that is gone meanwhile has none.
+        db.keep_digest(RunId::new(), 9, "{}").await.unwrap();
+        assert_eq!(number(db, "SELECT COUNT(*) FROM run_digests").await, 1);
+        let ids = [one.id, other.id];
+        assert_eq!(db.digest_revisions(&ids).await.unwrap(), [(one.id, 9)]);
+        assert_eq!(db.digests(&ids).await.unwrap(), [(one.id, 9, "{\"ü\": 1}".to_owned())]);
+        assert_eq!(db.digests(&[]).await.unwrap(), []);
+        // More than are asked for in one statement.
+        let many: Vec<RunId> = (0..450).map(|_| RunId::new()).chain(ids).collect();
+        assert_eq!(db.digest_revisions(&many).await.unwrap().len(), 1);
+        db.remove_run(one.id, &NOTED).await.unwrap();
+        assert_eq!(number(db, "SELECT COUNT(*) FROM run_digests").await, 0);
+    })
+    .await;
+}

@@ -151,6 +151,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/runs/{id}/metrics", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/runs/{id}/metrics/{tag}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("GET", "/api/v1/runs/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/results", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/curves", r#"{"runs": [], "tags": []}"#, [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/runs", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/runs", "directory=x", [401, 503, 503, 503, 403, 401, 401]),

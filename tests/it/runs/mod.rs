@@ -4,6 +4,7 @@
 
 mod answers;
 mod reading;
+mod results;
 
 use std::{
     path::Path,

@@ -1,0 +1,261 @@
+//! The address of the table of results: which runs, which rows and columns, in which order, what is picked. The page
+//! and the API read the same parameters, and the page's links are addresses with one thing changed. Lists are
+//! a parameter a member, as a form with boxes sends them.
+
+use std::str::FromStr;
+
+use url::form_urlencoded::{self, Serializer};
+use utoipa::IntoParams;
+
+use crate::{
+    model::RunId,
+    runs::{Asked, LONGEST_FILTER, Of, Order, Which},
+    web::error::{Error, Result},
+};
+
+/// How many rows a page has where nobody says, and at most.
+const USUAL_ROWS: usize = 100;
+const MOST_ROWS: usize = 500;
+
+/// So many runs and columns may be named, and so many picked.
+const MOST_NAMED: usize = 100;
+pub const MOST_PICKED: usize = 50;
+
+/// What the API's document says of the parameters; [`Address`] reads them.
+#[expect(dead_code, reason = "it is a description")]
+#[derive(IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ResultsParameters {
+    /// Which rows: `lr < 0.01 and (optimizer = adam or not name ~ test)`. Columns are named by their label or the end
+    /// of it; `last(…)`, `best(…)`, `min(…)`, `max(…)` say which value of a metric, `param(…)` and `metric(…)` which kind
+    /// is meant. Signs are `=`, `!=`, `<`, `<=`, `>`, `>=`, `~` (holds), `!~`; `none` is nothing. A word alone is a part
+    /// of the name.
+    r#where: Option<String>,
+    /// Which value of each metric: `best`, `last`, or `at` (with `step`).
+    value: Option<String>,
+    /// With `value=at`: at the last step that is not behind this one; of at most 200 runs.
+    step: Option<i64>,
+    /// At most two keys: `name`, `owner`, `created`, `points`, `p:lr`, `m:val/loss`; a minus in front has the greatest first.
+    sort: Option<Vec<String>>,
+    /// The keys of the columns to show; without it hyper-parameters that differ, and the main metrics.
+    column: Option<Vec<String>>,
+    /// Where no columns are named: also hyper-parameters that are the same in all runs.
+    same: Option<bool>,
+    /// The key of a hyper-parameter whose values make groups.
+    group: Option<String>,
+    /// The run that the others are compared with.
+    base: Option<String>,
+    /// Only these runs.
+    run: Option<Vec<String>>,
+    /// Only the runs of this person; operators may say `*` for everybody's.
+    owner: Option<String>,
+    #[param(minimum = 1, maximum = 500, default = 100)]
+    limit: Option<usize>,
+    /// `next_cursor` of the page before: the last row's run.
+    cursor: Option<String>,
+}
+
+/// What an address says.
+#[derive(Clone, Debug)]
+pub struct Address {
+    pub of: Of,
+    pub asked: Asked,
+    /// Runs whose curves are drawn below the table; of the page alone.
+    pub picked: Vec<RunId>,
+    /// What has just been done; of the page alone.
+    pub done: Option<String>,
+}
+
+impl Default for Address {
+    fn default() -> Self {
+        let asked = Asked {
+            filter: String::new(),
+            which: Which::Best,
+            order: Vec::new(),
+            columns: None,
+            with_same: false,
+            group: None,
+            base: None,
+            limit: USUAL_ROWS,
+            after: None,
+        };
+        Self { of: Of::default(), asked, picked: Vec::new(), done: None }
+    }
+}
+
+impl Address {
+    /// Reads a query. `is_page`: parameters of the page alone are known too.
+    pub fn read(query: &str, is_page: bool) -> Result<Self> {
+        let mut this = Self::default();
+        let (mut value, mut step) = (String::new(), None);
+        let mut seen = Vec::new();
+        for (name, text) in form_urlencoded::parse(query.as_bytes()) {
+            let is_list = matches!(&*name, "sort" | "column" | "run" | "pick");
+            if !is_list && seen.contains(&name) {
+                return Err(Error::field(short(&name), "duplicate_field", "This parameter stands twice."));
+            }
+            seen.push(name.clone());
+            // A field of a form that was left empty says nothing.
+            if text.is_empty() {
+                continue;
+            }
+            let asked = &mut this.asked;
+            match &*name {
+                "where" => asked.filter = bounded("where", &text, LONGEST_FILTER)?,
+                "value" => value = text.into_owned(),
+                "step" => step = Some(number::<i64>("step", &text)?),
+                "sort" => {
+                    let (descending, key) = text.strip_prefix('-').map_or((false, &*text), |key| (true, key));
+                    asked.order.push(Order { key: bounded("sort", key, 1000)?, descending });
+                }
+                "column" => asked.columns.get_or_insert_default().push(bounded("column", &text, 1000)?),
+                "same" => asked.with_same = flag("same", &text)?,
+                "group" => asked.group = Some(bounded("group", &text, 1000)?),
+                "base" => asked.base = Some(id("base", &text)?),
+                "run" => this.of.runs.get_or_insert_default().push(id("run", &text)?),
+                "owner" => this.of.owner = Some(text.into_owned()),
+                "limit" => asked.limit = number("limit", &text)?,
+                "cursor" => asked.after = Some(id("cursor", &text)?),
+                "pick" if is_page => this.picked.push(id("pick", &text)?),
+                "done" if is_page => this.done = Some(text.into_owned()),
+                _ => return Err(Error::field(short(&name), "unknown_field", "There is no such parameter.")),
+            }
+        }
+        this.asked.which = match (value.as_str(), step) {
+            ("" | "best", _) => Which::Best,
+            ("last", _) => Which::Last,
+            ("at", Some(step)) => Which::At(step),
+            ("at", None) => return Err(Error::field("step", "missing_field", "At which step?")),
+            _ => return Err(Error::field("value", "invalid_value", "One of best, last and at.")),
+        };
+        let counts = [
+            ("limit", this.asked.limit, MOST_ROWS),
+            ("sort", this.asked.order.len(), 2),
+            ("column", this.asked.columns.as_ref().map_or(0, Vec::len), MOST_NAMED),
+            ("run", this.of.runs.as_ref().map_or(0, Vec::len), MOST_NAMED),
+            ("pick", this.picked.len(), MOST_PICKED),
+        ];
+        if let Some((name, _, most)) = counts.into_iter().find(|(_, count, most)| most < count) {
+            return Err(Error::field(name, "too_many", format!("At most {most}.")));
+        }
+        if this.asked.limit == 0 {
+            return Err(Error::field("limit", "out_of_range", "Between 1 and 500."));
+        }
+        Ok(this)
+    }
+
+    /// The address of the page.
+    pub fn href(&self) -> String {
+        let asked = &self.asked;
+        let mut query = Serializer::new(String::new());
+        let mut put = |name: &str, text: &str| {
+            if !text.is_empty() {
+                query.append_pair(name, text);
+            }
+        };
+        put("where", &asked.filter);
+        match asked.which {
+            Which::Best => {}
+            Which::Last => put("value", "last"),
+            Which::At(step) => {
+                put("value", "at");
+                put("step", &step.to_string());
+            }
+        }
+        asked.order.iter().for_each(|order| put("sort", &order.word()));
+        asked.columns.iter().flatten().for_each(|key| put("column", key));
+        put("same", if asked.with_same { "true" } else { "" });
+        put("group", asked.group.as_deref().unwrap_or_default());
+        put("base", &asked.base.map(|id| id.to_string()).unwrap_or_default());
+        self.of.runs.iter().flatten().for_each(|id| put("run", &id.to_string()));
+        put("owner", self.of.owner.as_deref().unwrap_or_default());
+        if asked.limit != USUAL_ROWS {
+            put("limit", &asked.limit.to_string());
+        }
+        put("cursor", &asked.after.map(|id| id.to_string()).unwrap_or_default());
+        self.picked.iter().for_each(|id| put("pick", &id.to_string()));
+        let query = query.finish();
+        if query.is_empty() { "/runs".to_owned() } else { format!("/runs?{query}") }
+    }
+
+    /// The same with something changed; it begins at the first row again.
+    pub fn with(&self, change: impl FnOnce(&mut Asked)) -> Self {
+        let mut other = Self { done: None, ..self.clone() };
+        other.asked.after = None;
+        change(&mut other.asked);
+        other
+    }
+}
+
+impl Order {
+    /// As it stands in an address.
+    pub fn word(&self) -> String {
+        format!("{}{}", if self.descending { "-" } else { "" }, self.key)
+    }
+}
+
+fn bounded(field: &str, text: &str, most: usize) -> Result<String> {
+    if most < text.chars().count() {
+        return Err(Error::field(field, "too_long", format!("At most {most} characters.")));
+    }
+    Ok(text.to_owned())
+}
+
+fn id(field: &str, text: &str) -> Result<RunId> {
+    text.parse().map_err(|_err| Error::field(field, "invalid_value", "This is no run."))
+}
+
+fn number<T: FromStr>(field: &str, text: &str) -> Result<T> {
+    text.trim().parse().map_err(|_err| Error::field(field, "invalid_value", "A whole number."))
+}
+
+fn flag(field: &str, text: &str) -> Result<bool> {
+    text.parse().map_err(|_err| Error::field(field, "invalid_value", "true or false."))
+}
+
+/// The beginning of a name that somebody else made.
+fn short(name: &str) -> String {
+    name.chars().take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_says_again_what_it_was_read_from() {
+        let id = RunId::new();
+        for query in [
+            String::new(),
+            "where=lr+%3C+0.01&value=last&sort=-m%3Aval%2Floss&sort=name".to_owned(),
+            format!("value=at&step=-5&column=p%3Alr&column=m%3Aa%2Cb&same=true&group=p%3Alr&base={id}"),
+            format!("run={id}&owner=*&limit=7&cursor={id}&pick={id}"),
+        ] {
+            let address = Address::read(&query, true).unwrap();
+            assert_eq!(address.href().trim_start_matches("/runs").trim_start_matches('?'), query);
+        }
+        let empty = Address::read("where=&value=&step=&group=", true).unwrap();
+        assert_eq!(empty.href(), "/runs");
+    }
+
+    #[test]
+    fn faults_name_their_parameter() {
+        for (query, field) in [
+            ("value=mean", "value"),
+            ("value=at", "step"),
+            ("step=x", "step"),
+            ("limit=0", "limit"),
+            ("limit=501", "limit"),
+            ("sort=a&sort=b&sort=c", "sort"),
+            ("base=7", "base"),
+            ("same=1", "same"),
+            ("where=a&where=b", "where"),
+            ("pick=x", "pick"),
+            ("colour=red", "colour"),
+        ] {
+            assert_eq!(Address::read(query, true).unwrap_err().field_errors()[0].field, field, "{query}");
+        }
+        let id = RunId::new();
+        assert_eq!(Address::read(&format!("pick={id}"), false).unwrap_err().field_errors()[0].code, "unknown_field");
+    }
+}

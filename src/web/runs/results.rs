@@ -1,0 +1,155 @@
+//! The table of results over REST: many runs with what they were given and what they came to. How it is asked for
+//! stands in `address`, what it comes to is `runs`'s.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use axum::{
+    extract::{RawQuery, State},
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::address::{Address, ResultsParameters};
+use crate::{
+    model::{RunId, Timestamp, User},
+    runs::{Cell, Column, Group, Item, Kind, SmallLine, Spread, Table},
+    web::{
+        Portal,
+        error::{Error, Problem, Result},
+        extract::CurrentUser,
+    },
+};
+
+/// Many runs with what they were given and what they came to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Results {
+    /// All that there are; the rows have those that are `shown`.
+    columns: Vec<Column>,
+    items: Vec<ResultRow>,
+    /// With `group`: what the runs of each value come to, of all rows and not of this page alone.
+    groups: Vec<ResultGroup>,
+    /// How many runs the table is made of, and how many of them the filter leaves.
+    total: usize,
+    matched: usize,
+    /// There are more runs than the newest thousand, of which the table is made.
+    truncated: bool,
+    #[schema(format = "uuid")]
+    next_cursor: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResultRow {
+    #[schema(value_type = String, format = "uuid")]
+    id: RunId,
+    name: String,
+    owner: String,
+    is_owner: bool,
+    directory: String,
+    complete: bool,
+    points: u64,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    grown_at: Option<Timestamp>,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    /// By the keys of columns; what a run has not is left out.
+    cells: BTreeMap<String, ResultCell>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResultCell {
+    /// A number, a word or a truth value; of a metric null where it is not finite.
+    #[schema(value_type = Object)]
+    value: Value,
+    /// Of a metric: where it has this value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    step: Option<i64>,
+    /// With `base`: how far it is from the baseline's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    delta: Option<f64>,
+    /// The best of all rows that the filter leaves.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[schema(required = false)]
+    best: bool,
+    /// Of a metric: means of at most 24 stretches of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    line: Option<ResultLine>,
+}
+
+/// A curve in a few values, from its first step to its last.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResultLine {
+    from: i64,
+    to: i64,
+    values: Vec<Option<f32>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ResultGroup {
+    /// Null: the runs that do not have it.
+    #[schema(value_type = Object)]
+    value: Value,
+    count: usize,
+    #[schema(value_type = Vec<String>)]
+    runs: Vec<RunId>,
+    /// By the keys of metrics that are shown.
+    metrics: BTreeMap<String, Spread>,
+}
+
+/// Runs as rows: hyper-parameters, metrics (best, last, or at a step), in an order, picked by an expression, in groups,
+/// beside a baseline. Made of the newest thousand runs that the reader may see.
+#[utoipa::path(get, path = "/results", tag = "runs", params(ResultsParameters),
+    responses((status = 200, body = Results), (status = 404, description = "A run is not there, or not to be seen", body = Problem),
+        (status = 422, description = "A parameter cannot be so; a fault of the expression is told with its place", body = Problem)))]
+pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>, RawQuery(query): RawQuery) -> Result<Response> {
+    let address = Address::read(&query.unwrap_or_default(), false)?;
+    let table = portal.runs.results(&user.user, &address.of, &address.asked).await?;
+    let document = serde_json::to_vec(&Results::new(table, &user.user)).map_err(Error::internal)?;
+    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+}
+
+impl Results {
+    fn new(table: Table, reader: &User) -> Self {
+        let next_cursor = table.items.last().filter(|_| table.more).map(|item| item.run.id.to_string());
+        let shown: Vec<&Column> = table.columns.iter().filter(|column| column.shown).collect();
+        let items = table.items.into_iter().map(|item| row(item, &shown, reader)).collect();
+        let groups = table.groups.into_iter().map(|group| told(group, &shown)).collect();
+        let Table { columns, total, matched, truncated, .. } = table;
+        Self { columns, items, groups, total, matched, truncated, next_cursor }
+    }
+}
+
+fn row(item: Item, shown: &[&Column], reader: &User) -> ResultRow {
+    let Item { run, cells } = item;
+    let cells = shown.iter().zip(cells).filter_map(|(column, cell)| Some((column.key.clone(), told_cell(cell)?)));
+    ResultRow {
+        id: run.id,
+        cells: cells.collect(),
+        is_owner: run.owner == reader.id,
+        name: run.name,
+        owner: run.owner_name,
+        directory: run.directory,
+        complete: run.reading.complete,
+        points: run.reading.points,
+        grown_at: run.reading.grown_at,
+        created_at: run.created_at,
+    }
+}
+
+fn told_cell(cell: Cell) -> Option<ResultCell> {
+    let Cell { value, step, delta, is_best, line } = cell;
+    let line = line.map(|SmallLine { from, to, values }| ResultLine { from, to, values });
+    value.map(|value| ResultCell { value, step, delta, best: is_best, line })
+}
+
+fn told(group: Group, shown: &[&Column]) -> ResultGroup {
+    let metrics = shown.iter().filter(|column| column.kind == Kind::Metric).zip(group.spreads);
+    ResultGroup {
+        value: group.value.unwrap_or(Value::Null),
+        count: group.runs.len(),
+        runs: group.runs,
+        metrics: metrics.filter_map(|(column, spread)| Some((column.key.clone(), spread?))).collect(),
+    }
+}
