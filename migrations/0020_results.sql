@@ -8,3 +8,10 @@ CREATE TABLE run_digests (
     -- JSON.
     digest   TEXT NOT NULL
 );
+
+-- What an attempt of a job made of the machine: cores, memory and GPUs over time, in so many stretches at most.
+CREATE TABLE session_hardware (
+    session_id TEXT PRIMARY KEY,
+    -- JSON.
+    stretches  TEXT NOT NULL
+);

@@ -31,6 +31,8 @@ pub struct Context<'a> {
     pub working_directory: &'a Path,
     /// `TensorBoard`: the folder of logs; absent means the working directory.
     pub log_directory: Option<&'a Path>,
+    /// `TensorBoard`: or several, by the names under which it shows them.
+    pub log_directories: &'a BTreeMap<String, PathBuf>,
     /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
     /// as `jupyter/labconfig/page_config.json`, and `bashrc`. Everybody may read them.
     pub tensorboard_wrapper: &'a Path,
@@ -279,13 +281,16 @@ fn jupyter_ready(context: &Context<'_>) -> ReadyProbe {
 
 fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     let logs = context.log_directory.unwrap_or(context.working_directory);
-    let argv = vec![
+    let mut argv = vec![
         text(&python.python),
         text(context.tensorboard_wrapper),
         format!("--socket={}", text(&context.run_directory.join(files::APP_SOCKET))),
-        format!("--logdir={}", logs.display()),
-        format!("--path_prefix={}", context.base_url.trim_end_matches('/')),
     ];
+    if context.log_directories.is_empty() {
+        argv.push(format!("--logdir={}", logs.display()));
+    }
+    argv.extend(context.log_directories.iter().map(|(name, logs)| format!("--run={name}={}", logs.display())));
+    argv.push(format!("--path_prefix={}", context.base_url.trim_end_matches('/')));
     Program::Exec { argv }
 }
 
@@ -384,6 +389,7 @@ mod tests {
             python: Some(&given.python),
             working_directory: Path::new("/home/ada/work"),
             log_directory: None,
+            log_directories: &BTreeMap::new(),
             tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
             resources: &given.resources,
             gpus: &given.gpus,
@@ -541,6 +547,19 @@ mod tests {
                 &prefix
             ]
         );
+    }
+
+    #[test]
+    fn tensorboard_reads_several_folders_by_their_names() {
+        let given = given();
+        let catalogue = Catalogue::default();
+        let board = catalogue.find("tensorboard").expect("built in");
+        let runs =
+            BTreeMap::from([("first".to_owned(), PathBuf::from("/a/b")), ("c d".to_owned(), PathBuf::from("/x=y"))]);
+        let started =
+            launch(board, &Context { log_directories: &runs, ..context(&given) }).expect("everything is there");
+        assert_eq!(argv(&started)[3..5], ["--run=c d=/x=y", "--run=first=/a/b"]);
+        assert!(!argv(&started).iter().any(|argument| argument.starts_with("--logdir")));
     }
 
     #[test]

@@ -5,6 +5,11 @@ local user can open a TCP port. A socket file lies in the workload's own
 directory, so the kernel decides who may connect: the user and the portal.
 
     python tensorboard.py --socket PATH --logdir DIR --path_prefix /s/ID
+    python tensorboard.py --socket PATH --run NAME=DIR --run NAME=DIR …
+
+Several runs are linked by their names into a folder beside the socket, which
+TensorBoard then reads: its own list of named folders takes no comma and no
+colon in a path.
 
 Arguments that are not ours go to TensorBoard. One line on standard output says
 that it is ready; until then a connection to the socket is refused. SIGTERM and
@@ -24,6 +29,7 @@ import argparse
 import contextlib
 import errno
 import logging
+import shutil
 import signal
 import socket
 import stat
@@ -39,8 +45,20 @@ def arguments():
     logs = parser.add_mutually_exclusive_group(required=True)
     logs.add_argument("--logdir", metavar="DIR", help="folder below which runs lie")
     logs.add_argument("--logdir_spec", metavar="NAME:DIR,…", help="several named folders")
+    logs.add_argument("--run", action="append", metavar="NAME=DIR", help="a run; there may be several")
     parser.add_argument("--path_prefix", default="", metavar="/s/ID")
     return parser.parse_known_args()
+
+
+def link(runs, folder):
+    """Make a folder with a link to each run, in place of an older one."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+    os.mkdir(folder, 0o700)
+    for run in runs:
+        name, _, directory = run.partition("=")
+        os.symlink(directory, os.path.join(folder, name))
+    return folder
 
 
 def remove(path):
@@ -102,6 +120,8 @@ def serve(listener, path, ours, rest):
 def main():
     ours, rest = arguments()
     path = os.path.abspath(ours.socket)
+    if ours.run:
+        ours.logdir = link(ours.run, os.path.join(os.path.dirname(path), "runs"))
     try:
         listener = bind(path)
     except OSError as error:

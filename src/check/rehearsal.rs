@@ -226,6 +226,7 @@ impl Rehearsal {
             python: python.as_ref(),
             working_directory: &person.home,
             log_directory: None,
+            log_directories: &BTreeMap::new(),
             tensorboard_wrapper: &installed.tensorboard,
             resources: &resources,
             gpus: &[],

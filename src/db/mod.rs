@@ -12,6 +12,7 @@ pub mod extend;
 pub mod facts;
 pub mod gpus;
 pub mod groups;
+pub mod hardware;
 pub mod holds;
 pub mod idempotency;
 pub mod jobs;

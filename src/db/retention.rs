@@ -17,6 +17,7 @@ impl Db {
             query(refusals::FORGET).bind(before.0).execute(&mut *tx).await?;
             for id in &old {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM session_hardware WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM job_dependencies WHERE job_id IN (SELECT id FROM jobs WHERE session_id = $1)")
                     .bind(id).execute(&mut *tx).await?;

@@ -190,7 +190,7 @@ impl JobRequest {
             group: self.group,
             modules: self.modules,
             duration_seconds: self.time_limit_seconds,
-            options: Options { log_directory: self.log_directory },
+            options: Options { log_directory: self.log_directory, ..Options::default() },
         };
         Ok((Task { work, variables, retries, retry_wait_seconds, after }, like))
     }

@@ -9,6 +9,7 @@ pub mod files;
 pub mod finding;
 pub mod gpus;
 pub mod group;
+pub mod hardware;
 pub mod health;
 pub mod hold;
 pub mod ids;

@@ -2,7 +2,7 @@
 //! States and end reasons are spelled as in the API; which state may follow which is one
 //! table here, and the SQL that changes a state always names the state it expects.
 
-use std::{fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
@@ -138,6 +138,9 @@ pub struct SessionSpec {
     pub duration_seconds: i64,
     /// The folder of event files that `TensorBoard` reads, or a job writes.
     pub log_directory: Option<String>,
+    /// Or several, by the names under which it shows them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub log_directories: BTreeMap<String, String>,
     /// The name of the group that it is charged to, as it was called then.
     #[serde(default)]
     pub group: Option<String>,
@@ -162,6 +165,7 @@ impl SessionSpec {
             working_directory: field(&stored, "working_directory"),
             duration_seconds: field(&stored, "duration_seconds").unwrap_or_default(),
             log_directory: field(&stored, "log_directory"),
+            log_directories: field(&stored, "log_directories").unwrap_or_default(),
             group: field(&stored, "group"),
             modules: field(&stored, "modules").unwrap_or_default(),
         }
@@ -311,6 +315,7 @@ pub(crate) fn example(state: SessionState) -> Session {
             working_directory: None,
             duration_seconds: 28_800,
             log_directory: None,
+            log_directories: BTreeMap::new(),
             group: None,
             modules: Vec::new(),
         },

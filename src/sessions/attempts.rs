@@ -122,6 +122,7 @@ impl Sessions {
             working_directory,
             duration_seconds,
             log_directory,
+            log_directories: _,
             group,
             modules,
         } = attempt.spec.clone();
@@ -136,7 +137,7 @@ impl Sessions {
             working_directory,
             group,
             duration_seconds: Some(duration_seconds),
-            options: super::Options { log_directory },
+            options: super::Options { log_directory, ..super::Options::default() },
         }
     }
 }

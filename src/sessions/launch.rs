@@ -43,6 +43,9 @@ impl Sessions {
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
+        let log_directories = session.spec.log_directories.iter();
+        let log_directories =
+            log_directories.map(|(name, path)| (name.clone(), below_home(&person, Some(path)))).collect();
         let port = app.is_on_port().then(|| port_of(session.id));
         let context = Context {
             session: session.id,
@@ -52,6 +55,7 @@ impl Sessions {
             python: python.as_ref(),
             working_directory: &working_directory,
             log_directory: log_directory.as_deref(),
+            log_directories: &log_directories,
             tensorboard_wrapper: &self.config.installed.tensorboard,
             resources: &session.spec.resources,
             gpus: &session.gpus,

@@ -4,6 +4,7 @@
 
 mod attempts;
 mod clock;
+mod hardware;
 mod holds;
 mod idle;
 mod launch;
@@ -71,6 +72,7 @@ pub struct Sessions {
     /// Who has a step under way, and whether another was asked for meanwhile.
     busy: Mutex<HashMap<SessionId, bool>>,
     watched: Mutex<HashMap<SessionId, CancellationToken>>,
+    measuring: hardware::Measuring,
     changes: broadcast::Sender<Change>,
     wake: Notify,
     last: RwLock<LastRun>,
@@ -226,6 +228,7 @@ impl Sessions {
             live: RwLock::default(),
             busy: Mutex::default(),
             watched: Mutex::default(),
+            measuring: hardware::Measuring::default(),
             changes: broadcast::channel(1024).0,
             wake: Notify::new(),
             last: RwLock::default(),

@@ -1,6 +1,8 @@
 //! What somebody may ask for, and the check of every field of it. All faults are reported
 //! at once, each with its field, and nothing is written while there is one.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -60,7 +62,13 @@ pub struct Options {
     /// board is empty until something is written there.
     #[serde(default)]
     pub log_directory: Option<String>,
+    /// TensorBoard: or several, at most 50, by the names under which it shows them.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub log_directories: BTreeMap<String, String>,
 }
+
+/// TensorBoard shows so many runs at most that were picked.
+pub const MOST_LOG_DIRECTORIES: usize = 50;
 
 /// A named size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -179,7 +187,12 @@ impl Sessions {
         };
         let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
         let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
-        if log_directory.is_some() && !is_job && app.is_some_and(|app| app.kind != AppKind::TensorBoard) {
+        let log_directories = check_folders(&request.options, &mut fault);
+        let has_logs = log_directory.is_some() || !log_directories.is_empty();
+        if has_logs
+            && !(is_job && log_directories.is_empty())
+            && app.is_some_and(|app| app.kind != AppKind::TensorBoard)
+        {
             fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
         }
         let charged = match charged_group(request.group.as_deref(), &standing.purse) {
@@ -204,6 +217,7 @@ impl Sessions {
             working_directory,
             duration_seconds,
             log_directory,
+            log_directories,
             group: charged.map(|group| group.name.clone()),
             modules,
         };
@@ -244,6 +258,8 @@ impl Sessions {
             ("working_directory", spec.working_directory.as_deref()),
             ("options.log_directory", spec.log_directory.as_deref()),
         ];
+        let several = spec.log_directories.values().map(|path| ("options.log_directories", Some(path.as_str())));
+        let asked: Vec<_> = asked.into_iter().chain(several).collect();
         let environment = spec.environment.as_deref().filter(|environment| is_path(environment));
         if environment.is_none() && asked.iter().all(|(_, path)| path.is_none()) {
             return Ok(());
@@ -260,7 +276,7 @@ impl Sessions {
                 Found::Directory { directory } => directory,
                 _ => Directory::Silent,
             };
-            if let Some((code, message)) = objection(found, field == "options.log_directory") {
+            if let Some((code, message)) = objection(found, field.starts_with("options.log_director")) {
                 let message = message.replace("{user}", &person.unix_name);
                 faults.push(FieldError::new(field, code, format!("{} {message}", path.display())));
             }
@@ -407,6 +423,30 @@ pub fn parse_name(name: &str) -> Result<String, FieldError> {
 }
 
 /// A path of the user's: absolute, or below their home (`~/x`, `x`); no `..`, no control characters.
+/// Several folders of logs, by names that can be names of files.
+fn check_folders(options: &Options, fault: &mut impl FnMut(&str, &str, &str)) -> BTreeMap<String, String> {
+    const FIELD: &str = "options.log_directories";
+    if MOST_LOG_DIRECTORIES < options.log_directories.len() {
+        fault(FIELD, "too_many", "has at most 50 folders");
+        return BTreeMap::new();
+    }
+    if options.log_directory.is_some() && !options.log_directories.is_empty() {
+        fault(FIELD, "invalid_value", "stands without log_directory");
+    }
+    let mut checked = BTreeMap::new();
+    for (name, path) in &options.log_directories {
+        let is_name = !matches!(name.trim(), "" | "." | "..") && name.len() <= 200;
+        if !is_name || name.contains(['/', '=']) || name.contains(char::is_control) {
+            fault(FIELD, "invalid_name", "has names of at most 200 bytes, without / and =");
+        } else if let Some(path) = check_path(FIELD, Some(path), fault) {
+            checked.insert(name.clone(), path);
+        } else {
+            fault(FIELD, "missing_field", "has a path for each name");
+        }
+    }
+    checked
+}
+
 fn check_path(field: &str, path: Option<&str>, fault: &mut impl FnMut(&str, &str, &str)) -> Option<String> {
     let path = path.map(str::trim).filter(|path| !path.is_empty())?;
     if LONGEST_PATH < path.len() {

@@ -42,6 +42,7 @@ impl Sessions {
                 () = this.follow(&session, &placement) => {}
                 () = this.look_now_and_then(&session) => {}
             }
+            this.end_measuring(session.id).await;
         });
     }
 
@@ -82,6 +83,9 @@ impl Sessions {
             }
             news
         };
+        if let Some(sample) = sample {
+            self.measure(session, sample).await;
+        }
         // Agents repeat themselves; only the first time is anything to write.
         let is_starting = match session.job {
             // Nobody comes to it, so it has no route.

@@ -128,7 +128,10 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
         working_directory: session.spec.working_directory.clone(),
         duration_seconds: Some(session.spec.duration_seconds),
         group: session.spec.group.clone(),
-        options: Options { log_directory: session.spec.log_directory.clone() },
+        options: Options {
+            log_directory: session.spec.log_directory.clone(),
+            log_directories: session.spec.log_directories.clone(),
+        },
     }
 }
 
@@ -252,7 +255,10 @@ pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::
         group: some(&form.group),
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
-        options: Options { log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard") },
+        options: Options {
+            log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard"),
+            ..Options::default()
+        },
     })
 }
 

@@ -33,6 +33,9 @@ export async function runOfJob(base, id) {
   return runs.length > 0 ? asked(`${job}/run`) : null;
 }
 
+// What a job made of the machine.
+export const hardwareOf = (base, job) => asked(`${base}/jobs/${encodeURIComponent(job)}/hardware`);
+
 export const metricsOf = (base, source) => asked(`${addressOf(base, source)}/metrics?limit=20000`);
 
 export function curveOf(base, source, { run, tag }, parameters) {

@@ -24,6 +24,8 @@ export function makeBoard(root, base, sources) {
     narrowed: null,
     // And, where they are grouped, which group a run is in: {key, label, color, dash}.
     groupOf: null,
+    // A group of charts that are no curves of a run: what a job makes of the machine.
+    hardware: null,
   };
   const toolbar = makeToolbar(() => board.view, (view) => board.setView(view));
   root.append(toolbar.bar);
@@ -38,10 +40,11 @@ export function makeBoard(root, base, sources) {
     const curves = sources.flatMap((source) => source.metrics.runs.flatMap(({ run, tags }) => tags.map((tag) => ({ ...tag, run, source }))));
     board.groups = chartsOf(curves, { pair: !board.comparing });
     for (const { charts } of board.groups) for (const about of charts) labelled(about, board);
+    if (board.hardware) board.groups.push(board.hardware);
     feed.learnParts();
     board.showView();
   };
-  board.abouts = () => board.groups.flatMap(({ charts }) => charts);
+  board.abouts = () => board.groups.flatMap(({ charts }) => charts).filter(({ local }) => !local);
 
   board.setView = (view) => {
     const before = board.view;

@@ -26,6 +26,7 @@ export function makeFeed(board) {
 
   // Asks for every chart on the screen that shows what is no longer right.
   async function ask() {
+    for (const chart of wanting().filter(({ about }) => about.local)) draw(chart, chart.about.local());
     const wanted = wanting();
     if (wanted.length === 0) return;
     request?.abort();
@@ -63,14 +64,18 @@ export function makeFeed(board) {
   }
 
   function fill(chart, items) {
-    chart.failed = null;
-    chart.stale = false;
-    chart.filled = chart.about.parts.length;
-    chart.single = chart.about.parts.flatMap((part) => {
+    draw(chart, chart.about.parts.flatMap((part) => {
       const { source, run, tag, key, label, color, dash, role } = part;
       const item = items.find((item) => item.id === source.id && item.run === run && item.tag === tag);
       return item ? [{ key, label, color, dash, role, source, run, tag, revision: item.revision ?? 0, data: columns(item, chart.about.kind !== "rate") }] : [];
-    });
+    }));
+  }
+
+  function draw(chart, lines) {
+    chart.failed = null;
+    chart.stale = false;
+    chart.filled = chart.about.parts.length;
+    chart.single = lines;
     bundle([chart]);
     board.paint([chart]);
   }

@@ -6,6 +6,9 @@
 import { $$, announce, element, seen } from "../dom.js";
 import { addressOf, metricsOf, runOf, runOfJob } from "./ask.js";
 import { makeBoard } from "./board.js";
+import { keyButton } from "./chart.js";
+import { look } from "./colours.js";
+import { makeHardware } from "./hardware.js";
 import { follow } from "./live.js";
 import { makeSummary } from "./summary.js";
 
@@ -35,11 +38,13 @@ export async function start(root) {
     root.replaceChildren(element("p", { class: "note bad", role: "alert" }, element("span", {}, `The curves could not be read: ${error.message} `, again)));
     return;
   }
+  said.nextElementSibling?.remove();
   said.remove();
   unlike(sources);
   const board = makeBoard(root, API, sources);
   if (board.comparing) {
-    if (!isOverlay) {
+    if (isOverlay) board.onShow = makeLegend(board);
+    else {
       const { makeComparison } = await import("./compare.js");
       board.onShow = makeComparison(board);
     }
@@ -49,7 +54,15 @@ export async function start(root) {
     board.onShow = makeSummary(board);
     board.load();
     live(board);
+    if (root.dataset.kind === "job") makeHardware(board, root.dataset.id);
   }
+}
+
+// Which line is whose, above all charts: a press switches a run off everywhere.
+function makeLegend(board) {
+  const buttons = board.sources.map((source, at) => keyButton({ key: source.id, label: source.name, ...look(at) }, board));
+  board.root.querySelector("h2").after(element("ul", { class: "keys" }, ...buttons.map((button) => element("li", {}, button))));
+  return () => { for (const button of buttons) button.setAttribute("aria-pressed", String(!board.isOff(button.dataset.key))); };
 }
 
 // The id of a job's run, as soon as there is one.
@@ -58,9 +71,20 @@ async function written(job, said) {
     const run = await runOfJob(API, job);
     if (run) return run.id;
     said.textContent = "Curves appear here when the job writes event files or metrics.jsonl below its log directory.";
+    if (!said.nextSibling) hardwareAlone(said, job);
     await new Promise((resolve) => setTimeout(resolve, LOOK));
     await seen();
   }
+}
+
+// A job may write no curves at all; what it makes of the machine is measured nevertheless.
+function hardwareAlone(said, job) {
+  const place = element("div", { class: "curves" });
+  said.after(place);
+  const board = makeBoard(place, API, [{ id: job, name: job, metrics: { runs: [], complete: false } }]);
+  // There are no steps.
+  if (board.view.x === "step") board.view = { ...board.view, x: "relative" };
+  makeHardware(board, job);
 }
 
 // Runs of one name are told apart by the end of their ids.

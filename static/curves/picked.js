@@ -144,7 +144,7 @@ function enhance() {
   });
   // Runs that are ticked on other pages go along.
   place.addEventListener("submit", ({ target }) => {
-    if (target.id !== "compare") return;
+    if (target.id !== "selection") return;
     const here = new Set($$("input[name=id]:checked", target).map(({ value }) => value));
     for (const id of picked) if (!here.has(id)) target.append(element("input", { type: "hidden", name: "id", value: id }));
   });

@@ -3,6 +3,7 @@
 
 import { announce, element } from "../dom.js";
 import { csvAddress } from "./ask.js";
+import { csvOf } from "./hardware.js";
 import { paintCanvas, svgOf } from "./paint.js";
 import { sceneOf } from "./scene.js";
 
@@ -21,7 +22,9 @@ export function menu(chart) {
   list.addEventListener("click", ({ target }) => { if (target.closest("a")) details.open = false; });
   details.addEventListener("toggle", () => {
     if (!details.open) return;
-    list.replaceChildren(item("SVG", () => saveSvg(chart)), item("PNG", () => savePng(chart)), ...chart.about.parts.filter((part) => !chart.board.isOff(part.key)).map(csv));
+    const pictures = [item("SVG", () => saveSvg(chart)), item("PNG", () => savePng(chart))];
+    if (chart.about.local) return list.replaceChildren(...pictures, item("CSV", () => save(new Blob([csvOf(chart.lines)], { type: "text/csv" }), `${fileName(chart.about.name)}.csv`)));
+    list.replaceChildren(...pictures, ...chart.about.parts.filter((part) => !chart.board.isOff(part.key)).map(csv));
   });
   details.addEventListener("focusout", ({ relatedTarget }) => { if (relatedTarget && !details.contains(relatedTarget)) details.open = false; });
   details.addEventListener("keydown", (event) => {

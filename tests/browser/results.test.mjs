@@ -114,7 +114,7 @@ test("rows are filtered, ordered by two columns, grouped and compared in their p
   for (const name of ["run-094", "run-084", "run-003"]) await page.getByRole("checkbox", { name: `Pick ${name}` }).check();
   const chart = page.locator('figure[data-chart="val/loss"]');
   await browser.appears(page, chart, 60, "the curves of what is ticked");
-  await until(async () => (await chart.getByRole("button", { pressed: true }).count()) >= 3, 30, "three lines");
+  await until(async () => (await page.locator("[data-picked] .keys").getByRole("button", { pressed: true }).count()) === 3, 30, "three lines");
   await page.getByRole("combobox", { name: "Value" }).selectOption("at");
   await page.getByRole("spinbutton", { name: "Step" }).fill("10");
   await page.locator("tbody small", { hasText: "at 10" }).first().waitFor();

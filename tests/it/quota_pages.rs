@@ -72,6 +72,7 @@ async fn holds(portal: &TestPortal, owner: UserId) {
             working_directory: None,
             duration_seconds: 3600,
             log_directory: None,
+            log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
         },

@@ -4,6 +4,7 @@
 #![expect(unused_qualifications, reason = "utoipa's macro spells the types of parameters its own way")]
 
 pub(super) mod form;
+pub(super) mod hardware;
 pub(super) mod pages;
 
 use std::{collections::BTreeMap, sync::Arc};

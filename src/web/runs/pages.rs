@@ -1,7 +1,7 @@
 //! `/runs` as pages: the table with the form that registers a directory, and one run. The rules are
 //! the API's.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{RawQuery, State},
@@ -18,6 +18,7 @@ use crate::{
         run::{Source, Visibility},
     },
     runs::{Change, Draft, Metrics, Selection, Table, Tag, Tags, metrics},
+    sessions::{Options, StartRequest},
     web::{
         Portal,
         error::{Error, Result},
@@ -142,6 +143,63 @@ pub async fn compare(
         runs.push((id.to_string(), portal.runs.find(&user.user, id).await?.name));
     }
     Ok(Page(RunsCompared { layout: portal.layout_of(&user.0, Nav::Runs), runs }).into_response())
+}
+
+/// `POST /runs/selection`: the curves of some runs together, or in TensorBoard.
+pub async fn selection(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Redirect> {
+    let mut ids: Vec<RunId> = Vec::new();
+    for id in form.all("id") {
+        let id = id.parse().map_err(|_err| Error::not_found())?;
+        if !ids.contains(&id) {
+            ids.push(id);
+        }
+    }
+    if MOST_COMPARED < ids.len() {
+        return Err(Error::field("id", "too_many", format!("{MOST_COMPARED} runs at most can be told apart.")));
+    }
+    match form.get("do") {
+        "compare" => {
+            let mut query = url::form_urlencoded::Serializer::new(String::new());
+            for id in &ids {
+                query.append_pair("id", &id.to_string());
+            }
+            Ok(Redirect::to(&format!("/runs/compare?{}", query.finish())))
+        }
+        "tensorboard" if ids.is_empty() => Err(Error::field("id", "missing_field", "Tick the runs to be shown first.")),
+        "tensorboard" => {
+            let mut runs = Vec::with_capacity(ids.len());
+            for id in ids {
+                runs.push(portal.runs.find(&user.user, id).await?);
+            }
+            let name = match runs.as_slice() {
+                [one] => one.name.chars().take(60).collect(),
+                runs => format!("{} runs", runs.len()),
+            };
+            let options = Options { log_directories: named(&runs), ..Options::default() };
+            let request =
+                StartRequest { app: "tensorboard".to_owned(), name: Some(name), options, ..StartRequest::default() };
+            let session = portal.sessions.start(user.actor(), request, None).await?;
+            Ok(Redirect::to(&format!("/sessions/{}", session.id)))
+        }
+        _ => Err(Error::field("do", "invalid_value", "One of compare and tensorboard.")),
+    }
+}
+
+/// The directories of runs by names that are no two alike and can be names of files.
+fn named(runs: &[Run]) -> BTreeMap<String, String> {
+    let mut named = BTreeMap::new();
+    for run in runs {
+        let plain = |c: char| if matches!(c, '/' | '=' | ',' | ':') || c.is_control() { '_' } else { c };
+        let short: String = run.name.chars().take(40).map(plain).collect();
+        let id = run.id.to_string();
+        let name = if matches!(short.trim(), "" | "." | "..") || named.contains_key(&short) {
+            format!("{short} {}", &id[id.len() - 6..])
+        } else {
+            short
+        };
+        named.insert(name, run.directory.clone());
+    }
+    named
 }
 
 /// `POST /runs/{id}`

@@ -1,5 +1,7 @@
 //! `/sessions/{id}`: one session with everything that is known of it.
 
+use std::collections::BTreeMap;
+
 use askama::Template;
 
 use super::{Card, Moment, resources_line, sentence::capitalised};
@@ -118,6 +120,7 @@ impl ShowSession {
             ("Modules", (!session.spec.modules.is_empty()).then(|| session.spec.modules.join(" "))),
             ("Working directory", session.spec.working_directory.clone()),
             ("Log folder", session.spec.log_directory.clone()),
+            ("Runs", names(&session.spec.log_directories)),
             ("Charged to", session.spec.group.clone()),
             (
                 "Asked for",
@@ -185,6 +188,12 @@ pub fn gpus_are_counted(session: &Session, inventory: &GpuInventory) -> bool {
     let placement = session.placement.as_ref();
     let is_open = |placement: &Placement| !placement.is_of_a_cluster() && !closes_gpus(placement, inventory);
     !session.gpus.is_empty() && placement.is_some_and(is_open)
+}
+
+/// Several folders of logs, by their names.
+fn names(folders: &BTreeMap<String, String>) -> Option<String> {
+    let names: Vec<&str> = folders.keys().map(String::as_str).collect();
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn closes_gpus(placement: &Placement, inventory: &GpuInventory) -> bool {

@@ -107,6 +107,7 @@ fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
         python: None,
         working_directory: home,
         log_directory: None,
+        log_directories: &BTreeMap::new(),
         tensorboard_wrapper: Path::new("/nowhere"),
         resources: &Resources::default(),
         gpus: &[],

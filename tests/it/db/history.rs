@@ -99,6 +99,8 @@ async fn fill(db: &Db) -> UserId {
     db.set_storage(user, Some(&Measured::default()), START).await.unwrap();
     running(db, user).await;
     super::holds::following(db, user, ended_job(db, user, "train").await).await;
+    let workload = db.list_sessions(Filter { limit: 1, ..Filter::default() }).await.unwrap()[0].id;
+    db.keep_hardware(workload, &lyceum::model::hardware::Hardware::default()).await.unwrap();
     user
 }
 

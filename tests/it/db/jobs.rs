@@ -9,7 +9,12 @@ use lyceum::{
         sessions::Filter,
         standings::TableFilter,
     },
-    model::{Clock, GroupName, JobId, SessionState, job::Visibility, quota::Period},
+    model::{
+        Clock, GroupName, JobId, SessionId, SessionState,
+        hardware::{Hardware, Stretch},
+        job::Visibility,
+        quota::Period,
+    },
 };
 
 use super::{
@@ -170,6 +175,30 @@ async fn who_shares_a_group() {
         }
         assert!(db.share_a_group(a, b).await.unwrap());
         assert!(!db.share_a_group(a, c).await.unwrap());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_attempts_made_of_the_machine_goes_with_them() {
+    on_both(async |house| {
+        let db = &house.db;
+        let owner = add_user(db, "a").await;
+        let new = new_attempt(owner, "train", None);
+        let attempt = begun(db, &new).await;
+        assert_eq!(db.hardware_of(new.id).await.unwrap(), None);
+        let mut hardware = Hardware::default();
+        hardware.add(Stretch::of(START, 1.5, 7, std::collections::BTreeMap::new()));
+        db.keep_hardware(new.id, &hardware).await.unwrap();
+        hardware.add(Stretch::of(START.plus_seconds(60), 0.5, 9, std::collections::BTreeMap::new()));
+        db.keep_hardware(new.id, &hardware).await.unwrap();
+        assert_eq!(db.hardware_of(new.id).await.unwrap(), Some(hardware.clone()));
+        assert_eq!(db.hardware_of_job(attempt.job).await.unwrap(), [(new.id, hardware.clone())]);
+        // A workload that is gone has none.
+        db.keep_hardware(SessionId::new(), &hardware).await.unwrap();
+        assert!(db.end_session(new.id, &exited(START)).await.unwrap());
+        assert_eq!(db.forget_sessions(START.plus_seconds(1), 10).await.unwrap(), 1);
+        assert_eq!(db.hardware_of(new.id).await.unwrap(), None);
     })
     .await;
 }

@@ -198,6 +198,7 @@ pub fn new_session(owner: UserId, gpus: i64) -> NewSession {
             working_directory: None,
             duration_seconds: 3600,
             log_directory: None,
+            log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
         },

@@ -165,6 +165,7 @@ impl World {
                 working_directory: None,
                 duration_seconds: 3600,
                 log_directory: None,
+                log_directories: std::collections::BTreeMap::new(),
                 group: None,
                 modules: Vec::new(),
             },

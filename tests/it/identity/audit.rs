@@ -44,6 +44,7 @@ async fn running(portal: &TestPortal) -> SessionId {
         working_directory: None,
         duration_seconds: 3600,
         log_directory: None,
+        log_directories: std::collections::BTreeMap::new(),
         group: None,
         modules: Vec::new(),
     };

@@ -78,6 +78,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/jobs/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
     // Nobody has read its logs.
     row("GET", "/api/v1/jobs/{id}/run", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/api/v1/jobs/{id}/hardware", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/jobs/{id}/metrics", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/jobs/{id}/metrics/{tag}", "", [401, 404, 404, 404, 404, 401, 401]),
     row("GET", "/api/v1/jobs/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
@@ -156,6 +157,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/runs", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/runs", "directory=x", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/runs/compare", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/runs/selection", "do=compare", [401, 303, 303, 303, 303, 401, 401]),
     row("GET", "/runs/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
     row("POST", "/runs/{id}", "name=y", [401, 303, 404, 403, 403, 401, 401]),
     row("POST", "/runs/{id}/remove", "a=b", [401, 303, 404, 403, 403, 401, 401]),
@@ -448,6 +450,7 @@ impl Scene {
                 working_directory: None,
                 duration_seconds: 3600,
                 log_directory: None,
+                log_directories: std::collections::BTreeMap::new(),
                 group: None,
                 modules: Vec::new(),
             },

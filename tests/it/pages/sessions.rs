@@ -27,6 +27,7 @@ pub fn session(word: &Word, name: &str, state: SessionState) -> Session {
             working_directory: Some(word("/home/alice/vision")),
             duration_seconds: 28_800,
             log_directory: None,
+            log_directories: std::collections::BTreeMap::new(),
             group: None,
             modules: Vec::new(),
         },

@@ -259,3 +259,70 @@ async fn what_other_writers_leave_is_in_the_table() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_job_shows_what_it_makes_of_the_machine() {
+    let Some(world) = World::open(&[]).await else { return };
+    let script = "i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done; sleep 600";
+    let request = json!({"name": "busy", "script": script, "resources": {"cpus": 1, "memory_bytes": 1_u64 << 30}});
+    let (status, job) = world.person.ask(&world.house, "POST", "/jobs", &request).await;
+    assert_eq!(status, 201, "{job}");
+    let path = format!("/jobs/{}", job["id"].as_str().unwrap());
+    let found = eventually("it was measured at work", async || {
+        let found = world.person.get(&world.house, &format!("{path}/hardware")).await;
+        let stretches = found["attempts"][0]["stretches"].as_array()?.clone();
+        stretches.iter().any(|one| one["most_cpus"].as_f64() > Some(0.05)).then_some(found)
+    })
+    .await;
+    let attempt = &found["attempts"][0];
+    assert_eq!(
+        (&attempt["attempt"], &attempt["cpus"], &attempt["memory_bytes"]),
+        (&json!(1), &json!(1), &json!(1_u64 << 30))
+    );
+    let first = &attempt["stretches"][0];
+    assert!(
+        first["memory_bytes"].as_i64() > Some(0) && first["cpus"].as_f64() <= first["most_cpus"].as_f64(),
+        "{first}"
+    );
+    let (status, _) = world.person.ask(&world.house, "POST", &format!("{path}/cancel"), &Value::Null).await;
+    assert_eq!(status, 202);
+    let kept = eventually("it has ended and is kept", async || {
+        let found = world.person.get(&world.house, &format!("{path}/hardware")).await;
+        found["attempts"][0]["ended_at"].is_string().then_some(found)
+    })
+    .await;
+    assert!(!kept["attempts"][0]["stretches"].as_array().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn ticked_runs_are_a_board_of_tensorboard() {
+    let portal = TestPortal::start().await;
+    let owner = portal.add_user("ada", Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let id = external(&portal, owner, "first").await.to_string();
+    let answer = ada.post_form("/runs/selection", &[("do", "compare"), ("id", &id), ("id", &id)]).await;
+    assert_eq!(answer.headers()["location"], format!("/runs/compare?id={id}").as_str());
+    for (fields, status) in [
+        (&[("do", "tensorboard")][..], 422),
+        (&[("do", "paint"), ("id", &id)], 422),
+        (&[("do", "tensorboard"), ("id", "x")], 404),
+        (&[("do", "tensorboard"), ("id", "0199a0b2-0000-7000-8000-000000000001")], 404),
+    ] {
+        assert_eq!(ada.post_form("/runs/selection", fields).await.status(), status, "{fields:?}");
+    }
+    for (folders, code) in [
+        (json!({"a/b": "/tmp"}), "invalid_name"),
+        (json!({"a": "../x"}), "dot_dot"),
+        (json!({"a": " "}), "missing_field"),
+        (
+            (0..51).map(|number| (number.to_string(), json!("/tmp"))).collect::<serde_json::Map<_, _>>().into(),
+            "too_many",
+        ),
+    ] {
+        let request = json!({"app": "tensorboard", "options": {"log_directories": folders}});
+        let answer = ada.post("/api/v1/sessions", &request).await;
+        assert_eq!(answer.status(), 422);
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["errors"][0]["code"], code, "{problem}");
+    }
+}
