@@ -117,7 +117,8 @@ enum Verb {
 enum DatasetVerb {
     /// Build the dataset that a JSON file describes (docs/datasets.md). Killed, it goes on when started again.
     Build {
-        spec: PathBuf,
+        /// Left out: the text of the variable `DATASET_SPEC`.
+        spec: Option<PathBuf>,
         /// Else as many as there are cores to use.
         #[arg(long, value_name = "N")]
         threads: Option<usize>,
@@ -198,7 +199,13 @@ fn run(command: Command) -> Result<ExitCode> {
             Ok(runtime()?.block_on(client::usage(arguments, url, token, &mut io::stdout())))
         }
         Verb::Dataset { verb: DatasetVerb::Build { spec, threads } } => {
-            datasets::build::command::run(&spec, threads, &mut io::stdout())?;
+            use datasets::build::command::{Given, VARIABLE, run};
+            let text = || environment.find(VARIABLE).with_context(|| format!("name a file, or set {VARIABLE}"));
+            let given = match spec {
+                Some(file) => Given::File(file),
+                None => Given::Text(text()?.to_owned()),
+            };
+            run(&given, threads, &mut io::stdout())?;
             Ok(ExitCode::SUCCESS)
         }
         Verb::DemoTrain(arguments) => {

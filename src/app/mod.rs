@@ -162,6 +162,7 @@ impl App {
             announcements,
             surroundings: Surroundings { loops, directory, certificate },
             single_user,
+            program: started.binary.clone(),
             stopping: life.stopping.clone(),
         }));
         let options = connections(&portal)?;

@@ -6,6 +6,7 @@ pub mod admit;
 pub mod announcements;
 pub mod audit;
 pub mod chain;
+pub mod datasets;
 pub mod digests;
 pub mod directory;
 pub mod extend;

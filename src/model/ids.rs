@@ -59,6 +59,10 @@ id!(
     SessionId
 );
 id!(
+    /// A dataset of pictures.
+    DatasetId
+);
+id!(
     /// A batch job, through all its attempts.
     JobId
 );

@@ -3,6 +3,7 @@
 //! this folder is a pure function that a table or a property can test.
 
 pub mod announcement;
+pub mod dataset;
 pub mod ending;
 pub mod fault;
 pub mod files;
@@ -31,11 +32,12 @@ pub mod user;
 pub mod window;
 
 pub use announcement::Announcement;
+pub use dataset::{Dataset, DatasetState};
 pub use fault::FieldError;
 pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName};
-pub use ids::{AnnouncementId, GroupId, JobId, LoginId, RunId, SessionId, TokenId, UserId};
+pub use ids::{AnnouncementId, DatasetId, GroupId, JobId, LoginId, RunId, SessionId, TokenId, UserId};
 pub use job::Job;
 pub use loops::Loops;
 pub use machines::Machines;

@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{announcements, auth, db, jobs, proxy, runs, scheduler, sessions};
+use crate::{announcements, auth, datasets, db, jobs, proxy, runs, scheduler, sessions};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -72,6 +72,20 @@ impl From<jobs::Error> for Error {
             jobs::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
             jobs::Error::Sessions(err) => err.into(),
             jobs::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<datasets::Error> for Error {
+    fn from(err: datasets::Error) -> Self {
+        match err {
+            datasets::Error::NotFound => Self::not_found(),
+            datasets::Error::Invalid(faults) => Self::invalid(faults),
+            datasets::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            datasets::Error::Wrong(wrong) => Self::conflict(as_sentence(&wrong.to_string())),
+            datasets::Error::Files(err) => err.into(),
+            datasets::Error::Jobs(err) => err.into(),
+            datasets::Error::Db(err) => err.into(),
         }
     }
 }

@@ -12,6 +12,7 @@ mod causes;
 pub mod claim;
 mod cluster;
 mod csv;
+mod datasets;
 pub mod error;
 pub mod extract;
 mod files;
@@ -84,6 +85,7 @@ use crate::{
     announcements::Announcements,
     auth::{Access, Principal},
     cluster::Cluster,
+    datasets::Datasets,
     db::Db,
     files::Files,
     jobs::Jobs,
@@ -106,6 +108,7 @@ pub struct Portal {
     pub metrics: Metrics,
     pub sessions: Arc<Sessions>,
     pub jobs: Arc<Jobs>,
+    pub datasets: Arc<Datasets>,
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
@@ -136,6 +139,8 @@ pub struct Parts {
     pub announcements: Arc<Announcements>,
     pub surroundings: Surroundings,
     pub single_user: Option<String>,
+    /// Our own program, where workloads may run it.
+    pub program: PathBuf,
     pub stopping: CancellationToken,
 }
 
@@ -152,8 +157,10 @@ impl Portal {
             announcements,
             surroundings,
             single_user,
+            program,
             stopping,
         } = parts;
+        let jobs = Jobs::new(sessions.clone());
         Self {
             db: sessions.db.clone(),
             clock: sessions.clock.clone(),
@@ -161,7 +168,8 @@ impl Portal {
             config,
             metrics: Metrics::default(),
             since: sessions.clock.now(),
-            jobs: Jobs::new(sessions.clone()),
+            datasets: Datasets::new(jobs.clone(), files.clone(), program),
+            jobs,
             sessions,
             cluster,
             gateway,
@@ -317,6 +325,15 @@ fn api() -> Api {
         .routes(routes!(runs::jobs::list))
         .routes(routes!(runs::jobs::find))
         .routes(routes!(jobs::hardware::find))
+        .routes(routes!(datasets::list, datasets::create))
+        .routes(routes!(datasets::find, datasets::change, datasets::remove))
+        .routes(routes!(datasets::cancel))
+        .routes(routes!(datasets::build))
+        .routes(routes!(datasets::items::list))
+        .routes(routes!(datasets::items::picture))
+        .routes(routes!(datasets::items::mask))
+        .routes(routes!(datasets::items::mean))
+        .routes(routes!(datasets::items::example))
         .routes(routes!(files::list, files::rename, files::delete))
         .routes(routes!(files::roots))
         .routes(routes!(files::info))
@@ -392,6 +409,14 @@ fn pages() -> Pages {
         .post("/jobs/{id}/delete", jobs::pages::delete)
         .get("/cluster", cluster::page)
         .post("/cluster/sessions/{id}/ask", cluster::ask)
+        .get("/datasets", datasets::pages::list)
+        .post("/datasets", datasets::pages::create)
+        .get("/datasets/new", datasets::pages::new)
+        .get("/datasets/{id}", datasets::pages::show)
+        .post("/datasets/{id}/cancel", datasets::pages::cancel)
+        .post("/datasets/{id}/build", datasets::pages::build)
+        .post("/datasets/{id}/change", datasets::pages::change)
+        .post("/datasets/{id}/remove", datasets::pages::remove)
         .get("/files", files::pages::folder)
         .get("/files/item", files::pages::item)
         .get("/files/download", files::content::content)

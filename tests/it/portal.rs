@@ -153,6 +153,7 @@ impl TestPortal {
             surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,
+            program: env!("CARGO_BIN_EXE_lyceum").into(),
             stopping: shutdown.clone(),
         }));
 

@@ -4,7 +4,7 @@
 use std::{
     fs,
     io::Write,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,14 +12,23 @@ use std::{
     thread,
 };
 
-use super::{Error, folder, progress::Progress, spec::Spec, store, text};
+use super::{Error, progress::Progress, spec::Spec, store, text, work_folder};
 
 /// The file in the directory of the work that tells how far it is.
 pub const PROGRESS: &str = "progress.json";
 
+/// Has the specification itself where no file is named: a job's variables are read by nobody else.
+pub const VARIABLE: &str = "DATASET_SPEC";
+
+/// Where the specification is.
+pub enum Given {
+    File(PathBuf),
+    Text(String),
+}
+
 /// Runs a build to its end. Threads: as many as there are cores to use, unless said.
-pub fn run(file: &Path, threads: Option<usize>, out: &mut dyn Write) -> Result<(), Error> {
-    let spec = read(file)?;
+pub fn run(given: &Given, threads: Option<usize>, out: &mut dyn Write) -> Result<(), Error> {
+    let spec = read(given)?;
     let stop = Arc::new(AtomicBool::new(false));
     stop_on_signals(&stop);
     let threads = threads.or_else(|| thread::available_parallelism().map(Into::into).ok()).unwrap_or(1);
@@ -49,18 +58,23 @@ pub fn run(file: &Path, threads: Option<usize>, out: &mut dyn Write) -> Result<(
     Ok(())
 }
 
-fn read(file: &Path) -> Result<Spec, Error> {
-    let wrong = |reason: String| Error::Source { path: file.to_owned(), reason };
-    let content = store::read_file(file).map_err(wrong)?;
+fn read(given: &Given) -> Result<Spec, Error> {
+    let (content, name) = match given {
+        Given::Text(text) => (text.clone().into_bytes(), VARIABLE.to_owned()),
+        Given::File(file) => {
+            let content = store::read_file(file);
+            (content.map_err(|reason| Error::Source { path: file.clone(), reason })?, file.display().to_string())
+        }
+    };
     let spec: Spec = serde_json::from_slice(&content)
-        .map_err(|error| Error::Spec(vec![format!("{}: {}", file.display(), text::short(&error.to_string()))]))?;
+        .map_err(|error| Error::Spec(vec![format!("{name}: {}", text::short(&error.to_string()))]))?;
     let here = std::path::absolute(".").map_err(|error| Error::reading(Path::new("."), error))?;
     Ok(spec.based(&here))
 }
 
 /// For whoever watches from outside. A file that is missing or old is no reason to stop.
 fn tell(output: &Path, progress: &Progress) {
-    let work = folder(output);
+    let work = work_folder(output);
     let (whole, half) = (work.join(PROGRESS), work.join("progress.new"));
     let Ok(json) = serde_json::to_vec(progress) else { return };
     if fs::write(&half, json).is_ok() {

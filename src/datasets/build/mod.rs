@@ -13,7 +13,7 @@ pub mod fit;
 mod idx;
 mod journal;
 mod mean;
-mod npy;
+pub mod npy;
 mod pass;
 pub mod picture;
 pub mod progress;
@@ -22,7 +22,7 @@ mod shapes;
 mod space;
 pub mod spec;
 mod split;
-mod store;
+pub mod store;
 mod text;
 mod write;
 
@@ -130,7 +130,7 @@ struct Work {
 
 impl Work {
     fn begin(target: &Path) -> Result<Self, Error> {
-        let folder = folder(target);
+        let folder = work_folder(target);
         fs::create_dir_all(&folder).map_err(|error| Error::writing(&folder, error))?;
         let path = folder.join("lock");
         let lock = File::options().write(true).create(true).truncate(false).open(&path);
@@ -177,7 +177,7 @@ impl Work {
 }
 
 /// `.NAME.building` beside the dataset.
-fn folder(target: &Path) -> PathBuf {
+pub fn work_folder(target: &Path) -> PathBuf {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     target.with_file_name(format!(".{name}.building"))
 }

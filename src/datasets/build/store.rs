@@ -268,17 +268,13 @@ fn leads_out(name: &str) -> bool {
 /// left without a folder for its class keeps it.
 fn without_common_folder(places: HashMap<String, usize>) -> HashMap<String, usize> {
     let common = {
-        let mut names = places.keys().filter(|name| !name.split('/').any(is_hidden_in_zip));
-        let Some((first, _)) = names.next().and_then(|name| name.split_once('/')) else { return places };
+        // What is hidden or leads out of the archive is in no class, and has no say in this.
+        let visible = places.keys().filter(|name| !name.split('/').any(is_hidden_in_zip) && !leads_out(name));
+        let Some((first, _)) = visible.clone().next().and_then(|name| name.split_once('/')) else { return places };
         let first = format!("{first}/");
-        let all = places.keys().filter(|name| !name.split('/').any(is_hidden_in_zip));
-        let pictures = all.clone().filter(|name| is_picture(name));
-        let deep = pictures.clone().count() > 0 && pictures.clone().all(|name| name.matches('/').count() >= 2);
-        if first == "../"
-            || !deep
-            || !all.clone().all(|name| name.starts_with(&first))
-            || Path::new(&first).is_absolute()
-        {
+        let mut pictures = visible.clone().filter(|name| is_picture(name)).peekable();
+        let deep = pictures.peek().is_some() && pictures.all(|name| name.matches('/').count() >= 2);
+        if !deep || !visible.clone().all(|name| name.starts_with(&first)) {
             return places;
         }
         first
@@ -347,6 +343,8 @@ mod tests {
             strip(&["all/cat/1.png", "all/dog/2.png", "all/about.txt"]),
             ["about.txt", "cat/1.png", "dog/2.png"]
         );
+        let with_others = ["all/cat/1.png", "all/dog/2.png", "../out.png", "__MACOSX/x.png"];
+        assert_eq!(strip(&with_others), ["../out.png", "__MACOSX/x.png", "cat/1.png", "dog/2.png"]);
         assert_eq!(strip(&["cat/1.png", "cat/2.png"]), ["cat/1.png", "cat/2.png"]);
         assert_eq!(strip(&["../cat/1.png", "../dog/2.png"]), ["../cat/1.png", "../dog/2.png"]);
     }

@@ -7,6 +7,7 @@ mod audit;
 mod card;
 mod chart;
 mod cluster;
+mod datasets;
 mod entry;
 mod error;
 mod files;
@@ -38,6 +39,10 @@ pub use audit::{AuditFilter, AuditLine, AuditPage};
 pub use card::{Action, Card, CardContext, Look, Target, badge as session_badge, resources_line};
 pub use chart::{Amount, Bar, Chart, Mark};
 pub use cluster::{ClusterPage, GpuHolder, GpuRow, IdleRow, Matrix, MatrixCell, NoGpus, NodeStrip, Spark, TimeChoice};
+pub use datasets::{
+    ClassBar, DatasetForm, DatasetInside, DatasetPage, DatasetRow, DatasetsPage, DrawnBox, ItemCard, ItemFilter,
+    NewDatasetPage, SideBar,
+};
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};

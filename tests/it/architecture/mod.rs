@@ -25,9 +25,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nodes", &["model", "protocol", "run_directory"]),
     ("dial", &["model", "nodes", "protocol"]),
     ("curves", &[]),
-    // A builder of datasets runs as its owner, in a workload, and knows no portal.
-    ("datasets", &[]),
     ("demo", &["model", "curves"]),
+    // A dataset is built by a job and looked at through files agents.
+    ("datasets", &["model", "db", "files", "jobs", "sessions", "protocol"]),
     ("db", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),
@@ -57,6 +57,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "admission",
             "sessions",
             "jobs",
+            "datasets",
             "cluster",
             "files",
             "runs",

@@ -143,6 +143,7 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
                 .replace("{name}", name)
                 .replace("{group}", group)
                 .replace("{uuid}", &encoded)
+                .replace("{row}", "0")
                 .replace("{kind}", &encoded);
             // A stream has no end.
             if path.ends_with("/events") {

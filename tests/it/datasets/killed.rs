@@ -84,8 +84,13 @@ fn stopped_in_order_it_says_that_it_can_go_on() {
     long["width"] = json!(64);
     long["height"] = json!(64);
     let work = place.path(".out.building");
-    // Once it reports, it listens to signals too.
-    let mut child = start(&place, &long, || work.join("progress.json").exists() && lines(&work.join("journal")) >= 1);
+    // Once it reports, it listens to signals too; and it has read something that can be written down.
+    let has_read = || {
+        let told = fs::read(work.join("progress.json")).unwrap_or_default();
+        let told: Value = serde_json::from_slice(&told).unwrap_or_default();
+        told["phase"] == "reading" && told["done"].as_u64() > Some(0)
+    };
+    let mut child = start(&place, &long, has_read);
     kill(Pid::from_raw(child.id().try_into().unwrap()), Signal::SIGTERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(1));
     let mut said = String::new();

@@ -101,6 +101,7 @@ async fn fill(db: &Db) -> UserId {
     super::holds::following(db, user, ended_job(db, user, "train").await).await;
     let workload = db.list_sessions(Filter { limit: 1, ..Filter::default() }).await.unwrap()[0].id;
     db.keep_hardware(workload, &lyceum::model::hardware::Hardware::default()).await.unwrap();
+    db.add_dataset(&super::datasets::dataset(user, "a", "pictures"), "{}", None, &NOTED).await.unwrap();
     user
 }
 

@@ -8,6 +8,7 @@ mod announcements;
 mod audit;
 mod audited;
 mod crashes;
+pub mod datasets;
 mod disk;
 mod extending;
 mod gpus;

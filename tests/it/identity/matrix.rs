@@ -21,6 +21,9 @@ use serde_json::{Value, json};
 
 use crate::portal::{Caller, FORM, TestPortal};
 
+/// What a dataset was asked for with.
+const SPEC: &str = r#"{"kind": "classification", "source": {"kind": "generated", "count": 9}, "output": "/x"}"#;
+
 /// Who comes, in the order of the columns. "other" is another user than the owner of `{id}`.
 const PEOPLE: [&str; 7] = ["anonymous", "user", "other", "admin", "read-only token", "expired token", "disabled user"];
 
@@ -117,6 +120,28 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/gpus/{uuid}/history", "", [401, 404, 404, 404, 404, 401, 401]),
     // It holds no GPUs that could rest.
     row("POST", "/api/v1/sessions/{id}/ask", "", [401, 403, 403, 409, 403, 401, 401]),
+    // Nobody's files can be reached here.
+    row("GET", "/api/v1/datasets", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/datasets", "{}", [401, 503, 503, 503, 403, 401, 401]),
+    row("GET", "/api/v1/datasets/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/datasets/{id}", r#"{"notes": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
+    row("DELETE", "/api/v1/datasets/{id}", "", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/datasets/{id}/cancel", "", [401, 202, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/datasets/{id}/build", "", [401, 409, 404, 404, 403, 401, 401]),
+    // It is being built: there is nothing to see yet.
+    row("GET", "/api/v1/datasets/{id}/items", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/datasets/{id}/items/{row}/picture", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/datasets/{id}/items/{row}/mask", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/datasets/{id}/mean", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/dataset-example", "", [401, 422, 422, 422, 422, 401, 401]),
+    row("GET", "/datasets", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/datasets", "a=b", [401, 503, 503, 503, 403, 401, 401]),
+    row("GET", "/datasets/new", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/datasets/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
+    row("POST", "/datasets/{id}/cancel", "a=b", [401, 303, 404, 404, 403, 401, 401]),
+    row("POST", "/datasets/{id}/build", "a=b", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/datasets/{id}/change", "name=x", [401, 303, 404, 404, 403, 401, 401]),
+    row("POST", "/datasets/{id}/remove", "a=b", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/cluster", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/cluster/sessions/{id}/ask", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     // `{id}` is an announcement that everybody reads.
@@ -377,6 +402,7 @@ impl Scene {
             .replace("{group}", &group)
             .replace("{*rest}", &format!("{id}/"))
             .replace("{name}", if of_people { "third" } else { "user" })
+            .replace("{row}", "0")
             .replace("{kind}", "not-found")
             .replace("{tag}", "loss")
             .replace("{*path}", "app.css")
@@ -389,6 +415,15 @@ impl Scene {
         }
         if template.contains("/jobs/") {
             return self.job().await;
+        }
+        if template.contains("/datasets/") {
+            let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
+            let at = self.portal.clock.now();
+            let new = crate::db::datasets::dataset(owner.id, "user", "thing");
+            let new = lyceum::model::Dataset { created_at: at, changed_at: at, ..new };
+            let noted = Entry { at, actor: "test", action: "test", subject: "test", detail: "" };
+            self.portal.db().add_dataset(&new, SPEC, None, &noted).await.unwrap();
+            return new.id.to_string();
         }
         if template.contains("/announcements/") {
             let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };

@@ -6,6 +6,7 @@
 mod alone;
 mod audited;
 mod crashes;
+mod datasets;
 mod endings;
 mod faults;
 mod hostile;

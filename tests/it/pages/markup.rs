@@ -5,7 +5,7 @@
 use std::collections::HashSet;
 
 const VOID: [&str; 5] = ["br", "input", "link", "meta", "hr"];
-const ELEMENTS: &str = " a article b bdi blockquote body br button code datalist dd del details div dl dt em fieldset figcaption figure form h1 h2 h3 head header html \
+const ELEMENTS: &str = " a article b bdi blockquote body br button code datalist dd del details div dl dt em fieldset figcaption figure form h1 h2 h3 head header html image \
     input label legend li link main meta nav noscript ol option p path pre progress rect script section select small span \
     strong summary svg table tbody td textarea th thead time title tr ul use ";
 

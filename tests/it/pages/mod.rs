@@ -5,6 +5,7 @@
 mod announcements;
 mod audit;
 mod cluster;
+mod datasets;
 mod files;
 mod gallery;
 mod jobs;

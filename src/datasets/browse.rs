@@ -1,0 +1,282 @@
+//! A built dataset, looked at: its manifest as a list that is filtered, searched and sorted, and
+//! pictures of how it is distributed. The files come from the agent of whoever looks, so that
+//! nothing in them is believed: sizes are bounded, and what does not fit together is left out.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::build::{catalogue::Split, document::Document};
+
+/// The longest manifest that is looked at (bytes); some 400 000 pictures.
+pub const LONGEST_MANIFEST: u64 = 64 << 20;
+/// The most boxes of a split that are drawn.
+pub const MOST_BOXES: u64 = 1_000_000;
+
+/// A manifest in memory.
+#[derive(Debug, Default)]
+pub struct Index {
+    rows: Vec<Row>,
+    /// Boxes of pictures, by split and place.
+    boxes: HashMap<(Split, u32), Vec<Placed>>,
+    bytes: usize,
+}
+
+/// A box in pixels of the resized picture.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Placed {
+    pub class: u32,
+    pub x: f32,
+    pub y: f32,
+    pub width: f32,
+    pub height: f32,
+}
+
+/// A file of the source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub path: Box<str>,
+    pub label: Box<str>,
+    pub split: Option<Split>,
+    /// Which picture of its split it is.
+    pub place: u32,
+    pub width: u32,
+    pub height: u32,
+    /// Bytes.
+    pub size: u64,
+    pub error: Box<str>,
+}
+
+/// What the list is sorted by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    #[default]
+    Path,
+    /// Bytes.
+    Size,
+    /// Width times height.
+    Pixels,
+}
+
+/// Which rows, in which order.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    pub label: Option<String>,
+    pub split: Option<Split>,
+    /// Only what is in no split.
+    pub broken: bool,
+    /// Only what is in one.
+    pub used: bool,
+    /// A part of the path, in any case.
+    pub find: String,
+    pub by: By,
+    pub descending: bool,
+    /// The last row of the part before: its value, and its number.
+    pub after: Option<(u64, u32)>,
+    pub limit: usize,
+}
+
+/// A part of the list.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Numbers of rows.
+    pub rows: Vec<u32>,
+    pub total: usize,
+    pub next: Option<(u64, u32)>,
+}
+
+impl Index {
+    /// Reads a manifest; a row that is none of ours ends it.
+    pub fn read(manifest: &[u8]) -> Self {
+        let mut rows = Vec::new();
+        let mut places = HashMap::new();
+        let mut reader = csv::Reader::from_reader(manifest);
+        for record in reader.records() {
+            let Ok(record) = record else { break };
+            let text = |at: usize| record.get(at).unwrap_or_default();
+            let split = Split::ALL.into_iter().find(|split| split.name() == text(2));
+            let place = split.map_or(0, |split| {
+                let next = places.entry(split).or_insert(0_u32);
+                *next += 1;
+                *next - 1
+            });
+            rows.push(Row {
+                path: text(0).into(),
+                label: text(1).into(),
+                split,
+                place,
+                width: text(3).parse().unwrap_or_default(),
+                height: text(4).parse().unwrap_or_default(),
+                size: text(5).parse().unwrap_or_default(),
+                error: text(7).into(),
+            });
+        }
+        Self { rows, boxes: HashMap::new(), bytes: manifest.len() * 2 }
+    }
+
+    /// Takes in the boxes of a split: an array of six numbers each.
+    pub fn take_boxes(&mut self, split: Split, array: &[u8]) {
+        self.bytes += array.len();
+        let (numbers, _) = array.as_chunks::<4>();
+        let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
+        let (boxes, _) = numbers.as_chunks::<6>();
+        for [picture, class, x, y, width, height] in boxes {
+            if let (Some(picture), Some(class)) = (whole(*picture), whole(*class)) {
+                let placed = Placed { class, x: *x, y: *y, width: *width, height: *height };
+                self.boxes.entry((split, picture)).or_default().push(placed);
+            }
+        }
+    }
+
+    /// Bytes of memory, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub fn row(&self, number: u32) -> Option<&Row> {
+        self.rows.get(number as usize)
+    }
+
+    pub fn boxes(&self, row: &Row) -> &[Placed] {
+        let key = row.split.map(|split| (split, row.place));
+        key.and_then(|key| self.boxes.get(&key)).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn list(&self, wanted: &Wanted) -> Part {
+        let find = wanted.find.to_lowercase();
+        let fits = |row: &Row| {
+            wanted.label.as_deref().is_none_or(|label| *row.label == *label)
+                && wanted.split.is_none_or(|split| row.split == Some(split))
+                && (!wanted.broken || row.split.is_none())
+                && (!wanted.used || row.split.is_some())
+                && (find.is_empty() || row.path.to_lowercase().contains(&find))
+        };
+        let value = |row: &Row| match wanted.by {
+            By::Path => 0,
+            By::Size => row.size,
+            By::Pixels => u64::from(row.width) * u64::from(row.height),
+        };
+        let mut keys: Vec<(u64, u32)> =
+            (0..).zip(&self.rows).filter(|(_, row)| fits(row)).map(|(number, row)| (value(row), number)).collect();
+        keys.sort_unstable();
+        if wanted.descending {
+            keys.reverse();
+        }
+        let start = wanted.after.map_or(0, |after| {
+            keys.partition_point(|key| if wanted.descending { *key >= after } else { *key <= after })
+        });
+        let part = &keys[start..keys.len().min(start + wanted.limit)];
+        let next = part.last().filter(|_| start + part.len() < keys.len()).copied();
+        Part { rows: part.iter().map(|(_, number)| *number).collect(), total: keys.len(), next }
+    }
+
+    /// How long the longer sides of the originals are: for each power of two, how many.
+    pub fn sides(&self) -> Vec<(u32, usize)> {
+        let mut counts: Vec<(u32, usize)> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.width > 0) {
+            let side = row.width.max(row.height).checked_next_power_of_two().unwrap_or(u32::MAX);
+            match counts.binary_search_by_key(&side, |(side, _)| *side) {
+                Ok(at) => counts[at].1 += 1,
+                Err(at) => counts.insert(at, (side, 1)),
+            }
+        }
+        counts
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it was looked at")]
+fn whole(number: f32) -> Option<u32> {
+    (0.0..16_777_216.0).contains(&number).then_some(number as u32)
+}
+
+/// How many pictures each class has in training, validation and test, most frequent first.
+pub fn histogram(document: &Document) -> Vec<(String, [u64; 3])> {
+    let count = |split: Split, class: usize| {
+        document.per_class.get(split.name()).and_then(|counts| counts.get(class)).copied().unwrap_or_default()
+    };
+    let mut bars: Vec<(String, [u64; 3])> = document
+        .classes
+        .iter()
+        .enumerate()
+        .map(|(class, name)| (name.clone(), Split::ALL.map(|split| count(split, class))))
+        .collect();
+    bars.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.iter().sum::<u64>()));
+    bars
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MANIFEST: &str = "path,label,split,width,height,size,hash,error\n\
+        a/1.png,a,train,10,10,300,h,\n\
+        a/2.png,a,val,20,10,100,h,\n\
+        b/1.png,b,train,40,30,200,h,\n\
+        b/2.png,b,,,,50,h,the file is empty\n\
+        b/3.png,b,train,9,9,200,h,\n";
+
+    fn paths(index: &Index, wanted: &Wanted) -> Vec<String> {
+        let part = index.list(&Wanted { limit: 100, ..wanted.clone() });
+        part.rows.iter().map(|number| index.row(*number).unwrap().path.to_string()).collect()
+    }
+
+    #[test]
+    fn rows_are_chosen_and_sorted() {
+        let index = Index::read(MANIFEST.as_bytes());
+        let wanted = Wanted::default();
+        assert_eq!(
+            paths(&index, &Wanted { find: "B/".to_owned(), ..wanted.clone() }),
+            ["b/1.png", "b/2.png", "b/3.png"]
+        );
+        assert_eq!(paths(&index, &Wanted { split: Some(Split::Val), ..wanted.clone() }), ["a/2.png"]);
+        assert_eq!(paths(&index, &Wanted { broken: true, ..wanted.clone() }), ["b/2.png"]);
+        assert_eq!(
+            paths(&index, &Wanted { label: Some("a".to_owned()), descending: true, ..wanted.clone() }),
+            ["a/2.png", "a/1.png"]
+        );
+        let by_size = Wanted { by: By::Size, used: true, ..wanted };
+        assert_eq!(paths(&index, &by_size), ["a/2.png", "b/1.png", "b/3.png", "a/1.png"]);
+        assert_eq!([0, 2, 4].map(|row| index.row(row).unwrap().place), [0, 1, 2]);
+        assert_eq!(index.sides(), [(16, 2), (32, 1), (64, 1)]);
+    }
+
+    #[test]
+    fn parts_follow_one_another_in_both_directions() {
+        let index = Index::read(MANIFEST.as_bytes());
+        for (by, descending) in [(By::Path, false), (By::Size, false), (By::Size, true), (By::Pixels, true)] {
+            let whole = Wanted { by, descending, limit: 100, ..Wanted::default() };
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let part = index.list(&Wanted { limit: 2, after, ..whole.clone() });
+                assert_eq!(part.total, 5);
+                found.extend(part.rows);
+                after = part.next;
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, index.list(&whole).rows, "{by:?}");
+        }
+    }
+
+    #[test]
+    fn boxes_belong_to_the_pictures_of_their_split() {
+        let mut index = Index::read(MANIFEST.as_bytes());
+        let array: Vec<u8> = [1.0_f32, 0.0, 2.0, 3.0, 4.0, 5.0, f32::NAN, 0.0, 0.0, 0.0, 1.0, 1.0]
+            .iter()
+            .flat_map(|v| v.to_le_bytes())
+            .collect();
+        index.take_boxes(Split::Train, &array);
+        let placed = Placed { class: 0, x: 2.0, y: 3.0, width: 4.0, height: 5.0 };
+        assert_eq!(index.boxes(index.row(2).unwrap()), [placed]);
+        assert!(index.boxes(index.row(1).unwrap()).is_empty() && index.boxes(index.row(3).unwrap()).is_empty());
+    }
+
+    #[test]
+    fn what_is_no_manifest_is_empty() {
+        for bytes in [&b""[..], b"\xFF\xFE", b"path\n\"", b"a,b\n1,2,3,4,5,6,7,8,9\n"] {
+            assert!(Index::read(bytes).rows.len() < 2);
+        }
+    }
+}

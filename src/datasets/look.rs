@@ -1,0 +1,306 @@
+//! A dataset's directory, read through the files agent of whoever looks. What it says was
+//! written by its owner's own programs: it is bounded, and shown to those alone who may read it.
+
+use std::{fmt, path::Path, sync::Arc};
+
+use futures_util::StreamExt;
+
+use super::{
+    Datasets, Error, Result,
+    browse::{Index, LONGEST_MANIFEST, MOST_BOXES},
+    build::{
+        catalogue::Split,
+        command, document,
+        document::Document,
+        npy::{Element, header},
+        picture::Pixels,
+        progress::Progress,
+        spec::{Kind, LARGEST_SIDE, Resize},
+        work_folder,
+    },
+    preview,
+};
+use crate::{
+    files::{self, Files},
+    model::{
+        Dataset, DatasetId, User,
+        files::{By, Entry, Order, RawPath, Wanted},
+    },
+    protocol::files_agent::Fault,
+};
+
+/// The longest `dataset.json` (bytes); ten thousand classes need one of them.
+const LONGEST_DOCUMENT: u64 = 8 << 20;
+/// The largest picture of somebody's own that is shown as an example (bytes).
+const LARGEST_EXAMPLE: u64 = 32 << 20;
+/// How many folders are looked through for a first picture.
+const MOST_FOLDERS: usize = 20;
+/// Bytes of manifests that are kept in memory.
+const SHELF: usize = 192 << 20;
+
+/// Why a directory cannot be shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrong {
+    /// It is not what the builder writes.
+    Damaged,
+    /// The manifest is too long to be listed.
+    TooLong,
+    /// No pictures were kept.
+    NoPictures,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        to.write_str(match self {
+            Self::Damaged => "its directory does not hold what was built there",
+            Self::TooLong => "it has too many pictures to be listed here",
+            Self::NoPictures => "no resized pictures were kept with it",
+        })
+    }
+}
+
+/// What is in a dataset.
+#[derive(Debug)]
+pub struct Contents {
+    pub document: Document,
+    pub index: Index,
+}
+
+/// Manifests that were read lately, the latest last.
+#[derive(Debug, Default)]
+pub struct Shelf(Vec<((DatasetId, String), Arc<Contents>)>);
+
+impl Shelf {
+    fn find(&mut self, key: &(DatasetId, String)) -> Option<Arc<Contents>> {
+        let at = self.0.iter().position(|(kept, _)| kept == key)?;
+        let found = self.0.remove(at);
+        let contents = found.1.clone();
+        self.0.push(found);
+        Some(contents)
+    }
+
+    fn put(&mut self, key: (DatasetId, String), contents: Arc<Contents>) {
+        self.0.retain(|((id, _), _)| *id != key.0);
+        self.0.push((key, contents));
+        while self.0.len() > 1 && self.0.iter().map(|(_, contents)| contents.index.bytes()).sum::<usize>() > SHELF {
+            self.0.remove(0);
+        }
+    }
+}
+
+/// A whole file of a known place; nothing where there is none.
+async fn read(files: &Files, user: &User, path: &Path, limit: u64) -> Result<Option<(Entry, Vec<u8>)>> {
+    match files.look(user, &RawPath::from(path)).await {
+        Ok((spot, entry)) => {
+            if entry.size_bytes > limit {
+                return Err(Error::Wrong(Wrong::TooLong));
+            }
+            let bytes = part(files, user, &spot, &entry, 0, entry.size_bytes).await?;
+            Ok(Some((entry, bytes)))
+        }
+        Err(files::Error::Fault { fault: Fault::NotFound, .. }) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn part(
+    files: &Files,
+    user: &User,
+    spot: &files::Spot,
+    entry: &Entry,
+    from: u64,
+    length: u64,
+) -> Result<Vec<u8>> {
+    let mut stream = files.read(user, spot, entry, from, length).await?.into_stream();
+    let mut bytes = Vec::new();
+    while let Some(chunk) = stream.next().await {
+        bytes.extend_from_slice(&chunk?);
+        // An agent that says more than it was asked for says something else.
+        if bytes.len() as u64 > length {
+            return Err(Error::Wrong(Wrong::Damaged));
+        }
+    }
+    Ok(bytes)
+}
+
+pub(super) async fn document(files: &Files, user: &User, dataset: &Dataset) -> Result<Option<Document>> {
+    let path = Path::new(&dataset.directory).join(document::NAME);
+    Ok(read(files, user, &path, LONGEST_DOCUMENT).await?.and_then(|(_, bytes)| parse(&bytes)))
+}
+
+/// A document that can be worked with: nobody promised that ours is what lies there.
+fn parse(bytes: &[u8]) -> Option<Document> {
+    let document: Document = serde_json::from_slice(bytes).ok()?;
+    let sizes =
+        (1..=LARGEST_SIDE).contains(&document.image.width) && (1..=LARGEST_SIDE).contains(&document.image.height);
+    let channels = matches!(document.image.channels, 1 | 3);
+    (document.version == document::VERSION && sizes && channels).then_some(document)
+}
+
+impl Datasets {
+    /// How far the build is; nothing where nobody can say.
+    pub async fn progress(&self, user: &User, dataset: &Dataset) -> Result<Option<Progress>> {
+        let path = work_folder(Path::new(&dataset.directory)).join(command::PROGRESS);
+        let found = read(&self.files, user, &path, 4096).await?;
+        Ok(found.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Everything that is in a dataset, as this person may read it.
+    pub async fn contents(&self, user: &User, dataset: &Dataset) -> Result<Arc<Contents>> {
+        let folder = Path::new(&dataset.directory);
+        let (_, manifest) = self.files.look(user, &RawPath::from(folder.join("manifest.csv").as_path())).await?;
+        let key = (dataset.id, manifest.tag.clone());
+        if let Some(contents) = self.shelf.lock().find(&key) {
+            return Ok(contents);
+        }
+        let document = self.document(user, dataset).await?.ok_or(Error::Wrong(Wrong::Damaged))?;
+        let found = read(&self.files, user, &folder.join("manifest.csv"), LONGEST_MANIFEST).await?;
+        let (_, manifest) = found.ok_or(Error::Wrong(Wrong::Damaged))?;
+        let mut boxes = Vec::new();
+        if document.kind == Kind::Detection && document.cache.is_some() {
+            for split in Split::ALL {
+                let path = folder.join(format!("cache/{}.boxes.npy", split.name()));
+                boxes.extend(read(&self.files, user, &path, MOST_BOXES * 24).await?.map(|(_, bytes)| (split, bytes)));
+            }
+        }
+        let read = tokio::task::spawn_blocking(move || {
+            let mut index = Index::read(&manifest);
+            for (split, array) in boxes {
+                index.take_boxes(split, behind_header(&array));
+            }
+            Contents { document, index }
+        });
+        let contents = Arc::new(read.await.map_err(|_panic| Error::Wrong(Wrong::Damaged))?);
+        self.shelf.lock().put(key, contents.clone());
+        Ok(contents)
+    }
+
+    /// A resized picture of the dataset as PNG, small unless `full`.
+    pub async fn picture(&self, user: &User, dataset: &Dataset, row: u32, full: bool) -> Result<Vec<u8>> {
+        let contents = self.contents(user, dataset).await?;
+        let (width, height, channels) = size(&contents.document);
+        let data = self.slot(user, dataset, &contents, row, "images", channels).await?;
+        let picture = Pixels { width, height, channels, data };
+        draw(move || preview::thumbnail(picture, full)).await
+    }
+
+    /// The mask of a picture in colours, at the size of the dataset.
+    pub async fn mask(&self, user: &User, dataset: &Dataset, row: u32) -> Result<Vec<u8>> {
+        let contents = self.contents(user, dataset).await?;
+        if contents.document.kind != Kind::Segmentation {
+            return Err(Error::NotFound);
+        }
+        let (width, height, _) = size(&contents.document);
+        let classes = self.slot(user, dataset, &contents, row, "masks", 1).await?;
+        draw(move || preview::mask(width, height, classes)).await
+    }
+
+    /// The mean picture as PNG.
+    pub async fn mean(&self, user: &User, dataset: &Dataset) -> Result<Vec<u8>> {
+        let path = Path::new(&dataset.directory).join("mean.png");
+        let found = read(&self.files, user, &path, LARGEST_EXAMPLE).await?;
+        let (_, bytes) = found.ok_or(Error::Wrong(Wrong::NoPictures))?;
+        draw(move || preview::redrawn(&bytes)).await
+    }
+
+    /// The bytes of one picture in an array of its split.
+    async fn slot(
+        &self,
+        user: &User,
+        dataset: &Dataset,
+        contents: &Contents,
+        row: u32,
+        what: &str,
+        channels: u8,
+    ) -> Result<Vec<u8>> {
+        let row = contents.index.row(row).ok_or(Error::NotFound)?;
+        let split = row.split.filter(|_| contents.document.cache.is_some());
+        let split = split.ok_or(Error::Wrong(Wrong::NoPictures))?;
+        let counts = contents.document.counts;
+        let count = match split {
+            Split::Train => counts.train,
+            Split::Val => counts.val,
+            Split::Test => counts.test,
+        };
+        let (width, height, _) = size(&contents.document);
+        let shape = [usize::try_from(count).unwrap_or(usize::MAX), height as usize, width as usize, channels.into()];
+        let shape = if what == "masks" { &shape[..3] } else { &shape[..] };
+        let each = u64::from(width) * u64::from(height) * u64::from(channels);
+        let from = header(Element::U8, shape).len() as u64 + each * u64::from(row.place);
+        let path = Path::new(&dataset.directory).join(format!("cache/{}.{what}.npy", split.name()));
+        let (spot, entry) = self.files.look(user, &RawPath::from(path.as_path())).await?;
+        if entry.size_bytes < from + each {
+            return Err(Error::Wrong(Wrong::Damaged));
+        }
+        let bytes = part(&self.files, user, &spot, &entry, from, each).await?;
+        if bytes.len() as u64 == each { Ok(bytes) } else { Err(Error::Wrong(Wrong::Damaged)) }
+    }
+
+    /// What a way to resize makes of somebody's own picture: the file, or the first in a folder.
+    pub async fn example(
+        &self,
+        user: &User,
+        path: &str,
+        resize: Resize,
+        to: (u32, u32),
+        channels: u8,
+    ) -> Result<Vec<u8>> {
+        let path = self.first_picture(user, RawPath::from(path)).await?.ok_or(Error::NotFound)?;
+        let found = read(&self.files, user, path.as_path(), LARGEST_EXAMPLE).await?;
+        let (_, bytes) = found.ok_or(Error::NotFound)?;
+        draw(move || preview::example(&bytes, resize, to, channels).ok()).await
+    }
+
+    async fn first_picture(&self, user: &User, path: RawPath) -> Result<Option<RawPath>> {
+        use crate::model::files::Kind as What;
+        let (spot, entry) = self.files.look(user, &path).await?;
+        if entry.kind != What::Folder {
+            return Ok(super::build::store::is_picture(&spot.path.shown()).then_some(spot.path));
+        }
+        let mut folders = vec![spot.path];
+        for _ in 0..MOST_FOLDERS {
+            let Some(folder) = folders.pop() else { break };
+            let order = Order { by: By::Name, descending: false };
+            let wanted = Wanted { order, limit: 200, ..Wanted::default() };
+            let found = self.files.list(user, &folder, wanted).await?;
+            let mut below = Vec::new();
+            for entry in &found.page.entries {
+                let path = found.spot.child(&entry.name);
+                match entry.kind {
+                    What::File if super::build::store::is_picture(&path.shown()) => return Ok(Some(path)),
+                    What::Folder => below.push(path),
+                    _ => {}
+                }
+            }
+            folders.extend(below.into_iter().rev());
+        }
+        Ok(None)
+    }
+
+    /// Deletes the directory, and what is left of its making.
+    pub(super) async fn delete_files(&self, user: &User, dataset: &Dataset) -> Result<()> {
+        let folder = Path::new(&dataset.directory);
+        for path in [folder.to_owned(), work_folder(folder)] {
+            match self.files.delete(user, &RawPath::from(path.as_path()), true).await {
+                Ok(_) | Err(files::Error::Fault { fault: Fault::NotFound, .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn size(document: &Document) -> (u32, u32, u8) {
+    (document.image.width, document.image.height, document.image.channels)
+}
+
+/// Drawing takes milliseconds, which others should not wait for.
+async fn draw(work: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> Result<Vec<u8>> {
+    tokio::task::spawn_blocking(work).await.ok().flatten().ok_or(Error::Wrong(Wrong::Damaged))
+}
+
+/// What stands behind the header of an array, which says its own length.
+fn behind_header(array: &[u8]) -> &[u8] {
+    let length = array.get(8..10).and_then(|bytes| bytes.first_chunk::<2>()).map_or(0, |two| u16::from_le_bytes(*two));
+    array.get(10 + usize::from(length)..).unwrap_or_default()
+}

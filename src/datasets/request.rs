@@ -1,0 +1,228 @@
+//! What somebody may ask for when they make a dataset or change what they say of one. Paths are
+//! looked at as them before anything is written down, and all faults are told at once.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Datasets, Error, Result, build::spec::Spec};
+use crate::{
+    files,
+    jobs::JobRequest,
+    model::{FieldError, Job, Resources, User, files::RawPath, job::Visibility},
+    protocol::files_agent::Fault,
+};
+
+/// The longest specification (bytes): it travels to the builder as a variable.
+const LONGEST_SPEC: usize = 12 * 1024;
+const LONGEST_NAME: usize = 64;
+const LONGEST_NOTES: usize = 64 * 1024;
+/// How long a build may take unless somebody says (seconds).
+const USUAL_TIME: i64 = 4 * 3600;
+
+/// `POST /datasets`, as the API documents it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = NewDataset)]
+pub struct NewDataset {
+    pub name: String,
+    /// What `lyceum dataset build` reads, without `output` (docs/datasets.md). Paths are absolute or begin with `~/`.
+    #[schema(value_type = Object)]
+    pub spec: Value,
+    /// Where it is to lie; it must not be there. Left out: below `datasets` in the home.
+    pub directory: Option<String>,
+    /// Which of one's groups is charged for the job that builds it.
+    pub group: Option<String>,
+    pub resources: Option<Resources>,
+    pub profile: Option<String>,
+    pub time_limit_seconds: Option<i64>,
+}
+
+/// `PATCH /datasets/{id}`: what is left out stays.
+#[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = DatasetChanges)]
+pub struct Changes {
+    pub name: Option<String>,
+    pub notes: Option<String>,
+    /// Files still obey Unix: whoever may not read the directory sees the name alone.
+    pub visibility: Option<Visibility>,
+}
+
+impl Changes {
+    pub(super) fn check(mut self) -> Result<Self, Vec<FieldError>> {
+        let mut faults = Vec::new();
+        if let Some(name) = self.name.take() {
+            match parse_name(&name) {
+                Ok(name) => self.name = Some(name),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if self.notes.as_ref().is_some_and(|notes| notes.len() > LONGEST_NOTES || notes.contains('\0')) {
+            faults.push(FieldError::new("notes", "too_long", "At most 64 KiB of text."));
+        }
+        if faults.is_empty() { Ok(self) } else { Err(faults) }
+    }
+}
+
+fn parse_name(name: &str) -> Result<String, FieldError> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(FieldError::new("name", "required", "Give it a name."));
+    }
+    if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
+        return Err(FieldError::new("name", "invalid_value", "At most 64 characters, on one line."));
+    }
+    Ok(name.to_owned())
+}
+
+/// The specification with full paths, the name, and the size of the job.
+pub(super) async fn check(datasets: &Datasets, user: &User, new: NewDataset) -> Result<(Spec, String, JobRequest)> {
+    let mut faults = Vec::new();
+    let name = parse_name(&new.name).map_err(|fault| faults.push(fault)).unwrap_or_default();
+    let roots = datasets.files.roots(user).await?;
+    let home = roots.first().map(|root| root.path.clone()).unwrap_or_default();
+    let full = |path: &Path| home.join(path.strip_prefix("~").unwrap_or(path));
+    let typed = new.directory.filter(|directory| !directory.trim().is_empty());
+    let directory = full(Path::new(&typed.unwrap_or_else(|| format!("datasets/{}", folder_name(&name)))));
+
+    let spec = match read(new.spec, &directory) {
+        Err(fault) => {
+            faults.push(fault);
+            None
+        }
+        Ok(mut spec) => {
+            let mut paths: Vec<(&'static str, PathBuf)> = Vec::new();
+            for (field, path) in spec.source.paths_mut() {
+                *path = full(path);
+                paths.push((field, path.clone()));
+            }
+            let wrong = spec.faults().into_iter().map(|fault| {
+                let (field, message) = fault.split_once(": ").unwrap_or(("", &fault));
+                FieldError::new(format!("spec.{field}"), "invalid_value", sentence(message))
+            });
+            faults.extend(wrong);
+            for (field, path) in paths {
+                faults.extend(look(&datasets.files, user, &path, &format!("spec.source.{field}"), true).await?);
+            }
+            Some(spec)
+        }
+    };
+    faults.extend(look(&datasets.files, user, &directory, "directory", false).await?);
+    let Some(spec) = spec.filter(|_| faults.is_empty()) else { return Err(Error::Invalid(faults)) };
+    let usual = usual_size();
+    let sized = new.resources.is_some() || new.profile.is_some();
+    let size = JobRequest {
+        group: new.group,
+        resources: if sized { new.resources } else { usual.resources.clone() },
+        profile: new.profile,
+        time_limit_seconds: new.time_limit_seconds.or(usual.time_limit_seconds),
+        ..usual
+    };
+    Ok((spec, name, size))
+}
+
+fn read(spec: Value, directory: &Path) -> Result<Spec, FieldError> {
+    let wrong = |message: &str| FieldError::new("spec", "invalid_value", message);
+    let Value::Object(mut fields) = spec else { return Err(wrong("An object with at least `kind` and `source`.")) };
+    if fields.contains_key("output") {
+        return Err(FieldError::new("spec.output", "unknown_field", "Say `directory` instead."));
+    }
+    fields.insert("output".to_owned(), Value::String(directory.to_string_lossy().into_owned()));
+    let spec = Value::Object(fields);
+    if spec.to_string().len() > LONGEST_SPEC {
+        return Err(wrong("It is longer than 12 KiB."));
+    }
+    serde_path_to_error::deserialize(spec).map_err(|error| {
+        let path = error.path().to_string();
+        let field = if path == "." { "spec".to_owned() } else { format!("spec.{path}") };
+        FieldError::new(field, "invalid_value", sentence(&error.inner().to_string()))
+    })
+}
+
+/// A fault, if what is to be there is not, or the other way round.
+async fn look(
+    files: &files::Files,
+    user: &User,
+    path: &Path,
+    field: &str,
+    is_source: bool,
+) -> Result<Option<FieldError>> {
+    let fault = |code: &str, message: &str| Some(FieldError::new(field, code, message));
+    match files.look(user, &RawPath::from(path)).await {
+        Ok(_) if is_source => Ok(None),
+        Ok(_) => Ok(fault("exists", "There is something of that name already; choose another folder.")),
+        Err(files::Error::Fault { fault: Fault::NotFound, .. }) if !is_source => Ok(None),
+        Err(files::Error::Fault { fault: Fault::NotFound, .. }) => {
+            Ok(fault("not_found", "There is no such file or folder."))
+        }
+        Err(files::Error::Fault { .. }) => Ok(fault("not_allowed", "It cannot be reached with your account.")),
+        Err(files::Error::Invalid(error)) => Ok(fault("invalid_value", &error.message)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    let first = letters.next().map(|first| first.to_uppercase().collect::<String>()).unwrap_or_default();
+    let rest = letters.as_str();
+    let end = if rest.ends_with(['.', '!', '?']) { "" } else { "." };
+    format!("{first}{rest}{end}")
+}
+
+/// A name that needs no quotes.
+fn folder_name(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    let name = name.trim_matches(['-', '.']).to_owned();
+    if name.is_empty() { "dataset".to_owned() } else { name }
+}
+
+/// What the job is called.
+pub(super) fn job_name(dataset: &str) -> String {
+    format!("dataset {dataset}").chars().take(LONGEST_NAME).collect()
+}
+
+/// Two cores: decoding is what takes time, and every machine has them.
+pub(super) fn usual_size() -> JobRequest {
+    let resources = Resources { cpus: 2, memory_bytes: 2 << 30, ..Resources::default() };
+    JobRequest { resources: Some(resources), time_limit_seconds: Some(USUAL_TIME), ..JobRequest::default() }
+}
+
+/// The same size once more.
+pub(super) fn size_of(job: &Job) -> JobRequest {
+    let spec = &job.latest.spec;
+    JobRequest {
+        resources: Some(spec.resources.clone()),
+        group: spec.group.clone(),
+        time_limit_seconds: Some(spec.duration_seconds),
+        ..JobRequest::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn folders_of_datasets() {
+        for (name, folder) in [("Cats & dogs", "Cats---dogs"), ("../etc", "etc"), ("  ", "dataset"), ("日本", "日本")]
+        {
+            assert_eq!(folder_name(name), folder);
+        }
+    }
+
+    #[test]
+    fn specifications_are_read_with_the_place_of_their_faults() {
+        let field = |spec: Value| read(spec, Path::new("/o")).expect_err("wrong").field;
+        assert_eq!(field(json!(3)), "spec");
+        assert_eq!(field(json!({"kind": "classification", "output": "/x"})), "spec.output");
+        let source = json!({"kind": "folder", "path": "/p"});
+        assert!(field(json!({"kind": "classification", "source": source, "width": "a"})).starts_with("spec"));
+        let good = read(json!({"kind": "classification", "source": source}), Path::new("/o")).unwrap();
+        assert_eq!(good.output, Path::new("/o"));
+    }
+}

@@ -1,0 +1,427 @@
+//! `/datasets`: the list, the form for a new one, and one with its classes and pictures. Bars
+//! are widths in SVG, because the content policy knows no styles.
+
+use askama::Template;
+
+use super::{FieldError, Moment};
+use crate::{
+    datasets::build::document::{Counts, Document, Image},
+    model::{Dataset, DatasetId, DatasetState, UserId},
+    web::{
+        datasets::items::ItemView,
+        page::{Layout, filters},
+    },
+};
+
+/// `/datasets`
+#[derive(Debug, Template)]
+#[template(path = "datasets/list.html")]
+pub struct DatasetsPage {
+    pub layout: Layout,
+    pub notice: Option<String>,
+    pub search: String,
+    pub rows: Vec<DatasetRow>,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
+}
+
+/// One line of the list.
+#[derive(Clone, Debug)]
+pub struct DatasetRow {
+    pub id: String,
+    pub name: String,
+    pub kind: String,
+    pub source: String,
+    /// Nothing where it is the reader's own.
+    pub owner: Option<String>,
+    pub state: DatasetState,
+    pub job_href: Option<String>,
+    pub pictures: i64,
+    pub broken: i64,
+    pub classes: i64,
+    pub created: Moment,
+}
+
+impl DatasetRow {
+    pub fn new(one: &Dataset, created: Moment, reader: UserId) -> Self {
+        Self {
+            id: one.id.to_string(),
+            name: one.name.clone(),
+            kind: one.kind.clone(),
+            source: one.source.clone(),
+            owner: (one.owner != reader).then(|| one.owner_name.clone()),
+            state: one.state,
+            job_href: one.job.map(|job| format!("/jobs/{job}")),
+            pictures: one.pictures,
+            broken: one.broken,
+            classes: one.classes,
+            created,
+        }
+    }
+
+    pub fn is_own(&self) -> bool {
+        self.owner.is_none()
+    }
+
+    pub fn is_ready(&self) -> bool {
+        self.state == DatasetState::Ready
+    }
+
+    pub fn is_building(&self) -> bool {
+        self.state == DatasetState::Building
+    }
+
+    /// The class of its badge in the stylesheet.
+    pub fn class(&self) -> &'static str {
+        match self.state {
+            DatasetState::Building => "starting",
+            DatasetState::Ready => "running",
+            DatasetState::Failed => "failed",
+            DatasetState::Cancelled => "ended",
+        }
+    }
+}
+
+/// `/datasets/new`. Posts to `/datasets`.
+#[derive(Debug, Template)]
+#[template(path = "datasets/new.html")]
+pub struct NewDatasetPage {
+    pub layout: Layout,
+    pub form: DatasetForm,
+    pub groups: Vec<String>,
+    pub errors: Vec<FieldError>,
+}
+
+impl NewDatasetPage {
+    /// The fault of a field, whatever the API calls it.
+    pub fn error(&self, name: &str) -> Option<&str> {
+        let here = |field: &str| field.rsplit('.').next() == Some(name);
+        self.errors.iter().find(|error| here(&error.field)).map(|error| error.message.as_str())
+    }
+
+    pub fn is_source(&self, value: &str) -> bool {
+        self.form.source == value
+    }
+
+    /// Whether a folder can be chosen for it.
+    pub fn is_path(&self, name: &str) -> bool {
+        name == "path"
+    }
+
+    pub fn is_kind(&self, value: &str) -> bool {
+        self.form.chosen_kind == value
+    }
+
+    pub fn is_resize(&self, value: &str) -> bool {
+        self.form.resize == value
+    }
+
+    /// The sources: the word, what people call it, and what it is.
+    pub fn sources() -> [(&'static str, &'static str, &'static str); 9] {
+        [
+            ("folder", "Folder", "a sub-folder for each class"),
+            ("zip", "Zip archive", "the same, packed"),
+            ("list", "List", "a text file of paths and labels"),
+            ("idx", "IDX", "the files of MNIST and its relatives"),
+            ("coco", "COCO", "boxes in one JSON file"),
+            ("yolo", "YOLO", "boxes in a text file for each picture"),
+            ("kitti", "KITTI", "the same in KITTI's columns"),
+            ("masks", "Masks", "a mask for each picture"),
+            ("generated", "Shapes", "drawn for a try"),
+        ]
+    }
+
+    /// Paths that a source may have: the field, its name, which sources have it, and what is usual.
+    pub fn paths() -> [(&'static str, &'static str, &'static str, &'static str); 9] {
+        [
+            ("path", "Folder or file", "folder zip list coco yolo kitti masks", "~/pictures"),
+            ("root", "Paths are relative to", "list", "the folder of the list"),
+            ("annotations", "Annotations", "coco", "annotations.json"),
+            ("images", "Pictures", "idx coco kitti masks", "images"),
+            ("labels", "Labels", "idx kitti", "labels"),
+            ("test_images", "Pictures to test", "idx", "optional"),
+            ("test_labels", "Labels to test", "idx", "optional"),
+            ("masks", "Masks", "masks", "masks"),
+            ("colours", "Colours", "masks", "a file, or voc"),
+        ]
+    }
+
+    pub fn resizes() -> [(&'static str, &'static str); 4] {
+        [
+            ("squash", "changes the proportions"),
+            ("crop", "cuts the longer side"),
+            ("fill", "pads the shorter side"),
+            ("half-crop", "half of each"),
+        ]
+    }
+}
+
+/// What was typed.
+#[derive(Clone, Debug, Default)]
+pub struct DatasetForm {
+    pub idempotency_key: String,
+    pub name: String,
+    pub source: String,
+    /// Of generated sets; the others have one.
+    pub chosen_kind: String,
+    /// In the order of `NewDatasetPage::paths`.
+    pub paths: [String; 9],
+    pub classes: String,
+    pub count: String,
+    pub width: String,
+    pub height: String,
+    pub channels: String,
+    pub resize: String,
+    pub validation_percent: String,
+    pub test_percent: String,
+    pub seed: String,
+    pub min_per_class: String,
+    pub max_per_class: String,
+    pub keep_duplicates: bool,
+    pub licence: String,
+    pub directory: String,
+    pub cpus: String,
+    pub group: String,
+}
+
+impl DatasetForm {
+    pub fn usual(idempotency_key: String) -> Self {
+        let text = str::to_owned;
+        Self {
+            idempotency_key,
+            source: text("folder"),
+            chosen_kind: text("classification"),
+            count: text("1000"),
+            width: text("128"),
+            height: text("128"),
+            channels: text("3"),
+            resize: text("squash"),
+            validation_percent: text("25"),
+            test_percent: text("0"),
+            seed: text("0"),
+            min_per_class: text("2"),
+            cpus: text("2"),
+            ..Self::default()
+        }
+    }
+
+    pub fn read(get: impl Fn(&str) -> String) -> Self {
+        Self {
+            idempotency_key: get("idempotency_key"),
+            name: get("name"),
+            source: get("source"),
+            chosen_kind: get("kind"),
+            paths: NewDatasetPage::paths().map(|(name, ..)| get(name)),
+            classes: get("classes"),
+            count: get("count"),
+            width: get("width"),
+            height: get("height"),
+            channels: get("channels"),
+            resize: get("resize"),
+            validation_percent: get("validation_percent"),
+            test_percent: get("test_percent"),
+            seed: get("seed"),
+            min_per_class: get("min_per_class"),
+            max_per_class: get("max_per_class"),
+            keep_duplicates: get("keep_duplicates") == "yes",
+            licence: get("licence"),
+            directory: get("directory"),
+            cpus: get("cpus"),
+            group: get("group"),
+        }
+    }
+
+    pub fn kind(&self) -> &str {
+        match self.source.as_str() {
+            "coco" | "yolo" | "kitti" => "detection",
+            "masks" => "segmentation",
+            "generated" => &self.chosen_kind,
+            _ => "classification",
+        }
+    }
+
+    /// The fields that belong to the source.
+    pub fn source_fields(&self) -> Vec<(&'static str, &str)> {
+        let mut fields: Vec<(&'static str, &str)> = NewDatasetPage::paths()
+            .into_iter()
+            .zip(&self.paths)
+            .filter(|((_, _, sources, _), _)| sources.split(' ').any(|source| source == self.source))
+            .map(|((name, ..), value)| (name, value.as_str()))
+            .collect();
+        match self.source.as_str() {
+            "list" | "idx" => fields.push(("classes", &self.classes)),
+            "generated" => fields.push(("count", &self.count)),
+            _ => {}
+        }
+        fields
+    }
+}
+
+/// `/datasets/{id}`
+#[derive(Debug, Template)]
+#[template(path = "datasets/show.html")]
+pub struct DatasetPage {
+    pub layout: Layout,
+    pub row: DatasetRow,
+    pub directory: String,
+    pub files_href: String,
+    pub detail: String,
+    pub notes: String,
+    pub visibility: &'static str,
+    /// While it is built: done, of how many, and in words.
+    pub progress: Option<(u64, u64, String)>,
+    /// Why its directory cannot be shown.
+    pub unreachable: Option<String>,
+    pub inside: Option<DatasetInside>,
+}
+
+impl DatasetPage {
+    pub fn is_visibility(&self, value: &str) -> bool {
+        self.visibility == value
+    }
+}
+
+/// What is in a dataset.
+#[derive(Clone, Debug)]
+pub struct DatasetInside {
+    pub counts: Counts,
+    pub seed: u32,
+    pub image: Image,
+    pub licence: String,
+    pub manifest_sha256: String,
+    pub means: Vec<String>,
+    pub deviations: Vec<String>,
+    pub mean_href: Option<String>,
+    pub bars: Vec<ClassBar>,
+    /// How many classes are not drawn.
+    pub bars_rest: usize,
+    pub sides: Vec<SideBar>,
+    /// For the choice of one.
+    pub classes: Vec<String>,
+    pub filter: ItemFilter,
+    pub total: usize,
+    pub cards: Vec<ItemCard>,
+    pub next_href: Option<String>,
+    pub broken_href: String,
+    pub has_pictures: bool,
+}
+
+impl DatasetInside {
+    pub fn is_split(&self, value: &str) -> bool {
+        self.filter.split == value
+    }
+
+    pub fn is_label(&self, value: &str) -> bool {
+        self.filter.label == value
+    }
+
+    pub fn unused(&self) -> u64 {
+        self.counts.broken + self.counts.duplicate + self.counts.left_out
+    }
+}
+
+/// A class in the three splits. Widths are of a hundred.
+#[derive(Clone, Debug)]
+pub struct ClassBar {
+    pub name: String,
+    pub href: String,
+    pub counts: [u64; 3],
+    pub widths: [u64; 3],
+}
+
+impl ClassBar {
+    pub fn new(name: String, href: String, counts: [u64; 3], most: u64) -> Self {
+        Self { name, href, counts, widths: counts.map(|count| (count * 100).checked_div(most).unwrap_or_default()) }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+
+    /// Where the parts begin.
+    pub fn starts(&self) -> [u64; 3] {
+        [0, self.widths[0], self.widths[0] + self.widths[1]]
+    }
+}
+
+/// How many originals are about so long.
+#[derive(Clone, Debug)]
+pub struct SideBar {
+    pub side: u32,
+    pub count: usize,
+    pub width: usize,
+}
+
+impl SideBar {
+    pub fn new(side: u32, count: usize, most: usize) -> Self {
+        Self { side, count, width: (count * 100).checked_div(most).unwrap_or_default() }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct ItemFilter {
+    pub label: String,
+    pub split: String,
+    pub search: String,
+    pub sort: &'static str,
+    pub descending: bool,
+}
+
+/// A picture of the gallery.
+#[derive(Clone, Debug)]
+pub struct ItemCard {
+    pub path: String,
+    /// Its class, or what is wrong with it.
+    pub caption: String,
+    pub is_broken: bool,
+    pub split: &'static str,
+    pub size: String,
+    /// The picture small and as it is kept; nothing where there is none.
+    pub thumb: Option<(String, String)>,
+    pub mask: Option<String>,
+    /// Of the resized picture.
+    pub width: u32,
+    pub height: u32,
+    /// Its boxes, each with the number of its colour.
+    pub boxes: Vec<DrawnBox>,
+}
+
+#[derive(Clone, Debug)]
+pub struct DrawnBox {
+    pub class: String,
+    pub colour: usize,
+    pub x: f32,
+    pub y: f32,
+    pub width: f32,
+    pub height: f32,
+}
+
+impl ItemCard {
+    pub fn new(dataset: DatasetId, item: ItemView, has_pictures: bool, document: &Document, version: &str) -> Self {
+        let base = format!("/api/v1/datasets/{dataset}/items/{}", item.row);
+        let drawn = has_pictures && item.split.is_some();
+        let has_mask = drawn && document.kind == crate::datasets::build::spec::Kind::Segmentation;
+        let colour = |class: &str| document.classes.iter().position(|name| name == class).unwrap_or_default() % 10;
+        let boxes = item.boxes.into_iter().map(|one| DrawnBox {
+            colour: colour(&one.class),
+            class: one.class,
+            x: one.x,
+            y: one.y,
+            width: one.width,
+            height: one.height,
+        });
+        let size = if item.width > 0 { format!("{} × {}", item.width, item.height) } else { String::new() };
+        Self {
+            caption: item.error.clone().or(item.label).unwrap_or_default(),
+            is_broken: item.error.is_some(),
+            path: item.path,
+            split: item.split.unwrap_or_default(),
+            size,
+            thumb: drawn.then(|| (format!("{base}/picture?v={version}"), format!("{base}/picture?full=true"))),
+            mask: has_mask.then(|| format!("{base}/mask?v={version}")),
+            width: document.image.width,
+            height: document.image.height,
+            boxes: boxes.collect(),
+        }
+    }
+}
