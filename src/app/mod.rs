@@ -101,7 +101,7 @@ impl App {
             hierarchy: started.hierarchy,
             paths,
             service_uid: started.service_uid,
-            binary: started.binary,
+            binary: started.binary.clone(),
             nodes: nodes.clone(),
         };
         let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
@@ -162,7 +162,7 @@ impl App {
             announcements,
             surroundings: Surroundings { loops, directory, certificate },
             single_user,
-            program: started.binary.clone(),
+            program: started.binary,
             stopping: life.stopping.clone(),
         }));
         let options = connections(&portal)?;

@@ -352,6 +352,7 @@ mod tests {
         python: Python,
         resources: Resources,
         gpus: Vec<Gpu>,
+        log_directories: BTreeMap<String, String>,
         extra: BTreeMap<String, String>,
     }
 
@@ -373,6 +374,7 @@ mod tests {
                 Gpu { index: 2, uuid: "GPU-b".to_owned(), model: "A100".to_owned(), slice: None },
                 Gpu { index: 0, uuid: "GPU-a".to_owned(), model: "A100".to_owned(), slice: None },
             ],
+            log_directories: BTreeMap::new(),
             extra: BTreeMap::from([
                 ("HOME".to_owned(), "/elsewhere".to_owned()),
                 ("http_proxy".to_owned(), "http://proxy".to_owned()),
@@ -389,7 +391,7 @@ mod tests {
             python: Some(&given.python),
             working_directory: Path::new("/home/ada/work"),
             log_directory: None,
-            log_directories: &BTreeMap::new(),
+            log_directories: &given.log_directories,
             tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
             resources: &given.resources,
             gpus: &given.gpus,
