@@ -141,6 +141,15 @@ test("the curves of a training grow on its page", async () => {
   const picture = () => loss.locator("canvas.picture").evaluate((canvas) => canvas.toDataURL());
   const before = await picture();
   await until(async () => (await picture()) !== before, 60, "a chart that grows");
+  // What it makes of the machine stands below, on the same axis.
+  for (const [chart, text] of [["cpu", "CPU (cores)"], ["memory", "Memory (GB)"]]) {
+    const figure = page.locator(`#curves figure[data-chart="hardware:${chart}"]`);
+    await browser.appears(page, figure, 60, `the chart of ${text}`);
+    await figure.getByRole("heading", { name: text }).waitFor();
+    await figure.scrollIntoViewIfNeeded();
+    await until(() => figure.locator("canvas.picture").evaluate((canvas) => canvas.width > 0 && canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)), 30, `a drawing of ${text}`);
+    assert.equal(await figure.getByRole("button", { name: "limit" }).count(), 1);
+  }
   await check("job-curves");
   await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
   await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
