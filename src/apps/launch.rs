@@ -352,7 +352,7 @@ mod tests {
         python: Python,
         resources: Resources,
         gpus: Vec<Gpu>,
-        log_directories: BTreeMap<String, String>,
+        log_directories: BTreeMap<String, PathBuf>,
         extra: BTreeMap<String, String>,
     }
 
