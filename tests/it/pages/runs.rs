@@ -55,7 +55,8 @@ fn cell(word: &Word, label: &str, text: &str, step: Option<i64>) -> CellView {
     }
 }
 
-fn table(word: &Word) -> ResultsView {
+/// Runs in every state.
+fn lines(word: &Word) -> Vec<ResultLineView> {
     let line = |name: &str, owner: Option<&str>, state: RunState, points: u64, cells: &[(&str, &str, Option<i64>)]| {
         ResultLineView {
             run: row(word, name, owner, state, points),
@@ -65,6 +66,49 @@ fn table(word: &Word) -> ResultsView {
             cells: cells.iter().map(|(label, text, step)| cell(word, label, text, *step)).collect(),
         }
     };
+    vec![
+        line(
+            "resnet18",
+            None,
+            RunState::Live,
+            1_234_567,
+            &[
+                ("lr", "0.01", None),
+                ("optimizer", "adam", None),
+                ("val/accuracy", "0.981", Some(90)),
+                ("val/loss", "0.0713", Some(90)),
+            ],
+        ),
+        line(
+            "baseline",
+            Some("bob"),
+            RunState::Complete,
+            90_000,
+            &[
+                ("lr", "0.03", None),
+                ("optimizer", "sgd", None),
+                ("val/accuracy", "0.962", Some(120)),
+                ("val/loss", "0.1025", Some(120)),
+            ],
+        ),
+        line(
+            "old logs",
+            None,
+            RunState::Watched,
+            5000,
+            &[
+                ("lr", "–", None),
+                ("optimizer", "–", None),
+                ("val/accuracy", "–", None),
+                ("val/loss", "1.6e-7", Some(7)),
+            ],
+        ),
+        line("fresh", None, RunState::Waiting, 0, &[]),
+        line("gone", None, RunState::Trouble, 17, &[]),
+    ]
+}
+
+fn table(word: &Word) -> ResultsView {
     let head = |key: &str, label: &str, is_number: bool, way: Option<&'static str>| Head {
         key: key.to_owned(),
         label: word(label),
@@ -118,46 +162,7 @@ fn table(word: &Word) -> ResultsView {
             head("m:val/accuracy", "val/accuracy", true, Some("descending")),
             head("m:val/loss", "val/loss", true, None),
         ],
-        rows: vec![
-            line(
-                "resnet18",
-                None,
-                RunState::Live,
-                1_234_567,
-                &[
-                    ("lr", "0.01", None),
-                    ("optimizer", "adam", None),
-                    ("val/accuracy", "0.981", Some(90)),
-                    ("val/loss", "0.0713", Some(90)),
-                ],
-            ),
-            line(
-                "baseline",
-                Some("bob"),
-                RunState::Complete,
-                90_000,
-                &[
-                    ("lr", "0.03", None),
-                    ("optimizer", "sgd", None),
-                    ("val/accuracy", "0.962", Some(120)),
-                    ("val/loss", "0.1025", Some(120)),
-                ],
-            ),
-            line(
-                "old logs",
-                None,
-                RunState::Watched,
-                5000,
-                &[
-                    ("lr", "–", None),
-                    ("optimizer", "–", None),
-                    ("val/accuracy", "–", None),
-                    ("val/loss", "1.6e-7", Some(7)),
-                ],
-            ),
-            line("fresh", None, RunState::Waiting, 0, &[]),
-            line("gone", None, RunState::Trouble, 17, &[]),
-        ],
+        rows: lines(word),
         group_heads: vec![word("val/accuracy"), word("val/loss")],
         group_rows: vec![group("optimizer = adam", 3, true), group("optimizer not set", 1, false)],
         next_href: Some("/runs?cursor=x".to_owned()),

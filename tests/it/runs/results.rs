@@ -138,7 +138,7 @@ async fn values_at_a_step_are_looked_up() {
     let (portal, ada, ids) = filled().await;
     for (id, scale) in [(ids[0], 1.0), (ids[1], 2.0)] {
         let points: Vec<_> =
-            (0..10).map(|step| (".", "val/loss", step * 10, scale * f64::from(10 - step as i32))).collect();
+            (0..10_i32).map(|step| (".", "val/loss", i64::from(step) * 10, scale * f64::from(10 - step))).collect();
         store(&portal, id, &points);
     }
     let (status, found) =
