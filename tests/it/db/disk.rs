@@ -19,11 +19,11 @@ use crate::needs::{self, variable};
 /// Names the small disk to the child.
 const DISK: &str = "LYCEUM_TEST_DISK";
 
-/// Runs this test's child on a disk of 3 MiB that nobody else sees; `prepare` is shell text
+/// Runs this test's child on a disk of 4 MiB that nobody else sees; `prepare` is shell text
 /// run in the disk beforehand.
 fn on_small_disk(test: &str, prepare: &str) {
     let script =
-        format!("mount -t tmpfs -o size=3m small \"$1\" || exit 77\n{prepare}\nexec \"$2\" --exact \"$3\" --nocapture");
+        format!("mount -t tmpfs -o size=4m small \"$1\" || exit 77\n{prepare}\nexec \"$2\" --exact \"$3\" --nocapture");
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new("unshare");
     command.arg("--mount");

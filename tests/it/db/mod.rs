@@ -164,11 +164,16 @@ pub async fn number(db: &Db, sql: &str) -> i64 {
     }
 }
 
-/// One statement, past the functions of `src/db`.
+/// One statement, past the functions of `src/db`. What fills a table takes as long as it takes.
 pub async fn execute(db: &Db, sql: &str) {
     match db {
         Db::Sqlite { write, .. } => drop(query(AssertSqlSafe(sql)).execute(write).await.unwrap()),
-        Db::Postgres { write, .. } => drop(query(AssertSqlSafe(sql)).execute(write).await.unwrap()),
+        Db::Postgres { write, .. } => {
+            let mut connection = write.acquire().await.unwrap();
+            for sql in ["SET statement_timeout = 0", sql, "RESET statement_timeout"] {
+                query(AssertSqlSafe(sql)).execute(&mut *connection).await.unwrap();
+            }
+        }
     }
 }
 
