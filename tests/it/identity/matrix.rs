@@ -182,7 +182,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/runs", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/runs", "directory=x", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/runs/compare", "", [303, 200, 200, 200, 200, 401, 303]),
-    row("POST", "/runs/selection", "do=compare", [401, 303, 303, 303, 303, 401, 401]),
+    row("POST", "/runs/selection", "do=compare", [401, 303, 303, 303, 403, 401, 401]),
     row("GET", "/runs/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
     row("POST", "/runs/{id}", "name=y", [401, 303, 404, 403, 403, 401, 401]),
     row("POST", "/runs/{id}/remove", "a=b", [401, 303, 404, 403, 403, 401, 401]),
