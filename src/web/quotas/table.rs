@@ -330,7 +330,7 @@ pub(super) fn meter(field: &Field, usage: &Usage, effective: &Effective) -> Opti
         Field::Pending => ("pending", "waiting"),
         Field::GpuHours => ("gpu_hours", "GPU-hours"),
         Field::CpuHours => ("cpu_hours", "core-hours"),
-        Field::StorageBytes => ("storage_bytes", "storage"),
+        Field::StorageBytes if 0 < usage.storage_bytes => ("storage_bytes", "storage"),
         _ => return None,
     };
     let lent = if *field == Field::Cpus && effective.is_the_machines() { usage.light_cpus } else { 0 };
