@@ -14,7 +14,7 @@ RUNS, TAGS, STEPS = 20, 10, 5000
 
 
 def ours(options, *arguments):
-    built = pathlib.Path(options.load).parent.glob("curves-*[!.d]")
+    built = [path for path in pathlib.Path(options.load).parent.glob("curves-*") if not path.suffix]
     program = max(built, key=lambda path: path.stat().st_mtime)
     return json.loads(subprocess.run([program, *map(str, arguments)], check=True, capture_output=True).stdout or "null")
 

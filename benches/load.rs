@@ -146,10 +146,14 @@ async fn rate(address: &str, request: &str, connections: u32, per_second: u32, s
                     return Ok::<_, io::Error>(took);
                 }
                 let due = begin + Duration::from_nanos(nanos(gap).saturating_mul(mine));
+                // Timers have a grain of a millisecond: what this client oversleeps is not counted,
+                // what it has to wait for the answer before is.
+                let late = due <= Instant::now();
                 sleep_until(due.into()).await;
+                let counted = if late { due } else { Instant::now() };
                 stream.write_all(request.as_bytes()).await?;
                 answer(&mut stream, &mut buffer).await?;
-                took.push(micros(due));
+                took.push(micros(counted));
             }
         });
     }

@@ -25,7 +25,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def newest_load():
-    found = sorted((ROOT / "target/release/deps").glob("load-*[!.d]"), key=lambda path: path.stat().st_mtime)
+    built = [path for path in (ROOT / "target/release/deps").glob("load-*") if not path.suffix]
+    found = sorted(built, key=lambda path: path.stat().st_mtime)
     return found[-1] if found else ROOT / "target/release/load"
 
 
@@ -39,6 +40,7 @@ def main():
     parser.add_argument("--work", default="/var/tmp/lyceum-bench", help="a directory to make, and to remove again")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="of load, each time")
+    parser.add_argument("--minutes", type=float, default=5, help="of the soak")
     parser.add_argument("--out", help="append the rows to this file as JSON lines")
     options = parser.parse_args()
     options.load = options.load or newest_load()

@@ -69,12 +69,19 @@ enum Verb {
     },
     /// Start, list and stop sessions over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Session(client::SessionArguments),
-    /// Submit, list, follow and cancel jobs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    /// Submit, list, follow, change, clone, resume, cancel and delete jobs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     #[command(alias = "jobs")]
     Job(client::JobArguments),
+    /// List, add, show, print and forget runs over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    #[command(alias = "runs")]
+    Run(client::RunArguments),
+    /// Submit, list, follow, pause and stop sweeps over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
+    Sweep(client::SweepArguments),
     /// List the GPUs and what they do, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     #[command(alias = "gpus")]
     Gpu(client::GpuArguments),
+    /// Say what you may use, where it comes from and what you use now, over the portal's API.
+    Quota(client::QuotaArguments),
     /// Say what was used of GPUs and cores, over the portal's API ($LYCEUM_URL, $LYCEUM_TOKEN).
     Usage(client::UsageArguments),
     /// Make a dataset of a folder, a list or an archive of pictures.
@@ -190,9 +197,21 @@ fn run(command: Command) -> Result<ExitCode> {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::job(arguments, url, token, &mut io::stdout())))
         }
+        Verb::Run(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::curves(arguments, url, token, &mut io::stdout())))
+        }
+        Verb::Sweep(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::sweep(arguments, url, token, &mut io::stdout())))
+        }
         Verb::Gpu(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
             Ok(runtime()?.block_on(client::gpu(arguments, url, token, &mut io::stdout())))
+        }
+        Verb::Quota(arguments) => {
+            let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));
+            Ok(runtime()?.block_on(client::quota(arguments, url, token, &mut io::stdout())))
         }
         Verb::Usage(arguments) => {
             let (url, token) = (environment.find("LYCEUM_URL"), environment.find("LYCEUM_TOKEN"));

@@ -35,9 +35,16 @@ document.addEventListener("submit", async (event) => {
     const button = event.submitter;
     if (!(await ask(question, `Yes, ${button?.textContent.trim().toLowerCase() ?? "go on"}`))) return;
     form.dataset.confirmed = "yes";
+    // What the form stood in may have been drawn anew meanwhile; a form outside the page is never sent.
+    if (!form.isConnected) {
+      form.hidden = true;
+      document.body.append(form);
+    }
     form.requestSubmit(button);
     return;
   }
+  // What opens another page leaves this one as it is.
+  if (event.submitter?.formTarget === "_blank") return;
   // Sent once: a second press of the same form would only be answered with the same thing.
   if (form.dataset.sent) return event.preventDefault();
   form.dataset.sent = "yes";

@@ -26,10 +26,23 @@ function work() {
   const lines = value("variables").split("\n").filter((line) => line.includes("="));
   const variables = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
   const asked = { script };
-  for (const name of ["retries", "retry_wait_seconds"]) if (value(name)) asked[name] = Number(value(name));
+  if (chosen("work")?.value === "script" && $("#sbatch", form)?.checked) asked.sbatch = true;
+  for (const name of ["retries", "retry_wait_seconds", "nodes", "tasks_per_node"]) if (value(name)) asked[name] = Number(value(name));
   const after = value("after").split(/[ ,]+/).filter(Boolean);
   if (after.length) asked.after = after.map((job) => ({ job, needs: value("needs") }));
   return { ...asked, ...(lines.length ? { variables } : {}), ...(value("log_directory") ? { log_directory: value("log_directory") } : {}) };
+}
+
+// Of a form that asks for many jobs: what is wrapped around the one; null for a single job.
+function several(job) {
+  const sweep = {};
+  if (value("array")) sweep.array = value("array");
+  const lines = value("parameters").split("\n").filter((line) => line.includes("="));
+  if (lines.length) sweep.parameters = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1).trim()]));
+  for (const name of ["trials", "repeat", "parallel"]) if (value(name)) sweep[name] = Number(value(name));
+  if (!["array", "parameters", "trials", "repeat"].some((name) => name in sweep)) return null;
+  if (value("metric")) sweep.metric = { tag: value("metric"), goal: value("goal"), ...(value("stop_after_step") ? { stop_after_step: Number(value("stop_after_step")) } : {}) };
+  return { job, ...sweep };
 }
 
 // What is asked for, in the API's words.
@@ -53,6 +66,22 @@ function request() {
   return asked;
 }
 
+// A script to begin with, or one from this computer; it is read here, and sent with the form.
+function fill(text) {
+  $("#script", form).value = text;
+  $("#sbatch", form).checked = /^#SBATCH\s/m.test(text);
+  $("#script", form).dispatchEvent(new Event("input", { bubbles: true }));
+}
+$("#template", form)?.addEventListener("change", (event) => {
+  const { script } = event.target.selectedOptions[0].dataset;
+  if (script) fill(script);
+});
+$("#choose-script", form)?.addEventListener("click", () => $("#script-file", form).click());
+$("#script-file", form)?.addEventListener("change", async (event) => {
+  const [file] = event.target.files;
+  if (file) fill(await file.slice(0, 1 << 20).text());
+});
+
 function drawMeters() {
   const size = chosen("profile")?.dataset, sums = request().resources;
   const asks = custom() ? { gpus: sums.gpus, cpus: sums.cpus, memory_bytes: sums.memory_bytes } : size ? { gpus: +size.gpus, cpus: +size.cpus, memory_bytes: +size.memory } : {};
@@ -68,7 +97,8 @@ function drawMeters() {
 const quoted = (text) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function drawCurl() {
-  const lines = [`curl -X POST ${form.dataset.base}/api/v1/${isJob ? "jobs" : "sessions"}`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(request(), null, 2))}`];
+  const many = isJob ? several(request()) : null, path = many ? "sweeps" : isJob ? "jobs" : "sessions";
+  const lines = [`curl -X POST ${form.dataset.base}/api/v1/${path}`, `-H "Authorization: Bearer $LYCEUM_TOKEN"`, `-H 'Content-Type: application/json'`, `-d ${quoted(JSON.stringify(many ?? request(), null, 2))}`];
   $("#curl").textContent = lines.join(" \\\n  ");
 }
 
@@ -87,13 +117,21 @@ async function ask() {
   verdict.classList.add("busy");
   try {
     // Whether it starts does not depend on the program, which may not be written yet.
-    const asked = isJob ? { ...request(), script: "true" } : request();
-    const answer = await fetch(isJob ? "/api/v1/jobs/admission" : "/api/v1/admission", {
-      method: "POST", signal: mine.signal, body: JSON.stringify(asked),
+    const asked = isJob && !request().sbatch ? { ...request(), script: "true" } : request();
+    const many = isJob ? several(asked) : null;
+    const answer = await fetch(many ? "/api/v1/sweeps/preview" : isJob ? "/api/v1/jobs/admission" : "/api/v1/admission", {
+      method: "POST", signal: mine.signal, body: JSON.stringify(many ?? asked),
       headers: { "Content-Type": "application/json", "X-CSRF-Token": value("csrf_token") },
     });
     const said = await answer.json();
-    if (answer.ok) {
+    if (answer.ok && many) {
+      const hours = (of, left) => `${Number(of.toPrecision(3))}${left == null ? "" : ` of ${Number(left.toPrecision(3))} left`}`;
+      const cost = [said.gpu_hours ? `${hours(said.gpu_hours, said.gpu_hours_left)} GPU-hours` : "", `${hours(said.cpu_hours, said.cpu_hours_left)} core-hours`].filter(Boolean).join(", ");
+      const hints = (said.admission.reasons ?? []).map((reason) => reason.hint).join(" ");
+      const kind = said.admission.outcome === "admit" && !said.fits_hours ? "wait" : said.admission.outcome;
+      const short = said.fits_hours ? "" : " Not all of them fit into your hours: the sweep pauses when those are used up.";
+      say(kind, `${said.tasks} tasks, ${said.parallel} at once`, `At most ${cost}.${short} ${hints}`);
+    } else if (answer.ok) {
       const hints = (said.reasons ?? []).map((reason) => reason.hint).join(" ");
       const start = said.outcome === "wait" && said.estimated_start ? ` About ${clock.format(new Date(said.estimated_start))}.` : "";
       say(said.outcome, HEADLINES[said.outcome] ?? said.outcome, hints + start);

@@ -1,9 +1,10 @@
 // What the reader should know of their sessions, on every page of the portal: a turn that has
 // come, an end that is near. The stream says when that changes. Where notifications are
-// wanted, a page goes on listening when it is not seen: its reader may be in an app.
+// wanted, a page goes on listening when it is not seen, since its reader may be in an app, and
+// what happened to jobs is told as well, until they have seen it.
 
 import { $, $$, announce, element, learnClock, markTitle, refreshTimes } from "./dom.js";
-import { allowed, notify, offer, once } from "./notify.js";
+import { allowed, notify, offer, untold } from "./notify.js";
 import { join } from "./stream.js";
 
 const place = $("#notices");
@@ -16,7 +17,7 @@ function hear(message) {
 
 async function refresh() {
   const mine = ++asked;
-  const answer = await fetch("/notices", { headers: { Accept: "text/html" } }).catch(() => null);
+  const answer = await fetch(allowed() ? "/notices?jobs=true" : "/notices", { headers: { Accept: "text/html" } }).catch(() => null);
   // The last question's answer counts.
   if (!answer?.ok || answer.redirected || mine !== asked) return;
   learnClock(answer);
@@ -33,28 +34,44 @@ function draw(text) {
   if (focused) $(`[aria-label="${CSS.escape(focused)}"]`, place)?.focus();
   const notices = $$("[data-notice]", place);
   markTitle(notices.length);
+  seeWhatIsHere();
+  const told = notices.filter((notice) => notice.dataset.title);
+  if (told.length && allowed()) tell(told);
+}
+
+async function tell(notices) {
   const keys = notices.map((notice) => notice.dataset.notice);
-  if (!keys.length || !allowed()) return;
-  once(keys, (fresh) => {
-    for (const notice of notices.filter((notice) => fresh.includes(notice.dataset.notice))) {
-      notify(notice.dataset.title, $("[data-words]", notice).textContent, notice.dataset.notice, notice.dataset.href);
-    }
+  // A browser that remembers nothing tells all: the same twice is one, by its tag.
+  const fresh = await untold(keys).catch(() => keys);
+  for (const notice of notices.filter((notice) => fresh.includes(notice.dataset.notice))) {
+    notify(notice.dataset.title, $("[data-words]", notice).textContent, notice.dataset.notice, notice.dataset.href);
+  }
+}
+
+// Whoever is at a job's page sees what became of it there.
+function seeWhatIsHere() {
+  if (document.hidden) return;
+  const here = $$("[data-until-seen]", place).find((notice) => notice.dataset.href === location.pathname);
+  if (here) send($("form", here)).catch(() => null);
+}
+
+function send(form) {
+  const data = new FormData(form), seconds = Number(data.get("seconds")) || undefined;
+  return fetch(`/api/v1${form.getAttribute("action")}`, {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": data.get("csrf_token") },
+    body: JSON.stringify({ seconds, job: data.get("job") ?? undefined }),
   });
 }
 
-// "Extend" and "Keep" where one is: the page stays as it is, and a refusal is told beside them.
+// "Extend", "Keep" and "Dismiss" where one is: the page stays as it is, and a refusal is told beside them.
 place.addEventListener("submit", async (event) => {
   event.preventDefault();
   event.stopPropagation();
   const form = event.target, notice = form.closest("[data-notice]");
-  const seconds = Number(new FormData(form).get("seconds")) || undefined;
   const button = event.submitter;
   button.disabled = true;
-  const answer = await fetch(`/api/v1${form.getAttribute("action")}`, {
-    method: "POST",
-    headers: { "Content-Type": "application/json", "X-CSRF-Token": new FormData(form).get("csrf_token") },
-    body: JSON.stringify({ seconds }),
-  }).catch(() => null);
+  const answer = await send(form).catch(() => null);
   button.disabled = false;
   if (answer?.ok) {
     announce("Done");
@@ -77,6 +94,7 @@ function go() {
 
 function look() {
   if (document.hidden && !allowed()) return go();
+  seeWhatIsHere();
   // What changed meanwhile is told by the stream's first word, or is asked for.
   if (leave) refresh();
   else come();

@@ -15,24 +15,43 @@ function read(name) {
 }
 
 function write(name, value) {
-  try { localStorage.setItem(name, value); } catch { /* it is told again, then */ }
+  try { localStorage.setItem(name, value); } catch { /* it is asked again, then */ }
 }
 
 export function allowed() {
   return globalThis.Notification?.permission === "granted" && read(WANTED) === "yes";
 }
 
-// Runs `work` with whatever of `keys` this browser has told to nobody yet, and remembers them.
-export async function once(keys, work) {
-  const choose = () => {
-    let told;
-    try { told = JSON.parse(read(TOLD)) ?? []; } catch { told = []; }
-    const fresh = keys.filter((key) => !told.includes(key));
-    if (fresh.length) write(TOLD, JSON.stringify([...told, ...fresh].slice(-MEMORY)));
-    return fresh;
-  };
-  // Two pages must not choose at once. Where there are no locks there are no notifications.
-  work(navigator.locks ? await navigator.locks.request(TOLD, choose) : choose());
+// What was told is kept where a change is one step for all pages: of what one page wrote into
+// localStorage another, in another process, may know nothing for a while yet.
+function store() {
+  return new Promise((resolve, reject) => {
+    const opening = indexedDB.open(TOLD, 1);
+    opening.onupgradeneeded = () => opening.result.createObjectStore(TOLD);
+    opening.onsuccess = () => resolve(opening.result);
+    opening.onerror = () => reject(opening.error);
+  });
+}
+
+// Those of `keys` that nobody in this browser has told yet. They count as told from now on.
+export async function untold(keys) {
+  const database = await store();
+  try {
+    return await new Promise((resolve, reject) => {
+      const change = database.transaction(TOLD, "readwrite"), kept = change.objectStore(TOLD);
+      const asked = kept.get(TOLD);
+      let fresh = [];
+      asked.onsuccess = () => {
+        const told = asked.result ?? [];
+        fresh = keys.filter((key) => !told.includes(key));
+        if (fresh.length) kept.put([...told, ...fresh].slice(-MEMORY), TOLD);
+      };
+      change.oncomplete = () => resolve(fresh);
+      change.onabort = () => reject(change.error);
+    });
+  } finally {
+    database.close();
+  }
 }
 
 // Shows a notification that leads to a page of ours.

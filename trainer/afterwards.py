@@ -7,6 +7,7 @@ a bundle put them.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, evaluate, files, pixels, sources, threads
+from . import backend, evaluate, files, pixels, progress, sources, threads
 from .errors import NO_BACKEND, Stop, bad_data
 from .pixels import Broken, Shape
 
 BATCH = 32
+MOST = 20_000  # pictures of folders
 
 
 @dataclass
@@ -81,16 +83,32 @@ def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any
 
 
 def predicted(path: Path, images: Sequence[Path], top: int, output: Path | None) -> dict[str, Any]:
-    """Answers for pictures, in their order; a picture that cannot be read has an error instead."""
+    """Answers for pictures, in their order; a picture that cannot be read has an error instead.
+    A folder stands for the pictures in it, however deep."""
     if top < 1:
         raise Stop(1, "must be at least 1", "--top")
     trained = load(path)
     if trained.task == "segmentation" and output is None:
         raise Stop(1, "is needed for segmentation: masks are files", "--output")
+    images = [picture for image in images for picture in _pictures(image)]
     answers: list[dict[str, Any]] = []
     for begin in range(0, len(images), BATCH):
         answers += _batch(trained, images[begin : begin + BATCH], begin, top, output)
+        if BATCH < len(images):
+            # Standard output is the answer.
+            progress.say("progress", sys.stderr, done=len(answers), of=len(images))
     return {"model": str(path), "task": trained.task, "images": answers}
+
+
+def _pictures(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    found = sorted(one for one in path.rglob("*") if one.suffix.lower() in sources.ENDINGS and one.is_file())
+    if not found:
+        raise bad_data(f"there is no picture in {path}", "IMAGE")
+    if len(found) > MOST:
+        raise bad_data(f"{path} holds {len(found)} pictures; {MOST} at once are the most", "IMAGE")
+    return found
 
 
 def _batch(trained: Trained, paths: Sequence[Path], begin: int, top: int, output: Path | None) -> list[dict[str, Any]]:

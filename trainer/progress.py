@@ -9,7 +9,7 @@ import json
 import math
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 
 def plain(value: Any) -> Any:
@@ -25,7 +25,8 @@ def plain(value: Any) -> Any:
     return value
 
 
-def say(event: str, **facts: Any) -> None:
+def say(event: str, to: TextIO | None = None, **facts: Any) -> None:
     line = {"event": event, "time": round(time.time(), 3)} | plain(facts)
-    sys.stdout.write(json.dumps(line) + "\n")
-    sys.stdout.flush()
+    to = to or sys.stdout
+    to.write(json.dumps(line) + "\n")
+    to.flush()

@@ -117,7 +117,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<E
             Verb::User(verb) => user::user(&db, verb, config.auth.source(), by, out).await,
             Verb::Group(verb) => group::group(&db, verb, by, out).await,
             Verb::Token(verb) => token(&db, verb, by, out).await,
-            Verb::Quota(verb) => quota::quota(&db, verb, by, out).await,
+            Verb::Quota(verb) => quota::quota(&quota::rules(config, &db)?, verb, by, out).await,
             Verb::Maintenance(verb) => announcements::maintenance(&db, verb, by, out).await,
             Verb::Announce(verb) => announcements::announce(&db, verb, by, out).await,
             Verb::Audit(AuditVerb::Verify) => verify_audit(&db, out).await,

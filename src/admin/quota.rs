@@ -1,31 +1,59 @@
 //! `lyceum admin quota …`: what is set at one level, and changes of it: `default`, `group NAME`,
-//! `user NAME`, `cluster`. Sizes and times are read as people write them.
+//! `user NAME`, `cluster`. Values are read by the rules of the page's form, with the same words
+//! where one cannot be meant, and a dry run says what the page's preview says.
+
+use std::{collections::BTreeSet, fmt::Write as _};
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Subcommand;
+use clap::{Args, Subcommand};
+use serde_json::json;
 
 use super::{Out, find};
 use crate::{
+    admission::{Admission, Barred, Foretold, Over, Refused},
+    config::Config,
     db::{
         Db,
         audit::By,
         limits::{Author, LevelChange, Marks, Outcome},
-        quotas::{Level, QuotaGroup, SetLimit},
+        quotas::{Level, QuotaGroup, SetLimit, Version},
     },
     model::{
-        quota::{Change, Field, Kind, Terms, Unit},
-        size::parse_size,
-        time::parse_duration,
+        Capacity, Clock, GpuInventory, Timestamp,
+        quota::{Change, Field, Kind, Terms},
+        time::{parse_day_or_moment, parse_duration},
     },
+    web::views::over_verdict,
 };
 
 #[derive(Subcommand)]
 pub enum QuotaVerb {
     /// Show what is set: `default`, `group NAME`, `user NAME` or `cluster`.
-    Get { who: Vec<String> },
+    Get {
+        who: Vec<String>,
+        /// Print JSON, with plain numbers of bytes and seconds, instead of lines.
+        #[arg(long)]
+        json: bool,
+    },
     /// Set fields: `default gpus=2`, `user alice memory_bytes=48GiB sessions=inherit`,
     /// `group vision gpus=2 total.gpus=8 chargeable=yes`, `cluster gpu_hours=unlimited`.
-    Set { words: Vec<String> },
+    Set(SetArguments),
+}
+
+#[derive(Args)]
+pub struct SetArguments {
+    /// Whose, then FIELD=VALUE as often as you like.
+    words: Vec<String>,
+    /// When the values of this change end by themselves: a day or moment in UTC (2030-01-31), a
+    /// time from now (30d), or `never`. Left out, a field keeps the end that it has.
+    #[arg(long, value_name = "WHEN")]
+    until: Option<String>,
+    /// Why, in a line; empty to take a note away. Left out, a field keeps the note that it has.
+    #[arg(long)]
+    note: Option<String>,
+    /// Say what would change and who would be over, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
 }
 
 /// Whose limits they are.
@@ -34,88 +62,325 @@ struct Whose {
     group: Option<QuotaGroup>,
 }
 
-pub(super) async fn quota(db: &Db, verb: QuotaVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
-    let (words, sets) = match verb {
-        QuotaVerb::Get { who } => (who, false),
-        QuotaVerb::Set { words } => (words, true),
-    };
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let (whose, fields) = match words.as_slice() {
-        ["default", fields @ ..] => (Whose { level: Level::Default, group: None }, fields),
-        ["cluster", fields @ ..] => (Whose { level: Level::Cluster, group: None }, fields),
-        ["user", name, fields @ ..] => {
-            let user = find(db, name).await?;
-            (Whose { level: Level::User(user.id), group: None }, fields)
+/// What one word of a change asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    kind: Kind,
+    field: Field,
+    /// `None` inherits.
+    value: Option<i64>,
+}
+
+/// Until when, and why.
+#[derive(Debug, Default)]
+struct About {
+    expires_at: Said<Timestamp>,
+    note: Said<String>,
+}
+
+/// What a change says of a part of a limit that it can leave alone.
+#[derive(Debug, Default)]
+enum Said<T> {
+    #[default]
+    Nothing,
+    TakeAway,
+    Set(T),
+}
+
+impl<T: Clone> Said<T> {
+    /// What stands there afterwards, where `had` stood.
+    fn upon(&self, had: Option<T>) -> Option<T> {
+        match self {
+            Self::Nothing => had,
+            Self::TakeAway => None,
+            Self::Set(to) => Some(to.clone()),
         }
-        ["group", name, fields @ ..] => {
+    }
+}
+
+/// So often a change is made anew that somebody else's came before.
+const ATTEMPTS: usize = 5;
+
+/// More of those who would be over are counted, not named.
+const MOST_NAMED: usize = 50;
+
+/// The rules without a machine: whoever runs something has room for it, so that nothing is beyond
+/// what there is.
+pub(super) fn rules(config: &Config, db: &Db) -> Result<Admission> {
+    const BOUNDLESS: i64 = i64::MAX >> 8;
+    Ok(Admission {
+        db: db.clone(),
+        clock: Clock::System,
+        capacity: Capacity { gpus: BOUNDLESS, cpus: BOUNDLESS, memory_bytes: BOUNDLESS },
+        inventory: GpuInventory::default(),
+        period: config.quotas.period()?,
+        extend_while_others_wait: config.sessions.extend_while_others_wait,
+        holds_at_once: config.scheduler.slurm().is_none(),
+        zone: config.quotas.zone()?,
+        barred: Barred::default(),
+    })
+}
+
+pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: By<'_>, out: Out<'_>) -> Result<()> {
+    let db = &rules.db;
+    match verb {
+        QuotaVerb::Get { who, json } => {
+            let (whose, fields) = whose(db, &who).await?;
+            ensure!(fields.is_empty(), "`get` shows everything that is set; leave `{}` out", fields.join(" "));
+            let set = db.limits_at(whose.level).await?;
+            if json {
+                return Ok(writeln!(out, "{}", as_json(&set, whose.group.as_ref()))?);
+            }
+            Ok(write!(out, "{}", shown(&set, whose.group.as_ref()))?)
+        }
+        QuotaVerb::Set(asked) => {
+            let (whose, fields) = whose(db, &asked.words).await?;
+            ensure!(
+                !fields.is_empty(),
+                "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
+            );
+            let (changes, marks) = read(&whose, fields)?;
+            let about = About::read(&asked, by.at)?;
+            ensure!(
+                changes.iter().any(|change| change.value.is_some()) || (asked.until.is_none() && asked.note.is_none()),
+                "--until and --note belong to a value: name the field with it, as gpus=2"
+            );
+            if asked.dry_run {
+                let told = rehearse(rules, &whose, &changes, marks, &about, by.at).await?;
+                return Ok(write!(out, "{told}")?);
+            }
+            save(db, &whose, &changes, marks, &about, by).await?;
+            let group = group_of(db, &whose).await?;
+            Ok(write!(out, "{}", shown(&db.limits_at(whose.level).await?, group.as_ref()))?)
+        }
+    }
+}
+
+/// Whose limits the first words name, and what stands behind them.
+async fn whose<'a>(db: &Db, words: &'a [String]) -> Result<(Whose, &'a [String])> {
+    let level = |level| Whose { level, group: None };
+    let first: Vec<&str> = words.iter().take(2).map(String::as_str).collect();
+    Ok(match first.as_slice() {
+        ["default", ..] => (level(Level::Default), &words[1..]),
+        ["cluster", ..] => (level(Level::Cluster), &words[1..]),
+        ["user", name] => (level(Level::User(find(db, name).await?.id)), &words[2..]),
+        ["group", name] => {
             let found = db.find_quota_group(name).await?;
             let group = found.with_context(|| {
                 format!("there is no group `{name}`; a directory's is known once one of its members has signed in")
             })?;
-            (Whose { level: Level::Group(group.id), group: Some(group) }, fields)
+            (Whose { level: Level::Group(group.id), group: Some(group) }, &words[2..])
         }
         _ => bail!("say whose: `default`, `group NAME`, `user NAME` or `cluster`"),
-    };
-    if sets {
-        ensure!(
-            !fields.is_empty(),
-            "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
-        );
-        set(db, &whose, fields, by).await?;
-    } else {
-        ensure!(fields.is_empty(), "`get` shows everything that is set; leave `{}` out", fields.join(" "));
-    }
-    let group = match &whose.group {
-        Some(group) => db.find_quota_group(&group.id.to_string()).await?,
-        None => None,
-    };
-    Ok(write!(out, "{}", shown(&db.limits_at(whose.level).await?, group.as_ref()))?)
+    })
 }
 
-async fn set(db: &Db, whose: &Whose, fields: &[&str], by: By<'_>) -> Result<()> {
-    let (mut changes, mut marks) = (Vec::new(), Marks::default());
+async fn group_of(db: &Db, whose: &Whose) -> Result<Option<QuotaGroup>> {
+    Ok(match &whose.group {
+        Some(group) => db.find_quota_group(&group.id.to_string()).await?,
+        None => None,
+    })
+}
+
+/// Everything that a change asks for, or everything that is wrong with it.
+fn read(whose: &Whose, fields: &[String]) -> Result<(Vec<Asked>, Marks)> {
+    let (mut asked, mut marks, mut faults) = (Vec::<Asked>::new(), Marks::default(), Vec::new());
     for text in fields {
-        let (name, value) = text.split_once('=').with_context(|| format!("`{text}`: say FIELD=VALUE"))?;
-        match (name, &whose.group) {
-            ("chargeable", Some(_)) => marks.chargeable = Some(yes_or_no(name, value)?),
-            ("restrictive", Some(_)) => marks.restrictive = Some(yes_or_no(name, value)?),
-            _ => changes.push(parse_change(whose.level, name, value)?),
-        }
+        let Some((name, value)) = text.split_once('=') else {
+            faults.push(format!("`{text}`: say FIELD=VALUE"));
+            continue;
+        };
+        let read = match (name, &whose.group) {
+            ("chargeable", Some(_)) => mark(name, value, &mut marks.chargeable),
+            ("restrictive", Some(_)) => mark(name, value, &mut marks.restrictive),
+            _ => parse_change(whose.level, name, value).and_then(|change| {
+                let twice = asked.iter().any(|other| (other.kind, &other.field) == (change.kind, &change.field));
+                ensure!(!twice, "{name} is named twice");
+                asked.push(change);
+                Ok(())
+            }),
+        };
+        faults.extend(read.err().map(|fault| fault.to_string()));
     }
-    for (index, change) in changes.iter().enumerate() {
-        let twice = changes[..index].iter().any(|other| (other.kind, &other.field) == (change.kind, &change.field));
-        ensure!(!twice, "{} is named twice", change.field.name());
-    }
-    let change = LevelChange { marks, ..LevelChange::new(whose.level, changes) };
-    let outcome = db.change_limits(&[change], &Author::administrator(by.actor, by.at)).await?;
-    ensure!(outcome == Outcome::Done, "it was removed in this moment; nothing is changed");
+    ensure!(faults.is_empty(), "{}", faults.join("\n"));
+    Ok((asked, marks))
+}
+
+fn mark(name: &str, value: &str, mark: &mut Option<bool>) -> Result<()> {
+    ensure!(mark.is_none(), "{name} is named twice");
+    *mark = Some(match value {
+        "yes" | "true" => true,
+        "no" | "false" => false,
+        _ => bail!("{name} is `yes` or `no`"),
+    });
     Ok(())
 }
 
-/// What is set, a line each; that nothing is set is said as well.
+impl About {
+    fn read(asked: &SetArguments, now: Timestamp) -> Result<Self> {
+        let expires_at = match asked.until.as_deref().map(str::trim) {
+            None => Said::Nothing,
+            Some("never") => Said::TakeAway,
+            Some(text) => {
+                let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+                let later = parse_duration(text).filter(|_| !is_bare).map(|seconds| now.plus_seconds(seconds));
+                let end = parse_day_or_moment(text).or(later).with_context(|| {
+                    format!("--until: `{text}` is neither a day or moment in UTC (2030-01-31, 2030-01-31T12:00), nor a time from now (30d, 12h), nor `never`")
+                })?;
+                if let Some(fault) = Terms::expiry_fault(end, now) {
+                    bail!("--until: {fault}");
+                }
+                Said::Set(end)
+            }
+        };
+        let note = asked.note.as_deref().map(str::trim);
+        if let Some((_, fault)) = note.and_then(Terms::note_fault) {
+            bail!("--note: {fault}");
+        }
+        let note = match note {
+            None => Said::Nothing,
+            Some("") => Said::TakeAway,
+            Some(note) => Said::Set(note.to_owned()),
+        };
+        Ok(Self { expires_at, note })
+    }
+
+    /// A field with its new value: the end and the note that it has stay where this says nothing of
+    /// them. An end that is past is none to keep.
+    fn change(&self, asked: &Asked, set: &[SetLimit], now: Timestamp) -> Change {
+        let had = set.iter().find(|limit| (limit.kind, &limit.field) == (asked.kind, &asked.field));
+        let had_end = had.and_then(|limit| limit.terms.expires_at).filter(|end| now < *end);
+        let had_note = had.and_then(|limit| limit.terms.note.clone());
+        let terms =
+            |value| Terms { value, expires_at: self.expires_at.upon(had_end), note: self.note.upon(had_note.clone()) };
+        Change { kind: asked.kind, field: asked.field.clone(), to: asked.value.map(terms) }
+    }
+}
+
+/// Makes the change upon what is set now; somebody else's in the same moment is not lost.
+async fn save(db: &Db, whose: &Whose, asked: &[Asked], marks: Marks, about: &About, by: By<'_>) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        let (set, group) = (db.limits_at(whose.level).await?, group_of(db, whose).await?);
+        let changes = asked.iter().map(|asked| about.change(asked, &set, by.at)).collect();
+        let seen = Some(Version::of(&set, group.as_ref()));
+        let change = LevelChange { marks, seen, ..LevelChange::new(whose.level, changes) };
+        match db.change_limits(&[change], &Author::administrator(by.actor, by.at)).await? {
+            Outcome::Done => return Ok(()),
+            Outcome::Stale(_) => {}
+            Outcome::Gone(_) => bail!("it was removed in this moment; nothing is changed"),
+            Outcome::Refused(faults) => {
+                let faults: Vec<_> = faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
+                bail!("{}", faults.join("\n"));
+            }
+        }
+    }
+    bail!("others change the same limits all the time; nothing is changed")
+}
+
+/// What a change would do, in the words of the page's preview. Nothing is written.
+async fn rehearse(
+    rules: &Admission,
+    whose: &Whose,
+    asked: &[Asked],
+    marks: Marks,
+    about: &About,
+    now: Timestamp,
+) -> Result<String> {
+    let set = rules.db.limits_at(whose.level).await?;
+    let changes: Vec<Change> = asked.iter().map(|asked| about.change(asked, &set, now)).collect();
+    let mut told = "This would change, and nothing is changed:\n".to_owned();
+    for change in &changes {
+        let before = set.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
+        let (name, before) = (name_of(change.kind, &change.field), before.map(|limit| &limit.terms));
+        writeln!(told, "  {name}: {} → {}", says(&change.field, before), says(&change.field, change.to.as_ref()))?;
+    }
+    if let Some(group) = &whose.group {
+        let is =
+            [("chargeable", group.chargeable, marks.chargeable), ("restrictive", group.restrictive, marks.restrictive)];
+        for (name, before, after) in is {
+            if let Some(after) = after {
+                writeln!(told, "  {name}: {} → {}", yes_or_no(before), yes_or_no(after))?;
+            }
+        }
+    }
+    let change = LevelChange { marks, ..LevelChange::new(whose.level, changes) };
+    let Foretold { over, refused } = rules.preview(&[change]).await?;
+    told.push_str(&would_be_over(&over));
+    for Refused { user, name, reason } in refused {
+        writeln!(told, "  {user}: ‘{name}’ waits and would end as refused: {}", reason.hint)?;
+    }
+    Ok(told)
+}
+
+fn would_be_over(over: &[Over]) -> String {
+    let people: BTreeSet<&str> = over.iter().filter_map(|over| over.user.as_deref()).collect();
+    let totals = over.iter().filter(|over| over.user.is_none()).count();
+    let mut told = over_verdict(people.len(), totals) + "\n";
+    let line = |Over { user, scope, field, used, limit }: &Over| {
+        let who = user.as_deref().unwrap_or("all together");
+        format!("  {who}: {} in use, {} allowed ({scope})\n", field.amount(*used), field.amount(*limit))
+    };
+    told.extend(over.iter().take(MOST_NAMED).map(line));
+    match over.len().saturating_sub(MOST_NAMED) {
+        0 => told,
+        more => format!("{told}  and {more} more\n"),
+    }
+}
+
+/// What is set, a line each, as it can be set again; that nothing is set is said as well.
 fn shown(set: &[SetLimit], group: Option<&QuotaGroup>) -> String {
     let line = |limit: &SetLimit| {
-        let prefix = if limit.kind == Kind::Total { "total." } else { "" };
-        let Terms { value, expires_at, note } = &limit.terms;
-        let value = if *value < 0 { "unlimited".to_owned() } else { value.to_string() };
-        let until = expires_at.map(|end| format!("  until {end}")).unwrap_or_default();
-        let note = note.as_ref().map(|note| format!("  # {note}")).unwrap_or_default();
-        format!("{prefix}{}={value}{until}{note}\n", limit.field.name())
+        format!("{}={}\n", name_of(limit.kind, &limit.field), says(&limit.field, Some(&limit.terms)))
     };
     let marks = group.map(|group| {
-        let word = |yes| if yes { "yes" } else { "no" };
-        format!("chargeable={}\nrestrictive={}\n", word(group.chargeable), word(group.restrictive))
+        format!("chargeable={}\nrestrictive={}\n", yes_or_no(group.chargeable), yes_or_no(group.restrictive))
     });
     let lines: String = set.iter().map(line).chain(marks).collect();
     if lines.is_empty() { "nothing is set here: what is inherited holds\n".to_owned() } else { lines }
 }
 
+fn as_json(set: &[SetLimit], group: Option<&QuotaGroup>) -> serde_json::Value {
+    let field = |limit: &SetLimit| {
+        let Terms { value, expires_at, note } = &limit.terms;
+        let set = json!({ "value": value, "expires_at": expires_at, "note": note, "updated_by": limit.by, "updated_at": limit.at });
+        (name_of(limit.kind, &limit.field), set)
+    };
+    let fields: serde_json::Map<_, _> = set.iter().map(field).collect();
+    let mut all = json!({ "fields": fields });
+    if let Some(group) = group {
+        all["chargeable"] = group.chargeable.into();
+        all["restrictive"] = group.restrictive.into();
+    }
+    all
+}
+
+fn name_of(kind: Kind, field: &Field) -> String {
+    let prefix = if kind == Kind::Total { "total." } else { "" };
+    format!("{prefix}{}", field.name())
+}
+
+/// `2`, `48GB`, `unlimited  until …  # why`, `inherit`.
+fn says(field: &Field, terms: Option<&Terms>) -> String {
+    let Some(Terms { value, expires_at, note }) = terms else { return "inherit".to_owned() };
+    let value = if *value < 0 { "unlimited".to_owned() } else { field.write(*value).replace(' ', "") };
+    let until = expires_at.map(|end| format!("  until {end}")).unwrap_or_default();
+    let note = note.as_ref().map(|note| format!("  # {note}")).unwrap_or_default();
+    format!("{value}{until}{note}")
+}
+
+fn yes_or_no(is: bool) -> &'static str {
+    if is { "yes" } else { "no" }
+}
+
 /// `gpus=2`, `total.gpus=8`, `memory_bytes=48GiB`, `max_session_seconds=8h`, `cpus=unlimited`,
 /// `sessions=inherit`.
-fn parse_change(level: Level, name: &str, value: &str) -> Result<Change> {
+fn parse_change(level: Level, name: &str, value: &str) -> Result<Asked> {
     let (kind, bare) = match (name.strip_prefix("total."), level) {
         (Some(bare), Level::Group(_) | Level::Cluster) => (Kind::Total, bare),
         (None, Level::Cluster) => (Kind::Total, name),
+        (Some(bare), Level::Default | Level::User(_)) if Field::parse(bare).is_some() => {
+            bail!("{name}: what all together may use is set at `group NAME` or `cluster`")
+        }
         _ => (Kind::Each, name),
     };
     let field = Field::parse(bare).with_context(|| {
@@ -126,53 +391,55 @@ fn parse_change(level: Level, name: &str, value: &str) -> Result<Change> {
         kind == Kind::Each || field.has_total(),
         "{bare} is limited for each person, not for all together: set it at `default`, `group NAME` or `user NAME`"
     );
-    let value = match value {
-        "inherit" => None,
-        "unlimited" | "-1" => Some(-1),
-        text => {
-            let read = match field.unit() {
-                Unit::Bytes => parse_size(text),
-                Unit::Seconds => parse_duration(text),
-                Unit::Count | Unit::Hours => text.parse().ok().filter(|number| 0 <= *number),
-            };
-            Some(read.with_context(|| format!("{name}: `{text}` is no value; say a number, `unlimited` or `inherit`"))?)
-        }
-    };
-    Ok(Change::new(kind, field, value))
-}
-
-fn yes_or_no(name: &str, value: &str) -> Result<bool> {
-    match value {
-        "yes" | "true" => Ok(true),
-        "no" | "false" => Ok(false),
-        _ => bail!("{name} is `yes` or `no`"),
-    }
+    let value =
+        match value {
+            "inherit" => None,
+            "unlimited" | "-1" => Some(-1),
+            text => Some(field.read(text).map_err(|why| {
+                anyhow::anyhow!("{name}: `{text}` is no value. {why} Or say `unlimited` or `inherit`.")
+            })?),
+        };
+    Ok(Asked { kind, field, value })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{GroupId, Timestamp};
+    use crate::model::GroupId;
+
+    fn limit(kind: Kind, field: Field, terms: Terms) -> SetLimit {
+        SetLimit { kind, field, terms, by: "ada".to_owned(), at: Timestamp(0) }
+    }
 
     #[test]
     fn what_is_set_is_shown_and_that_nothing_is() {
-        let limit = |kind, field, value| SetLimit {
-            kind,
-            field,
-            terms: Terms::from(value),
-            by: "ada".to_owned(),
-            at: Timestamp(0),
-        };
         assert_eq!(shown(&[], None), "nothing is set here: what is inherited holds\n");
         let group = QuotaGroup { id: GroupId::new(), name: "vision".to_owned(), chargeable: true, restrictive: false };
-        let noted = SetLimit {
-            terms: Terms { note: Some("a paper".to_owned()), ..Terms::from(8) },
-            ..limit(Kind::Total, Field::Gpus, 8)
-        };
+        let noted = Terms { note: Some("a paper".to_owned()), ..Terms::from(8) };
+        let set = [
+            limit(Kind::Each, Field::Cpus, Terms::from(-1)),
+            limit(Kind::Each, Field::MemoryBytes, Terms::from(48 << 30)),
+            limit(Kind::Total, Field::Gpus, noted),
+        ];
         assert_eq!(
-            shown(&[limit(Kind::Each, Field::Cpus, -1), noted], Some(&group)),
-            "cpus=unlimited\ntotal.gpus=8  # a paper\nchargeable=yes\nrestrictive=no\n"
+            shown(&set, Some(&group)),
+            "cpus=unlimited\nmemory_bytes=48GB\ntotal.gpus=8  # a paper\nchargeable=yes\nrestrictive=no\n"
         );
+    }
+
+    #[test]
+    fn what_is_shown_can_be_set_again() {
+        for (field, value) in [
+            (Field::MemoryBytes, (48 << 30) + 1),
+            (Field::StorageBytes, 3 << 40),
+            (Field::MaxSessionSeconds, 5400),
+            (Field::IdleTimeoutSeconds, 59),
+            (Field::Gpus, 0),
+        ] {
+            let shown = says(&field, Some(&Terms::from(value)));
+            let again = parse_change(Level::Default, &field.name(), &shown).unwrap();
+            assert_eq!(again.value, Some(value), "{shown}");
+        }
     }
 
     #[test]
@@ -180,27 +447,51 @@ mod tests {
         let group = Level::Group(GroupId::new());
         let read = |level, text: &str| {
             let (name, value) = text.split_once('=').unwrap();
-            parse_change(level, name, value)
-                .map(|change| (change.kind, change.field, change.to.map(|terms| terms.value)))
+            parse_change(level, name, value).map(|asked| (asked.kind, asked.field, asked.value))
         };
         assert_eq!(read(group, "gpus=2").unwrap(), (Kind::Each, Field::Gpus, Some(2)));
         assert_eq!(read(group, "total.gpus=8").unwrap(), (Kind::Total, Field::Gpus, Some(8)));
         assert_eq!(read(Level::Cluster, "gpu_hours=40").unwrap(), (Kind::Total, Field::GpuHours, Some(40)));
-        assert_eq!(read(Level::Default, "memory_bytes=48GB").unwrap().2, Some(48 << 30));
+        assert_eq!(read(Level::Default, "memory_bytes=48 GB").unwrap().2, Some(48 << 30));
         assert_eq!(read(Level::Default, "max_session_seconds=8h").unwrap().2, Some(28_800));
         let model = Field::GpusOf("NVIDIA H100".to_owned());
         assert_eq!(read(Level::Default, "gpus:NVIDIA H100=inherit").unwrap(), (Kind::Each, model, None));
-        for text in [
-            "gpus=-2",
-            "gpus=1.5",
-            "gpus=1e9",
-            "gpus=99999999999999999999",
-            "memory_bytes=48x",
-            "gpu=1",
-            "total.gpus=1",
+        for (text, why) in [
+            ("gpus=-2", "not negative"),
+            ("gpus=1.5", "no fractions"),
+            ("gpus=1e9", "no powers"),
+            ("gpus=48GB", "GPUs are counted"),
+            ("gpus=99999999999999999999", "more than can be counted"),
+            ("memory_bytes=48x", "48 GB"),
+            ("memory_bytes=48", "48 of what?"),
+            ("max_session_seconds=8", "8 of what?"),
+            ("gpu=1", "there is no field"),
+            ("total.gpus=1", "all together"),
         ] {
-            assert!(read(Level::Default, text).is_err(), "{text}");
+            let said = read(Level::Default, text).unwrap_err().to_string();
+            assert!(said.contains(why), "{text}: {said}");
         }
         assert!(read(Level::Cluster, "pending=3").is_err());
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_name() {
+        let now = Timestamp(1_700_000_000_000);
+        let asked = Asked { kind: Kind::Each, field: Field::Gpus, value: Some(4) };
+        let had = |end: i64| {
+            let terms = Terms { value: 2, expires_at: Some(now.plus_seconds(end)), note: Some("thesis".to_owned()) };
+            [limit(Kind::Each, Field::Gpus, terms)]
+        };
+        let terms = |about: &About, end| about.change(&asked, &had(end), now).to.unwrap();
+        let kept = terms(&About::default(), 60);
+        assert_eq!(
+            (kept.value, kept.expires_at, kept.note.as_deref()),
+            (4, Some(now.plus_seconds(60)), Some("thesis"))
+        );
+        assert_eq!(terms(&About::default(), -60).expires_at, None, "what has ended does not end the new one at once");
+        let other = About { expires_at: Said::TakeAway, note: Said::TakeAway };
+        assert_eq!(terms(&other, 60), Terms::from(4));
+        let inherit = Asked { value: None, ..asked };
+        assert_eq!(other.change(&inherit, &had(60), now).to, None);
     }
 }

@@ -2,6 +2,7 @@
 //! before anything happens; nothing is launched that was not admitted, and what is admitted
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
+mod gpus;
 mod preview;
 
 use std::{
@@ -12,7 +13,8 @@ use std::{
 use jiff::tz::TimeZone;
 use parking_lot::RwLock;
 
-pub use preview::Over;
+use gpus::{choose_gpus, models};
+pub use preview::{Foretold, Over, Refused};
 
 use crate::{
     db::{
@@ -26,11 +28,11 @@ use crate::{
         standings::{Line, TableFilter},
     },
     model::{
-        Capacity, Clock, Gpu, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
-        gpus::{Obstacle, labels},
+        Capacity, Clock, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
+        gpus::Obstacle,
         quota::{
-            Class, Decision, Extension, Field, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage,
-            Waiter, Whose, Window, decide, extend, usual_extension, wait,
+            Class, Decision, Extension, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage, Waiter,
+            Whose, Window, codes, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -48,6 +50,9 @@ pub struct Admission {
     /// Whether a session may go on for longer than it asked for while others wait for what it
     /// holds.
     pub extend_while_others_wait: bool,
+    /// Whether what is admitted is held from then on; else a queue of the scheduler's own gives it
+    /// later, and until then it is promised and not used.
+    pub holds_at_once: bool,
     /// Whose midnights part one day's use from the next one's.
     pub zone: TimeZone,
     /// GPUs that are not given out, however free they are.
@@ -105,7 +110,7 @@ pub struct Standing {
     pub at: Timestamp,
 }
 
-/// What would be decided.
+/// What would be, or was, decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rehearsal {
     pub verdict: Verdict,
@@ -150,11 +155,22 @@ impl Admission {
         Ok(Rehearsal { verdict, estimated_start })
     }
 
-    /// Decides about a new session and writes it, unless it is refused.
+    /// Decides about a new session and writes it, unless it is refused. That it waits or is refused is
+    /// logged once, here.
     pub async fn insert(&self, new: &NewSession) -> db::Result<Admitted> {
         let request = request(&new.spec, new.class());
         let hold = new.job.as_ref().and_then(|job| job.hold.clone());
-        self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, hold, &mut None).await
+        let admitted = self.admit(new.owner, new.charged_group, Deed::Insert(new), &request, hold, &mut None).await?;
+        let (what, reasons) = match &admitted {
+            Admitted::Judged(Verdict::Wait(reasons)) => ("a request waits", reasons),
+            Admitted::Judged(Verdict::Refuse(reasons)) => ("a request is refused", reasons),
+            _ => return Ok(admitted),
+        };
+        let why = reasons.first().map(|reason| reason.hint.as_str()).unwrap_or_default();
+        let Resources { gpus, cpus, memory_bytes, .. } = new.spec.resources;
+        tracing::info!(session.id = %new.id, user.id = %new.owner, app = new.app, gpus, cpus, memory_bytes,
+            reasons = codes(reasons), why, "{what}");
+        Ok(admitted)
     }
 
     /// Decides again about one that waits, and goes on waiting where something else holds it.
@@ -165,21 +181,34 @@ impl Admission {
         spec: &SessionSpec,
         class: Class,
         hold: Option<Reason>,
-    ) -> db::Result<Verdict> {
-        self.admit(owner, None, Deed::Reconsider(id), &request(spec, class), hold, &mut None).await.map(verdict)
+    ) -> db::Result<Rehearsal> {
+        let (mut estimated_start, asked) = (None, request(spec, class));
+        let admitted = self.admit(owner, None, Deed::Reconsider(id), &asked, hold, &mut estimated_start).await?;
+        Ok(Rehearsal { verdict: verdict(admitted), estimated_start })
+    }
+
+    /// Those that wait, as they are to be decided about: who used fewer GPUs lately first, then who
+    /// asked earlier.
+    pub async fn in_order(&self, mut waiting: Vec<Session>) -> db::Result<Vec<Session>> {
+        if 1 < waiting.len() {
+            let recent = self.db.recent_gpu_seconds(self.clock.now()).await?;
+            let used = |session: &Session| recent.get(&session.owner).copied().unwrap_or(0);
+            waiting.sort_by_cached_key(|session| (used(session), session.created_at, session.owner, session.id));
+        }
+        Ok(waiting)
     }
 
     /// Gives a running session more time, in the name of `by`, unless something is in the way:
     /// so many seconds, or as many as one extension adds.
     pub async fn extend(&self, id: SessionId, seconds: Option<i64>, by: &str) -> db::Result<Extended> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         let judge = |session: &Session, facts: &Facts| self.judge_extension(session, facts, seconds, single);
         self.db.extend_session(id, &self.period, &self.clock, by, judge).await
     }
 
     /// What would be in the way of extending a session now, with nothing changed.
     pub async fn rehearse_extension(&self, id: SessionId) -> db::Result<Vec<Reason>> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         let found = self.db.look_at_extension(id, &self.period, &self.clock).await?;
         let judged = found.map(|(session, facts)| self.judge_extension(&session, &facts, None, single));
         Ok(judged.and_then(Result::err).unwrap_or_default())
@@ -187,9 +216,10 @@ impl Admission {
 
     /// Limits with their sources, and use now, for bars and sliders.
     pub async fn standing(&self, owner: UserId) -> db::Result<Standing> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         let purse = self.db.purse_of(owner).await?;
-        let asking = Asking { owner, group: purse.default_group(), period: &self.period };
+        let asking =
+            Asking { owner, group: purse.default_group(), period: &self.period, holds_at_once: self.holds_at_once };
         let mut sums = self.db.usage(&asking, self.clock.now()).await?;
         // Nobody gets these now, so they are not shown as free.
         sums.in_use.gpus = sums.in_use.gpus.saturating_add(self.barred.free());
@@ -207,7 +237,7 @@ impl Admission {
             None => held.all,
         };
         // Whoever asks, totals are the same.
-        let asking = Asking { owner: UserId::new(), group, period: &self.period };
+        let asking = Asking { owner: UserId::new(), group, period: &self.period, holds_at_once: self.holds_at_once };
         let totals = self.db.usage(&asking, self.clock.now()).await?.totals;
         let ours = |total: &&Total| matches!(total.whose, Whose::Group(_)) == group.is_some();
         if let Some(total) = totals.iter().find(ours) {
@@ -219,7 +249,7 @@ impl Admission {
 
     /// Somebody's limits alone, for those who look often.
     pub async fn limits(&self, owner: UserId) -> db::Result<Limits> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         let rows = self.db.limits_of(owner).await?;
         Ok(Limits::resolve(&rows, &self.capacity, single, self.clock.now()))
     }
@@ -236,7 +266,7 @@ impl Admission {
 
     /// One page of the administrators' table: each person with what binds them.
     pub async fn table(&self, filter: &TableFilter) -> db::Result<Vec<(Line, Limits)>> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         let now = self.clock.now();
         let lines = self.db.quota_table(filter, self.period.window(now), now).await?;
         let resolved = |line: Line| {
@@ -255,14 +285,14 @@ impl Admission {
         hold: Option<Reason>,
         estimate: &mut Option<Timestamp>,
     ) -> db::Result<Admitted> {
-        let single = self.db.count_users().await? <= 1;
+        let single = self.db.is_for_one().await?;
         // What goes on by itself was let in when somebody asked for it.
         let already_waiting = match deed {
             Deed::Reconsider(_) => true,
             Deed::Insert(new) => matches!(new.job, Some(NewAttempt { cause: Cause::Retried(_), .. })),
             Deed::Nothing => false,
         };
-        let asking = Asking { owner, group, period: &self.period };
+        let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
         let judge = |facts: &Facts| {
             if let Some(maintenance) = &facts.maintenance
                 && let Some(reason) = maintenance.objection(facts.is_admin, facts.sums.at)
@@ -275,8 +305,7 @@ impl Admission {
                 (_, Some(reason)) => return self.held(reason, facts, single, already_waiting),
                 (verdict, None) => verdict,
             };
-            let lacks_room = |reasons: &[Reason]| reasons.iter().all(|reason| !reason.code.starts_with("quota."));
-            if matches!(&verdict, Verdict::Wait(reasons) if lacks_room(reasons)) {
+            if matches!(&verdict, Verdict::Wait(reasons) if reasons.iter().all(Reason::is_about_room)) {
                 *estimate = self.queue(facts).estimate(&waiter(owner, request, facts));
             }
             verdict
@@ -306,7 +335,7 @@ impl Admission {
         };
         let mut best = Verdict::Refuse(Vec::new());
         let barred = self.barred.of(&facts.gpus_taken);
-        for model in self.models(request, &standing) {
+        for model in models(&self.inventory, request, &standing) {
             let mut asked = request.clone();
             asked.resources.gpu_model = model;
             let verdict = match decide(&asked, &situation) {
@@ -328,7 +357,10 @@ impl Admission {
                 _ => {}
             }
         }
+        // Whoever may start while maintenance keeps the others out delays none of them.
+        let keeps_others = facts.maintenance.as_ref().is_some_and(|set| set.objection(false, facts.sums.at).is_some());
         if matches!(best, Verdict::Admit { .. })
+            && !keeps_others
             && facts.waiting.iter().any(|waiter| waiter.lacks_room)
             && let Some(reason) = self.queue(facts).objection(&waiter(facts.owner, request, facts))
         {
@@ -353,6 +385,7 @@ impl Admission {
         let request = Request { class: session.class(), resources, duration_seconds: seconds };
         let asked = Extension {
             owner: session.owner,
+            group: facts.group,
             request: &request,
             gpus: &session.gpus,
             extensions: session.extensions,
@@ -360,25 +393,6 @@ impl Admission {
         };
         let reasons = extend(&asked, &Situation { period_left, ..standing.situation(&[], false) });
         if reasons.is_empty() { Ok(seconds) } else { Err(reasons) }
-    }
-
-    /// Which models a request is tried with: the one that it names; where somebody limits single
-    /// models, each that has enough of them; else whatever is free.
-    fn models(&self, request: &Request, standing: &Standing) -> Vec<Option<String>> {
-        let asked = &request.resources;
-        let of_a_model = |field: &Field| matches!(field, Field::GpusOf(_));
-        let limited = standing.limits.iter().any(|(field, _)| of_a_model(field))
-            || standing.totals.iter().flat_map(|total| &total.limits).any(|(field, _)| of_a_model(field));
-        let mut models = vec![asked.gpu_model.clone()];
-        if asked.gpus < 1 || asked.gpu_model.is_some() || !limited {
-            return models;
-        }
-        let enough = self.inventory.models().into_iter().filter(|(_, count)| asked.gpus <= *count);
-        let enough: Vec<_> = enough.map(|(model, _)| Some(model)).collect();
-        if !enough.is_empty() {
-            models = enough;
-        }
-        models
     }
 
     fn queue(&self, facts: &Facts) -> Queue {
@@ -389,7 +403,7 @@ impl Admission {
             let of_model = self.inventory.gpus.iter().filter(|gpu| gpu.model == *model);
             *count -= of_model.filter(|gpu| barred.contains_key(&gpu.uuid)).map(|_| 1).sum::<i64>();
         }
-        let room = Room { cpus, memory_bytes, gpus };
+        let room = Room { cpus, memory_bytes, gpus, shares: facts.shares.clone() };
         Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
     }
 
@@ -411,60 +425,12 @@ impl Admission {
 fn waiter(owner: UserId, request: &Request, facts: &Facts) -> Waiter {
     Waiter {
         owner,
+        group: facts.group,
         request: request.clone(),
         recent_gpu_seconds: facts.recent_gpu_seconds,
         since: facts.since,
         lacks_room: true,
     }
-}
-
-/// Names the GPUs of a request that the numbers admit. A model that is not there, or not
-/// free, is a reason of its own.
-fn choose_gpus(
-    inventory: &GpuInventory,
-    taken: &HashSet<String>,
-    barred: &BTreeMap<String, Obstacle>,
-    asked: &Resources,
-) -> Verdict {
-    let (want, model) = (asked.gpus, asked.gpu_model.as_deref());
-    let away: HashSet<String> = taken.iter().chain(barred.keys()).cloned().collect();
-    let picked = usize::try_from(want).ok().and_then(|want| inventory.pick(&away, want, model));
-    if let Some(gpus) = picked {
-        return Verdict::Admit { gpus };
-    }
-    let alike = || inventory.gpus.iter().filter(|gpu| model.is_none_or(|model| gpu.model == model));
-    let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
-    let there = count(alike().count());
-    let used = count(alike().filter(|gpu| away.contains(&gpu.uuid)).count());
-    let barred_by =
-        |obstacle| alike().filter(|gpu| barred.get(&gpu.uuid) == Some(&obstacle)).cloned().collect::<Vec<Gpu>>();
-    let name = model.unwrap_or("GPU");
-    let hint = if there < want {
-        format!("This asks for {want} × {name}; the machine has {there}.")
-    } else {
-        let barred = barred_sentence(&barred_by(Obstacle::Outside), &barred_by(Obstacle::Down));
-        format!("Not enough of the machine's {there} × {name} are free{barred}. This starts when something ends.")
-    };
-    let reasons = vec![Reason {
-        code: "capacity.gpus".to_owned(),
-        scope: "machine".to_owned(),
-        used,
-        requested: want,
-        limit: there,
-        over_by: used.saturating_add(want).saturating_sub(there),
-        hint,
-    }];
-    if there < want { Verdict::Refuse(reasons) } else { Verdict::Wait(reasons) }
-}
-
-/// What keeps free GPUs from being given out, behind a colon; empty where nothing does.
-fn barred_sentence(outside: &[Gpu], down: &[Gpu]) -> String {
-    let outside = (!outside.is_empty())
-        .then(|| format!("programs outside the portal compute on GPU {}", labels(outside).replace(", ", " and ")));
-    let verb = if down.len() == 1 { "does" } else { "do" };
-    let down = (!down.is_empty()).then(|| format!("GPU {} {verb} not answer", labels(down).replace(", ", " and ")));
-    let parts: Vec<String> = outside.into_iter().chain(down).collect();
-    if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", and ")) }
 }
 
 fn request(spec: &SessionSpec, class: Class) -> Request {
@@ -476,58 +442,5 @@ fn verdict(admitted: Admitted) -> Verdict {
     match admitted {
         Admitted::Judged(verdict) => verdict,
         Admitted::Repeated(_) | Admitted::Overtaken => Verdict::Wait(Vec::new()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_model_that_is_not_there_is_refused_and_one_in_use_waits() {
-        let gpu =
-            |index: i64, model: &str| Gpu { index, uuid: format!("u{index}"), model: model.to_owned(), slice: None };
-        let inventory =
-            GpuInventory { gpus: vec![gpu(0, "A"), gpu(1, "A"), gpu(2, "B")], driver: true, ..GpuInventory::default() };
-        let taken = HashSet::from(["u0".to_owned()]);
-        let choose = |gpus, model: Option<&str>| {
-            let asked = Resources { gpus, gpu_model: model.map(str::to_owned), ..Resources::default() };
-            choose_gpus(&inventory, &taken, &BTreeMap::new(), &asked)
-        };
-        assert!(matches!(choose(1, Some("A")), Verdict::Admit { gpus } if gpus[0].index == 1));
-        let Verdict::Wait(reasons) = choose(2, Some("A")) else { panic!("waits") };
-        assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (1, 2, 1));
-        assert!(matches!(choose(3, None), Verdict::Wait(_)));
-        // Also one that happens to be called as what it is.
-        for model in ["C", "GPU"] {
-            let Verdict::Refuse(reasons) = choose(1, Some(model)) else { panic!("refused") };
-            assert_eq!((reasons[0].used, reasons[0].limit, reasons[0].over_by), (0, 0, 1), "{model}");
-        }
-    }
-
-    #[test]
-    fn what_others_compute_on_is_not_given_out() {
-        let gpu = |index: i64| Gpu { index, uuid: format!("u{index}"), model: "A".to_owned(), slice: None };
-        let inventory = GpuInventory { gpus: (0..4).map(gpu).collect(), driver: true, ..GpuInventory::default() };
-        let barred = Barred::default();
-        let bar = |obstacle| Bar { obstacle, is_held: false };
-        let bars = BTreeMap::from([
-            ("u0".to_owned(), Bar { is_held: true, ..bar(Obstacle::Outside) }),
-            ("u1".to_owned(), bar(Obstacle::Outside)),
-            ("u3".to_owned(), bar(Obstacle::Down)),
-        ]);
-        assert!(barred.set(bars.clone()) && !barred.set(bars), "only other GPUs are news");
-        assert_eq!(barred.free(), 2);
-        let taken = HashSet::from(["u0".to_owned()]);
-        let choose =
-            |gpus| choose_gpus(&inventory, &taken, &barred.of(&taken), &Resources { gpus, ..Resources::default() });
-        assert!(matches!(choose(1), Verdict::Admit { gpus } if gpus[0].index == 2));
-        let Verdict::Wait(reasons) = choose(2) else { panic!("waits") };
-        assert_eq!(
-            reasons[0].hint,
-            "Not enough of the machine's 4 × GPU are free: programs outside the portal compute on GPU 1, and GPU 3 does \
-             not answer. This starts when something ends."
-        );
-        assert_eq!((reasons[0].used, reasons[0].limit), (3, 4));
     }
 }

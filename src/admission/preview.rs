@@ -1,20 +1,37 @@
 //! What a change of limits would mean, told before it is made: who would hold more than they
-//! may. Nothing is stopped for that, they only start nothing more; and nothing is written here.
+//! may, whose hours are used up already, and which waiting requests could never start any more.
+//! Nothing that runs is stopped for that, its owners only start nothing more; and nothing is
+//! written here.
+
+use std::collections::{BTreeMap, HashMap, btree_map::Entry};
 
 use super::Admission;
 use crate::{
     db::{
         self,
+        facts::Waiting,
         limits::{LevelChange, Marks},
         quotas::{Level, QuotaGroup},
+        usage::{self, Asked, By, Used},
     },
     model::{
-        UserId,
-        quota::{Change, Field, Kind, Limit, LimitRow, Limits, Scope, Unit, Usage},
+        GroupId, Timestamp, UserId,
+        quota::{
+            Change, Decision, Field, Kind, Limit, LimitRow, Limits, Reason, Scope, Situation, Total, Usage, Whose,
+            decide,
+        },
     },
 };
 
-/// Somebody, or all together, who would hold more than a change allows.
+/// What a change would mean for what is there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Foretold {
+    pub over: Vec<Over>,
+    /// Requests that wait and would be ended as refused.
+    pub refused: Vec<Refused>,
+}
+
+/// Somebody, or all together, who would hold, or have used, more than a change allows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Over {
     /// `None` where a total would be exceeded.
@@ -26,19 +43,46 @@ pub struct Over {
     pub limit: i64,
 }
 
+/// A request that waits and could never start any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub user: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// What its owner would read.
+    pub reason: Reason,
+}
+
+/// Hours of the period up to now, where a change is about them.
+#[derive(Default)]
+struct Hours {
+    people: HashMap<UserId, (String, Usage)>,
+    groups: HashMap<String, Usage>,
+    all: Usage,
+}
+
 impl Admission {
-    /// Who would hold more than they may after these changes.
-    pub async fn preview(&self, changes: &[LevelChange]) -> db::Result<Vec<Over>> {
-        let single = self.db.count_users().await? <= 1;
+    /// What these changes would mean.
+    pub async fn preview(&self, changes: &[LevelChange]) -> db::Result<Foretold> {
+        let single = self.db.is_for_one().await?;
         let now = self.clock.now();
-        let holdings = self.db.holdings().await?;
-        let mut over = Vec::new();
-        for (user, name, usage) in &holdings.by_user {
+        let (holdings, hours) = (self.db.holdings().await?, self.hours_of(changes, now).await?);
+        let mut people: BTreeMap<UserId, (String, Usage)> =
+            holdings.by_user.iter().map(|(user, name, usage)| (*user, (name.clone(), usage.clone()))).collect();
+        for (user, (name, used)) in hours.people.iter().filter(|(_, (_, used))| could_be_over(changes, used)) {
+            match people.entry(*user) {
+                Entry::Occupied(mut known) => add_hours(&mut known.get_mut().1, used),
+                Entry::Vacant(new) => drop(new.insert((name.clone(), used.clone()))),
+            }
+        }
+        let mut told = Foretold::default();
+        let mut limits: HashMap<UserId, (Limits, Limits)> = HashMap::new();
+        for (user, (name, usage)) in &people {
             let mut concerning = Vec::new();
             for change in changes {
                 concerning.extend(self.scope_for(*user, change).await?.map(|scope| (scope, change)));
             }
-            if concerning.is_empty() {
+            if concerning.is_empty() && usage.pending == 0 {
                 continue;
             }
             let mut rows = self.db.limits_of(*user).await?;
@@ -48,7 +92,7 @@ impl Admission {
             }
             let after = Limits::resolve(&rows, &self.capacity, single, now);
             for (field, effective) in after.iter().filter(|(field, after)| after.limit < before.of(field).limit) {
-                over.extend(exceeds(field, effective.limit, usage).map(|(used, limit)| Over {
+                told.over.extend(exceeds(field, effective.limit, usage).map(|(used, limit)| Over {
                     user: Some(name.clone()),
                     scope: effective.source.to_string(),
                     field: field.clone(),
@@ -56,22 +100,26 @@ impl Admission {
                     limit,
                 }));
             }
+            limits.insert(*user, (before, after));
         }
+        told.over.sort_by(|one, other| one.user.cmp(&other.user));
         for change in changes {
-            let (scope, usage) = match change.level {
-                Level::Cluster => ("cluster".to_owned(), holdings.all.clone()),
+            let (scope, mut usage, used) = match change.level {
+                Level::Cluster => ("cluster".to_owned(), holdings.all.clone(), Some(&hours.all)),
                 Level::Group(group) => match self.db.find_quota_group(&group.to_string()).await? {
                     Some(found) => {
                         let usage = holdings.by_group.get(&group).cloned().unwrap_or_default();
-                        (format!("group {}", found.name), usage)
+                        (format!("group {}", found.name), usage, hours.groups.get(&group.to_string()))
                     }
                     None => continue,
                 },
                 Level::Default | Level::User(_) => continue,
             };
-            for Change { field, to, .. } in change.changes.iter().filter(|change| change.kind == Kind::Total) {
-                let limit = to.as_ref().map_or(Limit::Unlimited, |terms| Limit::of(terms.value));
-                over.extend(exceeds(field, limit, &usage).map(|(used, limit)| Over {
+            if let Some(used) = used {
+                add_hours(&mut usage, used);
+            }
+            for (field, limit) in totals(change) {
+                told.over.extend(exceeds(&field, limit, &usage).map(|(used, limit)| Over {
                     user: None,
                     scope: scope.clone(),
                     field: field.clone(),
@@ -80,7 +128,86 @@ impl Admission {
                 }));
             }
         }
-        Ok(over)
+        for waiting in &holdings.waiting {
+            let (Some((name, usage)), Some(limits)) = (people.get(&waiting.owner), limits.get(&waiting.owner)) else {
+                continue;
+            };
+            let reason = self.never_again(waiting, limits, usage, changes, now).await?;
+            let (user, name) = (name.clone(), waiting.name.clone());
+            told.refused.extend(reason.map(|reason| Refused { user, name, reason }));
+        }
+        told.refused.sort_by(|one, other| (&one.user, &one.name).cmp(&(&other.user, &other.name)));
+        Ok(told)
+    }
+
+    /// Why a request that waits could never start any more after these changes, if so.
+    async fn never_again(
+        &self,
+        waiting: &Waiting,
+        (before, after): &(Limits, Limits),
+        usage: &Usage,
+        changes: &[LevelChange],
+        now: Timestamp,
+    ) -> db::Result<Option<Reason>> {
+        // Nobody holds anything: what does not fit now never will.
+        let none = Usage::default();
+        let mut used = Usage::default();
+        add_hours(&mut used, usage);
+        let mut together = Vec::new();
+        for change in changes {
+            let whose = match change.level {
+                Level::Cluster => Whose::Cluster,
+                Level::Group(group) if waiting.group == Some(group) => Whose::Group(self.name_of(group).await?),
+                _ => continue,
+            };
+            together.push(Total { whose, limits: totals(change), usage: none.clone() });
+        }
+        let window = self.period.window(now);
+        let judged = |limits: &Limits, totals: &[Total]| {
+            let situation = Situation {
+                limits,
+                usage: &used,
+                totals,
+                in_use: &none,
+                capacity: self.capacity,
+                period: &self.period,
+                period_left: window.to.map(|to| to.seconds_since(now)),
+                own: &[],
+                already_waiting: true,
+            };
+            decide(&waiting.request, &situation)
+        };
+        Ok(match (judged(before, &[]), judged(after, &together)) {
+            (Decision::Admit | Decision::Wait(_), Decision::Refuse(reasons)) => reasons.into_iter().next(),
+            _ => None,
+        })
+    }
+
+    async fn name_of(&self, group: GroupId) -> db::Result<String> {
+        Ok(self.db.find_quota_group(&group.to_string()).await?.map(|found| found.name).unwrap_or_default())
+    }
+
+    /// What was used of the period up to now; nothing where no change is about hours.
+    async fn hours_of(&self, changes: &[LevelChange], now: Timestamp) -> db::Result<Hours> {
+        let mut fields = changes.iter().flat_map(|change| &change.changes).map(|change| &change.field);
+        if !fields.any(|field| matches!(field, Field::GpuHours | Field::CpuHours)) {
+            return Ok(Hours::default());
+        }
+        let (from, whose, sort) = (self.period.window(now).from, usage::Whose::Everybody, usage::Sort::default());
+        let asked = |by| Asked { by, whose, from, to: now, now, sort, page: None };
+        let (people, groups) = (self.db.used(&asked(By::User)).await?, self.db.used(&asked(By::Group)).await?);
+        let hours = |gpus: i64, cpus: i64| Usage {
+            gpu_seconds: gpus.saturating_add(999) / 1000,
+            cpu_seconds: cpus.saturating_add(999) / 1000,
+            ..Usage::default()
+        };
+        let of = |row: &Used| hours(row.gpu_milliseconds, row.cpu_milliseconds);
+        let person = |row: Used| Some((row.id.parse().ok()?, (row.name.clone(), of(&row))));
+        Ok(Hours {
+            all: hours(people.total.gpu_milliseconds, people.total.cpu_milliseconds),
+            people: people.rows.into_iter().filter_map(person).collect(),
+            groups: groups.rows.iter().map(|row| (row.id.clone(), of(row))).collect(),
+        })
     }
 
     /// The scope of the rows that a change makes for somebody, if it concerns them.
@@ -126,10 +253,32 @@ fn same_level(one: &Scope, other: &Scope) -> bool {
     }
 }
 
-/// Used and limit, where more is used. Hours are not looked at: what they run over is refused
-/// later, and nobody holds them.
+/// What a change sets for all together.
+fn totals(change: &LevelChange) -> Vec<(Field, Limit)> {
+    let totals = change.changes.iter().filter(|change| change.kind == Kind::Total);
+    let limit = |change: &Change| change.to.as_ref().map_or(Limit::Unlimited, |terms| Limit::of(terms.value));
+    totals.map(|change| (change.field.clone(), limit(change))).collect()
+}
+
+/// Whether somebody who holds nothing has used more hours than the least that is set, so that it is
+/// worth a look at what binds them.
+fn could_be_over(changes: &[LevelChange], used: &Usage) -> bool {
+    let each = changes.iter().flat_map(|change| &change.changes).filter(|change| change.kind == Kind::Each);
+    let mut hours = each.filter(|change| matches!(change.field, Field::GpuHours | Field::CpuHours));
+    hours.any(|change| {
+        let least = change.to.as_ref().map_or(Limit::AtMost(0), |terms| Limit::of(terms.value));
+        exceeds(&change.field, least, used).is_some()
+    })
+}
+
+fn add_hours(usage: &mut Usage, used: &Usage) {
+    usage.gpu_seconds = usage.gpu_seconds.saturating_add(used.gpu_seconds);
+    usage.cpu_seconds = usage.cpu_seconds.saturating_add(used.cpu_seconds);
+}
+
+/// Used and limit, where more is used.
 fn exceeds(field: &Field, limit: Limit, usage: &Usage) -> Option<(i64, i64)> {
     let Limit::AtMost(limit) = limit else { return None };
     let used = usage.of(field);
-    (limit < used && field.unit() != Unit::Hours).then_some((used, limit))
+    (limit < used).then_some((used, limit))
 }

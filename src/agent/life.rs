@@ -20,7 +20,7 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    modules, node, probe, record, script, server, software,
+    modules, node, own_program, probe, record, script, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
@@ -122,10 +122,13 @@ async fn work(
         Some(modules) => modules::load(launch, modules, status, log, reaper).await,
         None => Ok(launch.app.clone()),
     };
-    let app = match app {
+    let mut app = match app {
         Ok(app) => app,
         Err(sentence) => return End::LaunchFailed(sentence, None),
     };
+    if let Ok(program) = fs::read_link("/proc/self/exe") {
+        own_program::make_known(&mut app.environment, &program);
+    }
     if let Some(terminals) = terminals {
         terminals.run_in(app.environment.clone());
     }

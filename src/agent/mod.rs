@@ -15,6 +15,7 @@ mod limits;
 mod log;
 mod modules;
 mod node;
+mod own_program;
 mod probe;
 mod record;
 mod replay;

@@ -16,18 +16,22 @@ use crate::protocol::ReadyProbe;
 /// A program that accepts and then says nothing is asked again after this long.
 const ATTEMPT: Duration = Duration::from_secs(5);
 
-/// Between two looks whether somebody listens: that costs next to nothing.
-const KNOCK: Duration = Duration::from_millis(20);
+/// Before the next look whether somebody listens. One costs next to nothing, but fifty programs
+/// that start at once take a minute: who has waited long is late by a fiftieth of it at most.
+fn pause_after(waited: Duration) -> Duration {
+    (waited / 50).clamp(Duration::from_millis(20), Duration::from_millis(500))
+}
 
 /// Returns `true` as soon as the app answers with a status below 500, `false` when the time
 /// is up.
 pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(probe.timeout_seconds);
+    let began = Instant::now();
+    let deadline = began + Duration::from_secs(probe.timeout_seconds);
     let mut patience = Duration::from_millis(50);
     loop {
         let pause = match timeout(ATTEMPT, ask(probe, socket)).await {
             Ok(Ok(Some(status))) if status < 500 => return true,
-            Ok(Err(_)) => KNOCK,
+            Ok(Err(_)) => pause_after(began.elapsed()),
             // It listens and is not ready: each question costs it time.
             Ok(Ok(_)) | Err(_) => {
                 let pause = patience;
@@ -67,4 +71,16 @@ where
         _ = connection => answer.await,
     };
     Some(answer.ok()?.status().as_u16())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_waited_long_looks_less_often() {
+        for (waited, pause) in [(0, 20), (1_000, 20), (2_000, 40), (10_000, 200), (60_000, 500)] {
+            assert_eq!(pause_after(Duration::from_millis(waited)), Duration::from_millis(pause), "{waited} ms");
+        }
+    }
 }

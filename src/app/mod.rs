@@ -2,6 +2,8 @@
 //! adapters, opens what must be open before the port is, starts the loops, and answers when
 //! everything has ended. What each part does is the part's own business.
 
+mod listeners;
+mod loops;
 mod workloads;
 
 use std::{
@@ -15,23 +17,25 @@ use std::{
 
 use anyhow::{Context, Result};
 use tokio::net::TcpListener;
+use url::Url;
 
 use crate::{
     admission::{Admission, Barred},
     announcements::Announcements,
     apps::Catalogue,
     auth::{self, Access, Authenticator, Header, Ldap, keys},
-    cluster::{self, Cluster},
+    cluster::Cluster,
     config::{AppsMode, AuthKind, Config, Environment},
     db::Db,
-    environments::{self, Environments, Modules, Place, Recipe},
+    environments::{self, Environments, Place, Recipe},
     files::{self, Files},
     helper,
     journal::Journal,
     lifecycle::Lifecycle,
-    listen::{self, Certificate, News, TlsError},
-    model::{Capacity, Clock, GpuInventory, Loops, Timestamp},
+    listen,
+    model::{Capacity, Clock, GpuInventory, Loops},
     nodes::Nodes,
+    notifications::Notifications,
     proxy::Proxy,
     retention::Retention,
     runs::{self, Runs},
@@ -61,21 +65,8 @@ pub struct App {
     _lock: Lock,
 }
 
-/// How often traffic is told to those who judge idleness: who comes back at the last moment
-/// is seen before the session is stopped.
-const TELL_ACTIVITY: Duration = Duration::from_secs(1);
-
 /// How often the files of the certificate are looked at; what is new is taken up at the second look.
 const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
-
-/// How often what nobody uses any more is let go: files agents, connections to apps.
-const SWEEP: Duration = Duration::from_secs(10);
-
-/// How often the site's modules are listed.
-const LIST_MODULES: Duration = Duration::from_mins(15);
-
-/// How often what has expired is forgotten.
-const PURGE: Duration = Duration::from_mins(10);
 
 impl App {
     /// Opens everything: keys, database, first account, environments, listeners. Nothing is
@@ -144,16 +135,18 @@ impl App {
         );
 
         sessions.take_over_the_clock().await?;
-        let (listener, apps_listener) = bind(config).await?;
+        let (listener, apps_listener) = listeners::bind(config).await?;
         note_addresses(&lock, &listener, apps_listener.as_ref()).context("noting where the portal listens")?;
-        let calls = bind_calls(&nodes).await?;
+        let calls = listeners::bind_calls(&nodes).await?;
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         announcements.refresh().await?;
         let (access, directory) = access(config, db, &clock, &key, &paths.private).await?;
-        let certificate = certificate(config)?;
+        let certificate = listeners::certificate(config)?;
+        let web_config = web_config(config, &paths.private, &listener, apps_listener.as_ref())?;
         let portal = Arc::new(Portal::new(web::Parts {
             access: Arc::new(access),
-            config: web_config(config, &paths.private, &listener, apps_listener.as_ref())?,
+            notifications: notifications(config, &sessions, &runs, &key, web_config.public_url.as_ref()),
+            config: web_config,
             sessions,
             cluster,
             gateway: Gateway::new(Proxy::new(clock), keys::derive(&key, b"apps"), nodes.clone()),
@@ -165,7 +158,7 @@ impl App {
             program: started.binary,
             stopping: life.stopping.clone(),
         }));
-        let options = connections(&portal)?;
+        let options = listeners::connections(&portal)?;
         let helper = started.helper;
         let calls = calls.map(|listener| (nodes, listener));
         Ok(Self { portal, life, keepers, listener, apps_listener, calls, options, helper, _lock: lock })
@@ -185,15 +178,15 @@ impl App {
             // Without it nothing can be launched or ended; a new start brings a new one.
             life.spawn("helper", end_of(helper));
         }
-        start_loops(&life, &portal);
+        loops::start(&life, &portal);
         life.spawn("audit log", journal.follow(life.loops.clone()));
         life.spawn("retention", retention.run(life.loops.clone()));
         if let Some(directory) = portal.surroundings.directory.clone() {
-            look_at_directory(&life, directory);
+            loops::look_at_directory(&life, directory);
         }
         if let Some(certificate) = portal.surroundings.certificate.clone() {
             life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
-                std::future::ready(look_at_certificate(&certificate))
+                std::future::ready(listeners::look_at_certificate(&certificate))
             });
         }
         let service = web::Front::portal(portal.clone());
@@ -205,7 +198,7 @@ impl App {
         if let Some((nodes, listener)) = calls {
             life.tracker.spawn(nodes.serve(listener, gateway::expected(portal.clone()), life.stopping.clone()));
         }
-        announce(&portal, address);
+        listeners::announce(&portal, address);
         let outcome = life.wait().await;
         portal.sessions.stopping.cancel();
         portal.gateway.proxy.tunnels().shut_down().await;
@@ -225,111 +218,6 @@ async fn end_of(mut helper: Child) {
     tracing::error!("the helper has ended, and nothing can be started or ended without it: start Lyceum again");
 }
 
-/// Every loop of the portal, in one place.
-fn start_loops(life: &Lifecycle, portal: &Arc<Portal>) {
-    life.spawn("sessions", portal.sessions.clone().run());
-    life.spawn("curves", portal.runs.clone().run(life.loops.clone()));
-    life.spawn("storage", portal.files.clone().watch_storage(portal.clock.clone(), life.loops.clone()));
-    life.spawn("gpus", watch_gpus(portal.clone(), life.loops.clone()));
-    let (access, loops) = (portal.access.clone(), life.loops.clone());
-    life.spawn("access", async move { access.poll_for_ever(&loops).await });
-    let (announcements, loops) = (portal.announcements.clone(), life.loops.clone());
-    life.spawn("announcements", async move { announcements.follow(&loops).await });
-    life.spawn("news of maintenance", wake_on_announcements(portal.clone()));
-    life.spawn("tunnels", gateway::cut_what_lost_access(portal.clone()));
-    life.spawn("endpoints", gateway::forget_ended(portal.clone()));
-    let (environments, loops) = (portal.sessions.environments.clone(), life.loops.clone());
-    life.spawn("environments", async move { environments.maintain(&loops).await });
-    life.spawn("environment progress", wake_on_progress(portal.clone()));
-    let terminal = io::IsTerminal::is_terminal(&io::stderr());
-    let watched = portal.sessions.environments.subscribe();
-    life.tracker.spawn({
-        let stopping = life.stopping.clone();
-        async move {
-            let columns = terminal.then_some(80);
-            tokio::select! {
-                // Nobody reads a progress line that cannot be written.
-                _ = environments::show(watched, io::stderr(), columns) => {}
-                () = stopping.cancelled() => {}
-            }
-        }
-    });
-    let told = portal.clone();
-    life.periodic("activity", TELL_ACTIVITY, move || {
-        let portal = told.clone();
-        async move {
-            for (session, activity) in portal.gateway.activity() {
-                if let Some(at) = activity.last() {
-                    portal.sessions.touch(session, at);
-                }
-            }
-            Ok(())
-        }
-    });
-    let modules = portal.sessions.environments.modules().clone();
-    if modules.init().is_some() {
-        let first = list_modules(modules.clone());
-        life.tracker.spawn(life.stopping.clone().run_until_cancelled_owned(first));
-        life.periodic("modules", LIST_MODULES, move || list_modules(modules.clone()));
-    }
-    let swept = portal.clone();
-    life.periodic("sweep", SWEEP, move || {
-        swept.files.sweep();
-        swept.gateway.proxy.sweep();
-        std::future::ready(Ok(()))
-    });
-    let purged = portal.clone();
-    life.periodic("purge", PURGE, move || {
-        let portal = purged.clone();
-        async move {
-            let day_ago = portal.clock.now().plus_seconds(-86_400);
-            let outcomes = [
-                portal.access.purge().await.map_err(|err| err.to_string()),
-                portal.db.purge_idempotent(day_ago).await.map_err(|err| err.to_string()),
-            ];
-            let outcome = outcomes.into_iter().collect::<Result<(), String>>();
-            if let Err(error) = &outcome {
-                tracing::warn!(error, "what has expired could not be forgotten");
-            }
-            outcome
-        }
-    });
-}
-
-/// A list that cannot be had leaves the one before.
-async fn list_modules(modules: Modules) -> Result<(), String> {
-    let listed = modules.refresh().await;
-    if let Err(error) = &listed {
-        tracing::warn!(error = error as &dyn std::error::Error, "the site's modules are not listed");
-    }
-    listed.map_err(|error| error.to_string())
-}
-
-/// Whoever waits for GPUs, or shows a session, hears what a look at the GPUs found.
-async fn watch_gpus(portal: Arc<Portal>, loops: Loops) {
-    let sessions = portal.sessions.clone();
-    let tell = move |news| match news {
-        cluster::News::Room => sessions.wake(),
-        cluster::News::Answered { session, owner } => sessions.announce(session, owner),
-    };
-    portal.cluster.clone().run(loops, tell).await;
-}
-
-/// Looks again and again at those whom the directory let in.
-fn look_at_directory(life: &Lifecycle, directory: Arc<Ldap>) {
-    let Some(every) = directory.refreshes() else { return };
-    life.periodic("directory", every, move || {
-        let directory = directory.clone();
-        async move {
-            let looked = directory.refresh().await;
-            if let Err(err) = &looked {
-                tracing::warn!(error = err as &dyn std::error::Error, "looking at the directory; people stay in");
-            }
-            looked.map_err(|err| err.to_string())
-        }
-    });
-}
-
 /// Who decides what may run on this machine.
 fn admission(
     config: &Config,
@@ -340,7 +228,8 @@ fn admission(
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
     let zone = config.quotas.zone()?;
-    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, zone, barred: Barred::default() })
+    let (holds_at_once, barred) = (config.scheduler.slurm().is_none(), Barred::default());
+    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, holds_at_once, zone, barred })
 }
 
 /// How people's files are come to.
@@ -363,6 +252,19 @@ fn runs_config(config: &Config, directory: PathBuf) -> runs::Config {
     }
 }
 
+/// Who tells people of their jobs.
+fn notifications(
+    config: &Config,
+    sessions: &Arc<Sessions>,
+    runs: &Arc<Runs>,
+    key: &keys::Key,
+    public: Option<&Url>,
+) -> Arc<Notifications> {
+    let portal = public.map(|url| url.as_str().trim_end_matches('/').to_owned()).unwrap_or_default();
+    let (settings, key) = (config.notifications.clone(), keys::derive(key, b"notifications"));
+    Notifications::new(sessions.clone(), runs.clone(), settings, key, portal)
+}
+
 /// Where environments are made, and for whom.
 fn place(paths: &Paths, one_person: bool, surroundings: &Environment) -> Place {
     Place {
@@ -376,18 +278,6 @@ fn place(paths: &Paths, one_person: bool, surroundings: &Environment) -> Place {
 fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Retention) {
     let (db, clock, logs) = (db.clone(), clock.clone(), logs.to_owned());
     (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs })
-}
-
-/// How connections are taken.
-fn connections(portal: &Arc<Portal>) -> Result<listen::Options> {
-    let tls = portal.surroundings.certificate.as_ref().map(Certificate::server).transpose()?;
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let workers = listen::Workers::start(cores).context("starting the threads that connections live on")?;
-    // A proxy stands for many people, as the loopback does behind `ssh -L`.
-    let proxies = portal.clone();
-    let exempt: listen::Exempt =
-        Arc::new(move |address| address.to_canonical().is_loopback() || proxies.config.trusts(address));
-    Ok(listen::Options { tls, exempt, workers: Some(workers), ..listen::Options::default() })
 }
 
 /// That passwords cross a network in clear is written down at each start.
@@ -423,99 +313,6 @@ async fn authenticator(config: &Config, db: &Db, clock: &Clock) -> Result<(Arc<d
             (directory.clone(), Some(directory))
         }
     })
-}
-
-/// What HTTPS is spoken with, where the portal speaks it itself.
-fn certificate(config: &Config) -> Result<Option<Arc<Certificate>>> {
-    let server = &config.server;
-    if server.tls_cert.is_empty() {
-        return Ok(None);
-    }
-    let read = Certificate::open(Path::new(&server.tls_cert), Path::new(&server.tls_key), server.name_of_some_app());
-    let told = match &read {
-        Err(TlsError::Name(_)) => format!("server.tls_cert: apps need a certificate for *.{}", server.apps_domain()),
-        _ => "server.tls_cert and server.tls_key".to_owned(),
-    };
-    Ok(Some(read.context(told)?))
-}
-
-/// A renewed certificate is taken up; one that is no good is told of once.
-fn look_at_certificate(certificate: &Certificate) -> Result<(), String> {
-    match certificate.look() {
-        News::None => {}
-        News::Renewed(ends) => {
-            let ends = Timestamp(ends.saturating_mul(1000));
-            tracing::info!(%ends, "the certificate was renewed, and new connections are met with it");
-        }
-        News::Kept(error) => {
-            tracing::error!(
-                error = &error as &dyn std::error::Error,
-                "the new certificate or key is no good; the one before stays in use until it is mended"
-            );
-            return Err(error.to_string());
-        }
-    }
-    Ok(())
-}
-
-/// Sessions that wait for an environment look again when it gets further.
-async fn wake_on_progress(portal: Arc<Portal>) {
-    let mut progress = portal.sessions.environments.subscribe();
-    while progress.changed().await.is_ok() {
-        portal.sessions.wake();
-    }
-}
-
-/// Sessions that wait are looked at again when maintenance begins, changes or ends.
-async fn wake_on_announcements(portal: Arc<Portal>) {
-    let mut news = portal.announcements.subscribe();
-    while news.changed().await.is_ok() {
-        portal.sessions.wake();
-    }
-}
-
-/// One line for people and supervisors: where it is, and how to come there from elsewhere.
-fn announce(portal: &Portal, address: SocketAddr) {
-    let url = match &portal.config.public_url {
-        Some(url) => url.to_string(),
-        None => format!("{}://{address}/", portal.config.scheme()),
-    };
-    if address.ip().is_loopback() {
-        let apps = match portal.config.apps {
-            AppsOrigin::Port(port) => format!(" -L {port}:{}:{port}", address.ip()),
-            _ => String::new(),
-        };
-        let port = address.port();
-        let ssh = format!("ssh -L {port}:{}:{port}{apps} THIS-MACHINE", address.ip());
-        tracing::info!(address = %url, from_elsewhere = %ssh, "ready");
-    } else {
-        tracing::info!(address = %url, "ready");
-    }
-}
-
-async fn bind(config: &Config) -> Result<(TcpListener, Option<TcpListener>)> {
-    let taken = |address: SocketAddr, setting: &str| {
-        format!("listening on {address}: is another portal running? Choose another one with {setting}")
-    };
-    let address = config.server.listen;
-    let listener = TcpListener::bind(address).await.with_context(|| taken(address, "--listen or server.listen"))?;
-    if config.server.apps != AppsMode::Port {
-        return Ok((listener, None));
-    }
-    let address = config.server.apps_address();
-    let apps = TcpListener::bind(address)
-        .await
-        .with_context(|| taken(address, "server.apps_listen, or set server.apps = \"path\" to do with one port"))?;
-    Ok((listener, Some(apps)))
-}
-
-/// Where agents on other nodes call, if they are to.
-async fn bind_calls(nodes: &Nodes) -> Result<Option<TcpListener>> {
-    let Some(address) = nodes.portal_listen() else { return Ok(None) };
-    let listener = TcpListener::bind(address).await;
-    Ok(Some(
-        listener.with_context(|| format!("listening on {address} for agents: choose another nodes.portal_listen"))?,
-    ))
 }
 
 fn web_config(

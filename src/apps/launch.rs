@@ -223,10 +223,12 @@ fn shell(context: &Context<'_>) -> String {
 }
 
 /// An interactive shell that, whatever the profile files do to `PATH`, finds the environment
-/// first; `None` for other shells than bash, and where there is no environment.
+/// first and our own program last; `None` for other shells than bash.
 fn shell_command(context: &Context<'_>) -> Option<Vec<String>> {
     let shell = shell(context);
-    context.python.filter(|_| shell.rsplit('/').next() == Some("bash"))?;
+    if shell.rsplit('/').next() != Some("bash") {
+        return None;
+    }
     Some(std::iter::once(shell).chain(rcfile(context.tensorboard_wrapper)).collect())
 }
 
@@ -303,6 +305,11 @@ fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Res
     environment.extend(task.variables.clone());
     environment.insert("LYCEUM_JOB".to_owned(), attempt.job.to_string());
     environment.insert("LYCEUM_ATTEMPT".to_owned(), attempt.number.to_string());
+    if let Some(part) = task.part {
+        environment.insert("LYCEUM_SWEEP".to_owned(), part.sweep.to_string());
+        environment.insert("LYCEUM_ARRAY_INDEX".to_owned(), part.index.to_string());
+        environment.insert("LYCEUM_REPEAT".to_owned(), part.repeat.to_string());
+    }
     if let Some(folder) = context.log_directory {
         environment.insert("LYCEUM_LOG_DIRECTORY".to_owned(), text(folder));
     }
@@ -454,7 +461,15 @@ mod tests {
         let variables = [("SEED", "7"), ("OMP_NUM_THREADS", "1"), ("LYCEUM_JOB", "forged")];
         let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
         let work = Work::Script("echo $SEED".to_owned());
-        let task = Task { work, variables, retries: 0, retry_wait_seconds: 0, after: Vec::new() };
+        let task = Task {
+            work,
+            variables,
+            retries: 0,
+            retry_wait_seconds: 0,
+            after: Vec::new(),
+            part: None,
+            shape: crate::model::job::Shape::default(),
+        };
         let batch = Batch { attempt: Attempt { job: crate::model::JobId::new(), number: 2 }, task: &task };
         let logs = Some(Path::new("/home/ada/runs/x"));
         let started = launch(job, &Context { batch: Some(batch), log_directory: logs, ..context(&given) });
@@ -504,6 +519,8 @@ mod tests {
         assert_eq!(started.environment["CUDA_VISIBLE_DEVICES"], "2,0");
         assert_eq!(started.environment["PATH"], "/usr/local/bin:/usr/bin:/bin");
 
+        given.person.shell = "/bin/zsh".to_owned();
+        let started = launch(terminal, &context(&given)).expect("everything is there");
         assert!(matches!(&started.program, Program::Terminal { arguments, .. } if arguments.is_empty()));
 
         given.gpus.clear();
@@ -533,7 +550,7 @@ mod tests {
     }
 
     #[test]
-    fn tensorboard_reads_the_folder_asked_for() {
+    fn tensorboard_reads_the_folders_asked_for_by_their_names() {
         let given = given();
         let catalogue = Catalogue::default();
         let board = catalogue.find("tensorboard").expect("built in");
@@ -549,13 +566,7 @@ mod tests {
                 &prefix
             ]
         );
-    }
 
-    #[test]
-    fn tensorboard_reads_several_folders_by_their_names() {
-        let given = given();
-        let catalogue = Catalogue::default();
-        let board = catalogue.find("tensorboard").expect("built in");
         let runs =
             BTreeMap::from([("first".to_owned(), PathBuf::from("/a/b")), ("c d".to_owned(), PathBuf::from("/x=y"))]);
         let started =

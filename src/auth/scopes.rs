@@ -47,7 +47,7 @@ pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
     let writers: &[&str] = match area {
         "sessions" => &["sessions"],
         "admission" => &["sessions", "jobs"],
-        "jobs" | "runs" | "curves" | "sweeps" | "datasets" | "models" => &["jobs"],
+        "jobs" | "queue" | "runs" | "curves" | "sweeps" | "datasets" | "models" => &["jobs"],
         "quotas" => &["admin:quotas"],
         "users" | "groups" => &["admin:users"],
         "audit" => &["admin:audit"],

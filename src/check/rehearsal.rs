@@ -22,7 +22,7 @@ use crate::{
     apps::{self, Catalogue, Context, Python},
     environments,
     helper::client::Launcher,
-    model::{Clock, EndReason, GpuInventory, Resources, SessionId, session::Placement, size::GIB},
+    model::{Clock, EndReason, GpuInventory, Resources, SessionId, job::Shape, session::Placement, size::GIB},
     protocol::{
         AgentLaunch, AppLaunch, HelperAnswer, HelperRequest, HomeSetup, LaunchRequest, Limits, PROTOCOL, Phase,
         Program, files,
@@ -241,8 +241,8 @@ impl Rehearsal {
             ready.timeout_seconds = self.start_timeout;
         }
         let home = HomeSetup { home: person.home.clone(), ..HomeSetup::default() };
-        let (name, gpus) = ("rehearsal".to_owned(), Vec::new());
-        Ok(Launch { session, name, seconds: 60, person: person.clone(), resources, gpus, app, home })
+        let (name, gpus, shape) = ("rehearsal".to_owned(), Vec::new(), Shape::default());
+        Ok(Launch { session, name, seconds: 60, person: person.clone(), resources, shape, gpus, app, home })
     }
 
     /// Listens to the agent until it says that the app answers.

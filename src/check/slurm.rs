@@ -53,7 +53,17 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
     findings.push(partition(settings, &nodes));
     findings.extend(privacy(settings, account));
     findings.push(shared(settings));
+    findings.push(advisory());
     findings
+}
+
+/// What is enforced by the portal binds only what goes through it.
+fn advisory() -> Finding {
+    let what = "they bind what is started through the portal; for whoever reaches sbatch, or the nodes by ssh, they are \
+                advice: such jobs are shown, not counted";
+    Finding::new("Slurm quotas", Level::Note, what).mend(
+        "limit people in Slurm too (sacctmgr modify user … set GrpTRES=…), and let pam_slurm_adopt guard the nodes",
+    )
 }
 
 fn partition(settings: &Settings, nodes: &str) -> Finding {

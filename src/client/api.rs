@@ -27,6 +27,8 @@ pub struct Collection {
 
 pub const SESSIONS: Collection = Collection { path: "/sessions", word: "session" };
 pub const JOBS: Collection = Collection { path: "/jobs", word: "job" };
+pub const RUNS: Collection = Collection { path: "/runs", word: "run" };
+pub const SWEEPS: Collection = Collection { path: "/sweeps", word: "sweep" };
 
 /// A portal, and the token to ask it with.
 pub struct Api {
@@ -146,6 +148,10 @@ pub struct Session {
     #[serde(default)]
     pub open_url: String,
     #[serde(default)]
+    pub waiting_since: Option<Timestamp>,
+    #[serde(default)]
+    pub estimated_start: Option<Timestamp>,
+    #[serde(default)]
     pub expires_at: Option<Timestamp>,
     #[serde(default)]
     pub detail: Option<String>,
@@ -170,6 +176,10 @@ pub struct Job {
     pub signal: Option<i64>,
     #[serde(default)]
     pub resources: Resources,
+    #[serde(default)]
+    pub waiting_since: Option<Timestamp>,
+    #[serde(default)]
+    pub estimated_start: Option<Timestamp>,
     #[serde(default)]
     pub started_at: Option<Timestamp>,
     #[serde(default)]
@@ -231,6 +241,10 @@ impl Api {
 
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value> {
         self.json(self.request(Method::POST, path).json(body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Value> {
+        self.json(self.request(Method::PATCH, path).json(body)).await
     }
 
     pub async fn delete(&self, path: &str) -> Result<()> {

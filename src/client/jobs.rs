@@ -9,7 +9,9 @@ use serde_json::{Map, Value, json};
 use super::{
     List, Size,
     api::{Api, Error, JOBS, Job, Result},
-    duration, line, table, tell,
+    duration, line,
+    manage::{self, Change},
+    table, tell,
 };
 use crate::model::{Clock, SessionState};
 
@@ -43,8 +45,46 @@ pub enum JobCommand {
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         tail: u32,
     },
-    /// End a job and all its processes
-    Cancel { id: String },
+    /// Hold your waiting jobs; what runs goes on
+    Pause {
+        /// Administrators: everybody's
+        #[arg(long)]
+        everybody: bool,
+        /// Why, for those who wait
+        #[arg(long, default_value = "")]
+        note: String,
+    },
+    /// Let waiting jobs go on
+    Unpause {
+        #[arg(long)]
+        everybody: bool,
+    },
+    /// End jobs and all their processes
+    Cancel {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Say what is known of a job
+    Show { id: String },
+    /// Run ended jobs again, each as a new attempt with the same curve
+    Resume {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
+    /// Submit a job like another one, with what is said here instead, and say what differs
+    Clone {
+        id: String,
+        #[command(flatten)]
+        with: Box<Submit>,
+    },
+    /// Rename jobs, or change their notes, tags, star and who sees them
+    Change(Change),
+    /// Remove ended jobs, their logs and what is kept of their curves
+    #[command(visible_alias = "rm")]
+    Delete {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -57,6 +97,9 @@ pub struct Submit {
     /// What to call it
     #[arg(long)]
     pub name: Option<String>,
+    /// Which of your groups it is charged to; the one that you chose last where nothing is said
+    #[arg(long)]
+    pub group: Option<String>,
     /// The software it runs in
     #[arg(long)]
     pub environment: Option<String>,
@@ -84,11 +127,14 @@ pub struct Submit {
     /// A job of yours that has to succeed first; any:ID has to end, failed:ID to fail; may be said several times
     #[arg(long, value_name = "ID")]
     pub after: Vec<String>,
+    /// Many jobs, one for each number, such as 0-9 or 0-9%3; it finds its own in `LYCEUM_ARRAY_INDEX`
+    #[arg(long)]
+    pub array: Option<String>,
     /// Wait for its end, which is an error unless its exit code is 0
     #[arg(long)]
     pub wait: bool,
     /// The program and its arguments, behind `--`
-    #[arg(last = true, required_unless_present = "script")]
+    #[arg(last = true)]
     pub command: Vec<String>,
 }
 
@@ -96,10 +142,10 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
     let json = arguments.json;
     match arguments.command {
         JobCommand::Submit(submit) => {
-            let mut asked = body(&submit)?;
-            if !submit.after.is_empty() {
-                asked["after"] = after(api, &submit.after).await?;
+            if submit.command.is_empty() && submit.script.is_none() {
+                return Err(Error::Usage("say what to run: `-- COMMAND`, or `--script FILE`".to_owned()));
             }
+            let asked = request(api, &submit).await?;
             let mut job = api.post("/jobs", &asked).await?;
             if submit.wait {
                 job = wait(api, job).await?;
@@ -127,16 +173,36 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             write!(out, "{}", table::harmless(&log))?;
             if follow { follow_log(api, &id, log, out).await } else { Ok(()) }
         }
-        JobCommand::Cancel { id } => {
-            let id = api.id(JOBS, &id).await?;
-            let job = api.post(&format!("/jobs/{id}/cancel"), &Value::Null).await?;
-            show(out, json, &job)
+        JobCommand::Pause { everybody, note } => {
+            let asked = json!({ "everybody": everybody, "note": note });
+            queue(out, json, &api.post("/jobs/queue/pause", &asked).await?)
         }
+        JobCommand::Unpause { everybody } => {
+            queue(out, json, &api.post("/jobs/queue/resume", &json!({ "everybody": everybody })).await?)
+        }
+        JobCommand::Cancel { ids } => manage::each(api, &ids, "cancel", json, out).await,
+        JobCommand::Show { id } => manage::tell(api, &id, json, out).await,
+        JobCommand::Resume { ids } => manage::each(api, &ids, "resume", json, out).await,
+        JobCommand::Clone { id, with } => manage::copy(api, &id, &with, json, out).await,
+        JobCommand::Change(change) => manage::change(api, &change, json, out).await,
+        JobCommand::Delete { ids } => manage::delete(api, &ids, json, out).await,
     }
 }
 
+/// The whole request of `job submit` and `job clone`.
+pub(super) async fn request(api: &Api, submit: &Submit) -> Result<Value> {
+    let mut asked = body(submit)?;
+    if !submit.after.is_empty() {
+        asked["after"] = after(api, &submit.after).await?;
+    }
+    if let Some(array) = &submit.array {
+        asked["array"] = json!(array);
+    }
+    Ok(asked)
+}
+
 /// The request of `job submit`: only what was said, the rest is the portal's to choose.
-fn body(submit: &Submit) -> Result<Value> {
+pub(super) fn body(submit: &Submit) -> Result<Value> {
     let mut body = Map::new();
     let mut put = |key: &str, value: Option<Value>| body.extend(value.map(|value| (key.to_owned(), value)));
     let mut variables = Map::new();
@@ -153,6 +219,7 @@ fn body(submit: &Submit) -> Result<Value> {
     put("script", script.transpose()?.map(Value::from));
     put("command", (!submit.command.is_empty()).then(|| json!(submit.command)));
     put("name", submit.name.clone().map(Value::from));
+    put("group", submit.group.clone().map(Value::from));
     put("profile", submit.size.profile.clone().map(Value::from));
     put("resources", submit.size.resources());
     put("environment", submit.environment.clone().map(Value::from));
@@ -164,6 +231,21 @@ fn body(submit: &Submit) -> Result<Value> {
     put("retry_wait_seconds", submit.retry_wait.map(Value::from));
     put("variables", (!variables.is_empty()).then_some(Value::Object(variables)));
     Ok(Value::Object(body))
+}
+
+/// Who holds the queue now.
+fn queue(out: &mut (dyn Write + Send), json: bool, view: &Value) -> Result<()> {
+    if json {
+        return line(out, &view.to_string());
+    }
+    line(
+        out,
+        match (view["everybody"].is_null(), view["own"].is_null()) {
+            (true, true) => "nobody holds your waiting jobs",
+            (true, false) => "your waiting jobs are held",
+            (false, _) => "everybody's waiting jobs are held",
+        },
+    )
 }
 
 /// `ID`, `any:ID` and `failed:ID` as the API's list; the beginning of an id will do.
@@ -180,7 +262,7 @@ async fn after(api: &Api, named: &[String]) -> Result<Value> {
 }
 
 /// Asks until the job has ended; an end that is no success is an error.
-async fn wait(api: &Api, mut latest: Value) -> Result<Value> {
+pub(super) async fn wait(api: &Api, mut latest: Value) -> Result<Value> {
     let mut told = String::new();
     loop {
         let job = Job::read(&latest)?;
@@ -237,7 +319,7 @@ fn news<'a>(seen: &str, now: &'a str) -> &'a str {
     now.rfind(mark).map_or(now, |at| &now[at + mark.len()..])
 }
 
-fn show(out: &mut (dyn Write + Send), json: bool, value: &Value) -> Result<()> {
+pub(super) fn show(out: &mut (dyn Write + Send), json: bool, value: &Value) -> Result<()> {
     let text = if json { value.to_string() } else { table::job(&Job::read(value)?, Clock::System.now()) };
     line(out, &text)
 }

@@ -1,4 +1,4 @@
-//! The command-line client: `lyceum session …`, `lyceum job …`, `lyceum gpu …` and `lyceum usage`
+//! The command-line client: `lyceum session …`, `lyceum job …`, `lyceum run …`, `lyceum gpu …`, `lyceum quota` and `lyceum usage`
 //! over the REST API, for people in a shell and for scripts. It knows the API alone, none of the portal's own modules: where the portal
 //! is and the token are handed in, results go to the writer that is handed in, and progress
 //! and errors to standard error. `api` asks, `table` draws.
@@ -6,6 +6,10 @@
 mod api;
 mod gpus;
 mod jobs;
+mod manage;
+mod quota;
+mod runs;
+mod sweeps;
 mod table;
 mod usage;
 
@@ -23,6 +27,9 @@ pub use api::{Api, Error};
 use api::{Result, SESSIONS, Session};
 pub use gpus::GpuArguments;
 pub use jobs::JobArguments;
+pub use quota::QuotaArguments;
+pub use runs::RunArguments;
+pub use sweeps::SweepArguments;
 pub use usage::UsageArguments;
 
 /// How often `--wait` asks.
@@ -46,6 +53,20 @@ pub enum SessionCommand {
     Start(Box<Start>),
     /// List your live sessions
     List(List),
+    /// Give a running session more time, where quotas and those who wait allow it
+    Extend {
+        id: String,
+        /// Such as 90m or 2h; as much as one extension adds where nothing is said
+        #[arg(value_parser = duration)]
+        time: Option<i64>,
+    },
+    /// Do not stop a session for idleness for a while
+    Keep {
+        id: String,
+        /// Such as 90m or 2h; two hours where nothing is said
+        #[arg(value_parser = duration)]
+        time: Option<i64>,
+    },
     /// Stop a session
     Stop { id: String },
     /// Print the last lines that a session wrote
@@ -71,6 +92,9 @@ pub struct Start {
     /// What to call it
     #[arg(long)]
     pub name: Option<String>,
+    /// Which of your groups it is charged to; the one that you chose last where nothing is said
+    #[arg(long)]
+    pub group: Option<String>,
     /// The software it runs in
     #[arg(long)]
     pub environment: Option<String>,
@@ -128,6 +152,19 @@ pub async fn job(
     })
 }
 
+/// Runs `lyceum run …`, as [`session`].
+pub async fn curves(
+    arguments: RunArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => runs::run(&api, arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
 /// Runs `lyceum gpu …`, as [`session`].
 pub async fn gpu(
     arguments: GpuArguments,
@@ -137,6 +174,32 @@ pub async fn gpu(
 ) -> ExitCode {
     ending(match Api::new(url, token) {
         Ok(api) => gpus::run(&api, &arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
+/// Runs `lyceum sweep …`, as [`session`].
+pub async fn sweep(
+    arguments: SweepArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => sweeps::run(&api, arguments, out).await,
+        Err(error) => Err(error),
+    })
+}
+
+/// Runs `lyceum quota`, as [`session`].
+pub async fn quota(
+    arguments: QuotaArguments,
+    url: Option<&str>,
+    token: Option<&str>,
+    out: &mut (dyn Write + Send),
+) -> ExitCode {
+    ending(match Api::new(url, token) {
+        Ok(api) => quota::run(&api, &arguments, out).await,
         Err(error) => Err(error),
     })
 }
@@ -188,6 +251,8 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             let sessions: Vec<Session> = items.iter().map(Session::read).collect::<Result<_>>()?;
             Ok(write!(out, "{}", table::sessions(&sessions, Clock::System.now()))?)
         }
+        SessionCommand::Extend { id, time } => prolong(api, "extend", &id, time, json, out).await,
+        SessionCommand::Keep { id, time } => prolong(api, "keep", &id, time, json, out).await,
         SessionCommand::Stop { id } => {
             let id = api.id(SESSIONS, &id).await?;
             api.delete(&format!("/sessions/{id}")).await?;
@@ -213,6 +278,21 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             if json { line(out, &json!({ "id": id, "open_url": address }).to_string()) } else { line(out, &address) }
         }
     }
+}
+
+/// `extend` and `keep`: by so many seconds, or as long as the portal thinks right.
+async fn prolong(
+    api: &Api,
+    deed: &str,
+    id: &str,
+    seconds: Option<i64>,
+    json: bool,
+    out: &mut (dyn Write + Send),
+) -> Result<()> {
+    let id = api.id(SESSIONS, id).await?;
+    let asked = seconds.map_or_else(|| json!({}), |seconds| json!({ "seconds": seconds }));
+    let session = api.post(&format!("/sessions/{id}/{deed}"), &asked).await?;
+    show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
 }
 
 /// How much a session or a job may use, by a name or in numbers.
@@ -257,6 +337,7 @@ fn body(start: &Start) -> Value {
     };
     put("app", Some(json!(start.app)));
     put("name", start.name.clone().map(Value::from));
+    put("group", start.group.clone().map(Value::from));
     put("profile", start.size.profile.clone().map(Value::from));
     put("resources", start.size.resources());
     put("environment", start.environment.clone().map(Value::from));

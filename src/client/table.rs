@@ -2,13 +2,18 @@
 //! few characters as tell them apart. Pure: the moment is handed in. Text from the portal is
 //! made harmless, because names and logs are other people's and a terminal obeys escapes.
 
+use serde_json::Value;
+
 use super::{
-    api::{Job, Session},
+    api::{Job, Reason, Session},
     gpus::Gpu,
+    quota::{Answer, Effective},
+    sweeps::Sweep,
     usage::Row,
 };
 use crate::model::{
     EndReason, Resources, SessionState, Timestamp,
+    quota::Field,
     size::human_size,
     time::{human_duration, human_hours},
 };
@@ -68,14 +73,155 @@ pub fn jobs(jobs: &[Job], now: Timestamp) -> String {
     columns(&rows)
 }
 
+pub fn sweeps(sweeps: &[Sweep]) -> String {
+    if sweeps.is_empty() {
+        return "no sweeps; `lyceum sweep submit --param lr=0.1,0.01 -- COMMAND` makes one\n".to_owned();
+    }
+    let length = id_length(sweeps.iter().map(|sweep| sweep.id.clone()).collect());
+    let mut rows = vec![["ID", "NAME", "STATE", "BEGUN"].map(str::to_owned).to_vec()];
+    for sweep in sweeps {
+        let id: String = sweep.id.chars().take(length).collect();
+        let begun = format!("{} of {}", sweep.released, sweep.tasks);
+        rows.push(vec![harmless(&id), harmless(&sweep.name), harmless(&sweep.state), begun]);
+    }
+    columns(&rows)
+}
+
+/// One sweep with its tasks.
+pub fn sweep(sweep: &Sweep) -> String {
+    let mut lines = vec![format!(
+        "{} {} {}: {} of {} tasks have begun",
+        harmless(&sweep.id),
+        harmless(&sweep.name),
+        harmless(&sweep.state),
+        sweep.released,
+        sweep.tasks
+    )];
+    lines.extend(sweep.detail.as_deref().map(harmless));
+    if let (Some(metric), Some(best)) = (&sweep.metric, &sweep.best) {
+        let value = best.best.map(|value| value.to_string()).unwrap_or_default();
+        lines.push(format!("best {}: {value} by task {}", harmless(&metric.tag), best.index));
+    }
+    lines.push(String::new());
+    let told = lines.join("\n");
+    let Some(items) = sweep.items.as_ref().filter(|items| !items.is_empty()) else { return told };
+    let mut rows = vec![["TASK", "STATE", "BEST", "VALUES", "JOB"].map(str::to_owned).to_vec()];
+    for task in items {
+        let values: Vec<String> = task.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let number = if task.repeat == 0 { task.index.to_string() } else { format!("{}.{}", task.index, task.repeat) };
+        rows.push(vec![
+            number,
+            harmless(&task.state),
+            task.best.map_or_else(|| "-".to_owned(), |best| best.to_string()),
+            harmless(&values.join(" ")),
+            harmless(task.job.as_deref().unwrap_or("-")),
+        ]);
+    }
+    told + &columns(&rows)
+}
+
+/// What else is known of a job: a line for each of its properties that it has.
+pub fn facts(job: &Value) -> String {
+    const SHOWN: [&str; 17] = [
+        "owner",
+        "command",
+        "script",
+        "variables",
+        "profile",
+        "environment",
+        "modules",
+        "group",
+        "working_directory",
+        "log_directory",
+        "time_limit_seconds",
+        "attempt",
+        "created_at",
+        "ended_at",
+        "tags",
+        "visibility",
+        "notes",
+    ];
+    let shown = SHOWN.iter().filter_map(|key| Some((*key, word(&job[*key])?)));
+    let starred = (job["starred"] == true).then(|| ("starred", "yes".to_owned()));
+    let lines: Vec<String> =
+        shown.chain(starred).map(|(key, word)| format!("  {}: {word}\n", key.replace('_', " "))).collect();
+    lines.concat()
+}
+
+/// A value of the API's in a line; `None` where it says nothing.
+fn word(value: &Value) -> Option<String> {
+    Some(match value {
+        Value::Null => return None,
+        Value::String(text) if text.is_empty() => return None,
+        Value::Array(items) if items.is_empty() => return None,
+        Value::Object(fields) if fields.is_empty() => return None,
+        Value::String(text) => harmless(text).replace('\n', "\n    "),
+        Value::Array(items) if items.iter().all(Value::is_string) => {
+            harmless(&items.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" "))
+        }
+        other => harmless(&other.to_string()),
+    })
+}
+
+pub fn runs(runs: &[Value]) -> String {
+    if runs.is_empty() {
+        return "no runs; `lyceum run add DIRECTORY` keeps the curves of one\n".to_owned();
+    }
+    let text = |run: &Value, key: &str| word(&run[key]).unwrap_or_else(|| "-".to_owned());
+    let length = id_length(runs.iter().map(|run| text(run, "id")).collect());
+    let mut rows = vec![["ID", "NAME", "OWNER", "POINTS", "CURVES", "DIRECTORY"].map(str::to_owned).to_vec()];
+    for run in runs {
+        let id: String = text(run, "id").chars().take(length).collect();
+        rows.push(
+            [vec![id], ["name", "owner", "points", "curves", "directory"].map(|key| text(run, key)).to_vec()].concat(),
+        );
+    }
+    columns(&rows)
+}
+
+/// What each metric of a run came to.
+pub fn metrics(metrics: &Value) -> String {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut rows = vec![["RUN", "TAG", "POINTS", "LAST", "AT", "LEAST", "GREATEST"].map(str::to_owned).to_vec()];
+    for run in list(&metrics["runs"]) {
+        for tag in list(&run["tags"]) {
+            let keys = ["tag", "count", "last", "last_step", "min", "max"];
+            let cells = keys.map(|key| word(&tag[key]).unwrap_or_else(|| "-".to_owned()));
+            rows.push([vec![word(&run["run"]).unwrap_or_default()], cells.to_vec()].concat());
+        }
+    }
+    if rows.len() == 1 { "no curves yet\n".to_owned() } else { columns(&rows) }
+}
+
+/// Runs as rows, with the columns that the portal shows of them.
+pub fn results(results: &Value) -> String {
+    let items = results["items"].as_array().cloned().unwrap_or_default();
+    let mut keys: Vec<String> = Vec::new();
+    for column in results["columns"].as_array().into_iter().flatten() {
+        let key = column["key"].as_str().unwrap_or_default().to_owned();
+        if column["shown"] != false && items.iter().any(|item| !item["cells"][&key].is_null()) {
+            keys.push(key);
+        }
+    }
+    if items.is_empty() {
+        return "no run is like that\n".to_owned();
+    }
+    let head = ["ID".to_owned(), "NAME".to_owned()].into_iter().chain(keys.iter().map(|key| harmless(key)));
+    let length = id_length(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)).collect());
+    let mut rows = vec![head.collect::<Vec<_>>()];
+    for item in &items {
+        let id: String = item["id"].as_str().unwrap_or_default().chars().take(length).collect();
+        let cells = keys.iter().map(|key| word(&item["cells"][key]["value"]).unwrap_or_else(|| "-".to_owned()));
+        rows.push([id, word(&item["name"]).unwrap_or_default()].into_iter().chain(cells).collect());
+    }
+    columns(&rows)
+}
+
 /// One job in a sentence, beginning with its id.
 pub fn job(job: &Job, now: Timestamp) -> String {
     let detail = job.detail.as_deref().map(harmless).filter(|detail| !detail.is_empty());
     let told = match job.state {
-        SessionState::Queued => {
-            let reasons: Vec<String> = job.reasons.iter().map(|reason| harmless(&reason.hint)).collect();
-            if reasons.is_empty() { "waits".to_owned() } else { format!("waits: {}", reasons.join(" ")) }
-        }
+        SessionState::Queued => waits(&job.reasons, job.waiting_since, job.estimated_start, now),
         SessionState::Running => {
             let since = job.started_at.map(|at| format!(" for {}", human_duration(now.seconds_since(at))));
             format!("runs{}", since.unwrap_or_default())
@@ -119,6 +265,23 @@ pub fn usage(by: &str, rows: &[Row]) -> String {
     columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>())
 }
 
+/// Each limit with what is used of it; where one is no amount that can be used, a dash.
+pub fn quota(answer: &Answer) -> String {
+    let head = ["LIMIT", "USED", "MAY BE", "FROM"].map(str::to_owned);
+    let row = |(name, effective): (&String, &Effective)| {
+        let field = Field::parse(name);
+        let said = |value| field.as_ref().map_or_else(|| format!("{value}"), |field| field.write(value));
+        let used = field.as_ref().filter(|field| field.is_used()).map(|field| field.write(answer.usage.of(field)));
+        vec![
+            harmless(name),
+            used.unwrap_or_else(|| "-".to_owned()),
+            if effective.limit < 0 { "unlimited".to_owned() } else { said(effective.limit) },
+            harmless(&effective.source),
+        ]
+    };
+    columns(&std::iter::once(head.to_vec()).chain(answer.quota.iter().map(row)).collect::<Vec<_>>())
+}
+
 /// Each GPU with what it does.
 pub fn gpus(gpus: &[Gpu]) -> String {
     if gpus.is_empty() {
@@ -156,10 +319,7 @@ pub fn sentence(session: &Session, now: Timestamp) -> String {
 fn told(session: &Session, now: Timestamp) -> String {
     let detail = session.detail.as_deref().map(harmless).filter(|detail| !detail.is_empty());
     match session.state {
-        SessionState::Queued => {
-            let reasons: Vec<String> = session.reasons.iter().map(|reason| harmless(&reason.hint)).collect();
-            if reasons.is_empty() { "waits".to_owned() } else { format!("waits: {}", reasons.join(" ")) }
-        }
+        SessionState::Queued => waits(&session.reasons, session.waiting_since, session.estimated_start, now),
         SessionState::Starting => {
             detail.map_or_else(|| "is starting".to_owned(), |detail| format!("is starting: {detail}"))
         }
@@ -175,6 +335,15 @@ fn told(session: &Session, now: Timestamp) -> String {
             detail.map_or_else(|| why.to_owned(), |detail| format!("{why}: {detail}"))
         }
     }
+}
+
+/// For how long, why, and until when at the latest, as far as the portal says.
+fn waits(reasons: &[Reason], since: Option<Timestamp>, start: Option<Timestamp>, now: Timestamp) -> String {
+    let reasons: Vec<String> = reasons.iter().map(|reason| harmless(&reason.hint)).collect();
+    let long = since.map(|since| format!(" {}", human_duration(now.seconds_since(since)))).unwrap_or_default();
+    let why = if reasons.is_empty() { String::new() } else { format!(": {}", reasons.join(" ")) };
+    let start = start.map(|at| format!(" (it starts by {at} at the latest)")).unwrap_or_default();
+    format!("waits{long}{why}{start}")
 }
 
 fn state(session: &Session) -> String {

@@ -100,6 +100,50 @@ async fn start_says_only_what_was_said() {
 }
 
 #[tokio::test]
+async fn what_waits_says_for_how_long_and_why() {
+    let portal = Portal::start(|_| {
+        let mut waits = session(ONE, "queued");
+        waits["waiting_since"] = json!(Clock::System.now().plus_seconds(-245));
+        waits["estimated_start"] = json!("2099-01-01T00:00:00Z");
+        waits["reasons"] = json!([{ "hint": "Your limit is 1 GPU and 1 is in use by ‘a’." }]);
+        (201, waits)
+    });
+    let told = portal.run(&["start", "jupyter", "--group", "vision"]).await.unwrap();
+    let (why, start) =
+        ("Your limit is 1 GPU and 1 is in use by ‘a’.", "(it starts by 2099-01-01T00:00:00Z at the latest)");
+    assert_eq!(told, format!("{ONE} resnet waits 4 min: {why} {start}\n"));
+    let request = portal.requests().remove(0);
+    let body: Value = serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap();
+    assert_eq!(body, json!({ "app": "jupyter", "group": "vision" }));
+}
+
+#[tokio::test]
+async fn more_time_and_keeping_are_asked_for_in_seconds() {
+    let portal = Portal::start(|_| (200, session(ONE, "running")));
+    for arguments in [&["extend", ONE, "2h"][..], &["extend", ONE], &["keep", ONE, "90m"]] {
+        assert!(portal.run(arguments).await.unwrap().contains("resnet runs"));
+    }
+    let asked: Vec<(String, Value)> = portal
+        .requests()
+        .iter()
+        .map(|request| {
+            let (head, body) = request.split_once("\r\n\r\n").unwrap();
+            let line = head.lines().next().unwrap().trim_end_matches(" HTTP/1.1").replace(ONE, "ID");
+            (line, serde_json::from_str(body).unwrap())
+        })
+        .collect();
+    let line = |verb: &str| format!("POST /api/v1/sessions/ID/{verb}");
+    assert_eq!(
+        asked,
+        [
+            (line("extend"), json!({ "seconds": 7200 })),
+            (line("extend"), json!({})),
+            (line("keep"), json!({ "seconds": 5400 }))
+        ]
+    );
+}
+
+#[tokio::test]
 async fn wait_follows_until_it_runs_and_fails_when_it_ends() {
     let asked = Mutex::new(0);
     let portal = Portal::start(move |line| {
@@ -189,6 +233,8 @@ async fn bad_arguments_never_reach_the_portal() {
         &["start", "jupyter", "--memory", "lots"],
         &["start", "jupyter", "--duration", "0s"],
         &["start", "jupyter", "--profile", "small", "--cpus", "2"],
+        &["extend", ONE, "0s"],
+        &["keep", ONE, "a while"],
         &["log", "x", "--tail", "0"],
     ] {
         assert!(portal.run(arguments).await.is_err(), "{arguments:?}");

@@ -5,6 +5,7 @@
 
 mod history;
 mod outside;
+mod queue;
 mod rest;
 
 use std::{
@@ -28,6 +29,7 @@ use crate::{
 };
 use history::Minutes;
 pub use outside::Outsider;
+pub use queue::{Error, Seen, Whose};
 use rest::Rest;
 
 /// `[gpus]`

@@ -34,6 +34,7 @@ impl Config {
             let key = if matches!(fault, BadPeriod::Zone(_)) { "time_zone" } else { "period" };
             faults.push(format!("quotas.{key}: {fault}"));
         }
+        faults.extend(self.notifications.validate());
         faults.extend(self.audit.validate());
         faults.extend(self.retention.validate());
         faults.extend(faults_of_profiles(&self.profiles));
@@ -66,7 +67,9 @@ impl Config {
         let url = Url::parse(&self.database.url).ok();
         let database = url.as_ref().and_then(Url::password).unwrap_or_default().to_owned();
         let directory = self.auth.directory().map(|directory| directory.bind_password.clone()).unwrap_or_default();
-        let secrets = [("database.url", database), ("auth.ldap.bind_password", directory)];
+        let mail = self.notifications.smtp_password.clone();
+        let secrets =
+            [("database.url", database), ("auth.ldap.bind_password", directory), ("notifications.smtp_password", mail)];
         let known = |secret: &str| KNOWN.contains(&secret.to_ascii_lowercase().as_str());
         secrets.into_iter().filter(move |(_, secret)| known(secret)).map(|(key, _)| {
             format!("{key}: its password is one that examples use and everybody tries; choose one of your own")

@@ -27,7 +27,7 @@ use crate::{
         Capacity, Clock, Resources,
         quota::{BadPeriod, Period, zone_of},
     },
-    nodes, retention,
+    nodes, notifications, retention,
     scheduler::slurm,
     sessions::Profile,
     start::{Paths, lock::running},
@@ -52,6 +52,7 @@ pub struct Config {
     pub quotas: Quotas,
     pub files: Files,
     pub curves: Curves,
+    pub notifications: notifications::Config,
     pub audit: journal::Config,
     pub retention: retention::Config,
     pub profiles: Vec<ProfileSetting>,
@@ -352,10 +353,12 @@ impl Config {
     fn read_secrets(&mut self) -> Result<(), Error> {
         let ldap = &mut self.auth.ldap;
         let header = &mut self.auth.header;
+        let mail = &mut self.notifications;
         for (file, secret) in [
             (&self.database.url_file, &mut self.database.url),
             (&ldap.bind_password_file, &mut ldap.bind_password),
             (&header.secret_file, &mut header.secret),
+            (&mail.smtp_password_file, &mut mail.smtp_password),
         ] {
             if !file.as_os_str().is_empty() {
                 let text = std::fs::read_to_string(file).map_err(|err| Error::Read(file.clone(), err))?;
@@ -446,6 +449,7 @@ mod tests {
             ("LYCEUM_SCHEDULER__LOCAL__GPUS", "4"),
             ("LYCEUM_SCHEDULER__LOCAL__MEMORY", "8GiB"),
             ("LYCEUM_SERVER__TRUSTED_PROXIES", "10.0.0.1, 10.0.0.2"),
+            ("LYCEUM_SCHEDULER__SLURM__ARGUMENTS", "--nice, --exclusive=user"),
             ("LYCEUM_DATA", "/x"),
             ("PATH", "/bin"),
         ]);
@@ -454,6 +458,7 @@ mod tests {
         assert_eq!(config.server.listen.port(), 9000);
         assert_eq!(config.server.apps_address().port(), 9001);
         assert_eq!(config.server.trusted_proxies, ["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(config.scheduler.slurm.arguments, ["--nice", "--exclusive=user"]);
         assert_eq!(config.scheduler.local.cpus, Some(3));
         assert_eq!(config.scheduler.local.memory, Some(8 * GIB));
         assert_eq!(config.scheduler.local.gpus, gpu::Gpus::Count(4));

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use thiserror::Error;
 
 use super::{
+    columns::single,
     reader::{Item, Skipped},
-    series::single,
     wire::varint,
 };
 

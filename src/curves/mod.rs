@@ -3,6 +3,7 @@
 //! with its least and its greatest. What a job is, who may see it, and how curves are drawn
 //! belongs to others.
 
+mod columns;
 pub mod event;
 mod hparams;
 mod lines;

@@ -81,6 +81,8 @@ pub enum Format {
     Hparams,
     /// The history of values that Hugging Face's trainer keeps in its checkpoints.
     State,
+    /// What a training can go on from. That it was written is of interest, and not what is in it.
+    Checkpoint,
 }
 
 impl Format {
@@ -90,8 +92,22 @@ impl Format {
             "hparams.yaml" => Some(Self::Hparams),
             "trainer_state.json" => Some(Self::State),
             _ if name.contains("tfevents") && !name.ends_with(".profile-empty") => Some(Self::Events),
-            _ => (name == "metrics.jsonl" || name.ends_with(".metrics.jsonl")).then_some(Self::Lines),
+            _ if name == "metrics.jsonl" || name.ends_with(".metrics.jsonl") => Some(Self::Lines),
+            _ => is_checkpoint(name).then_some(Self::Checkpoint),
         }
+    }
+}
+
+/// By the names that the writers of all frameworks give, and whatever is called a checkpoint. Parts that are still being written are none.
+fn is_checkpoint(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let (stem, extension) = name.rsplit_once('.').unwrap_or((&name, ""));
+    match extension {
+        "ckpt" | "pt" | "pth" | "keras" | "safetensors" => true,
+        "part" | "tmp" | "temp" | "lock" | "py" | "pyc" | "md" | "txt" | "log" | "yaml" | "yml" | "ipynb" | "png" => {
+            false
+        }
+        _ => ["checkpoint", "ckpt", "weights", "pytorch_model"].iter().any(|word| stem.contains(word)),
     }
 }
 
@@ -171,7 +187,7 @@ impl Reader {
             Format::Events => self.records(bytes, tell),
             Format::Lines => self.lines(bytes, now, tell),
             // They are read as a whole, by `whole`.
-            Format::Hparams | Format::State => bytes.len(),
+            Format::Hparams | Format::State | Format::Checkpoint => bytes.len(),
         }
     }
 

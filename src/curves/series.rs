@@ -3,7 +3,12 @@
 //! looks at a few thousand. A spike is in every answer. Where a run was begun anew, points that
 //! a later attempt wrote again are kept, and left out of the answers unless they are asked for.
 
-use std::ops::{Range, RangeInclusive};
+use std::{
+    mem::replace,
+    ops::{Range, RangeInclusive},
+};
+
+use super::columns::{Steps, Values, push};
 
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,20 +55,6 @@ struct Block {
     greatest: u32,
     finite: u32,
     sum: f64,
-}
-
-/// Steps in four bytes while they fit.
-#[derive(Clone, Debug)]
-enum Steps {
-    Narrow(Vec<u32>),
-    Wide(Vec<i64>),
-}
-
-/// Values in four bytes while that loses nothing.
-#[derive(Clone, Debug)]
-enum Values {
-    Single(Vec<f32>),
-    Double(Vec<f64>),
 }
 
 /// What a stretch of a curve comes to.
@@ -187,6 +178,22 @@ impl Series {
         ranges
     }
 
+    /// The step of the last visible point that was written by then, where writers' clocks went evenly.
+    pub fn step_at(&self, wall_time: f64) -> Option<i64> {
+        self.visible().into_iter().rev().find_map(|range| {
+            let written = self.wall_times[range.clone()].partition_point(|at| *at <= wall_time);
+            (0 < written).then(|| self.steps.get(range.start + written - 1))
+        })
+    }
+
+    /// The value of a curve at a step: of the last point that is not behind it. `visible` is the curve's.
+    pub fn value_by_then(&self, visible: &[Range<usize>], step: i64) -> Option<f64> {
+        visible.iter().rev().find_map(|range| {
+            let behind = self.steps.first_behind(step, range.clone());
+            (range.start < behind).then(|| self.values.get(behind - 1))
+        })
+    }
+
     /// Each attempt, and which points it wrote; one that has none yet is not told.
     pub fn attempts(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
         let ends = self.attempts.iter().skip(1).map(|next| next.begin).chain([self.len()]);
@@ -209,17 +216,15 @@ impl Series {
         let width = i128::from(to) - i128::from(from) + 1;
         let count = i128::try_from(count.max(1)).unwrap_or(width).min(width);
         let edge = |number: i128| i64::try_from(i128::from(from) + width * number / count).unwrap_or(i64::MAX);
+        // A bucket begins where the one before it ended.
+        let mut at: Vec<usize> = visible.iter().map(|range| self.steps.first_at(from, range.clone())).collect();
         let bucket = |number: i128| {
-            let (begin, end) = (edge(number), edge(number + 1));
-            let is_last = number + 1 == count;
-            self.bucket(visible.iter().filter_map(|range| {
-                let first = self.steps.first_at(begin, range.clone());
+            let (end, is_last) = (edge(number + 1), number + 1 == count);
+            self.bucket(visible.iter().zip(&mut at).filter_map(|(range, at)| {
+                let rest = *at..range.end;
                 // Behind the last bucket there may be no number any more.
-                let behind = if is_last {
-                    self.steps.first_behind(to, range.clone())
-                } else {
-                    self.steps.first_at(end, range.clone())
-                };
+                let behind = if is_last { self.steps.first_behind(to, rest) } else { self.steps.first_near(end, rest) };
+                let first = replace(at, behind);
                 (first < behind).then_some(first..behind)
             }))
         };
@@ -347,91 +352,6 @@ impl Series {
     fn value(&self, index: u32) -> f64 {
         self.value_at(index as usize)
     }
-}
-
-impl Default for Steps {
-    fn default() -> Self {
-        Self::Narrow(Vec::new())
-    }
-}
-
-impl Steps {
-    fn push(&mut self, step: i64) {
-        match (&mut *self, u32::try_from(step)) {
-            (Self::Narrow(steps), Ok(step)) => push(steps, step),
-            (Self::Narrow(steps), Err(_)) => {
-                let mut wide: Vec<i64> = steps.iter().map(|step| i64::from(*step)).collect();
-                wide.push(step);
-                *self = Self::Wide(wide);
-            }
-            (Self::Wide(steps), _) => push(steps, step),
-        }
-    }
-
-    fn get(&self, index: usize) -> i64 {
-        match self {
-            Self::Narrow(steps) => steps[index].into(),
-            Self::Wide(steps) => steps[index],
-        }
-    }
-
-    /// The first index of a stretch in which steps never fall that has `step` or a higher one.
-    fn first_at(&self, step: i64, range: Range<usize>) -> usize {
-        let start = range.start;
-        start
-            + match self {
-                Self::Narrow(steps) => steps[range].partition_point(|one| i64::from(*one) < step),
-                Self::Wide(steps) => steps[range].partition_point(|one| *one < step),
-            }
-    }
-
-    /// The first index that has a step higher than `step`.
-    fn first_behind(&self, step: i64, range: Range<usize>) -> usize {
-        if step == i64::MAX { range.end } else { self.first_at(step + 1, range) }
-    }
-}
-
-impl Default for Values {
-    fn default() -> Self {
-        Self::Single(Vec::new())
-    }
-}
-
-impl Values {
-    fn push(&mut self, value: f64) {
-        match (&mut *self, single(value)) {
-            (Self::Single(values), Some(value)) => push(values, value),
-            (Self::Single(values), None) => {
-                let mut wide: Vec<f64> = values.iter().map(|value| f64::from(*value)).collect();
-                wide.push(value);
-                *self = Self::Double(wide);
-            }
-            (Self::Double(values), _) => push(values, value),
-        }
-    }
-
-    fn get(&self, index: usize) -> f64 {
-        match self {
-            Self::Single(values) => values[index].into(),
-            Self::Double(values) => values[index],
-        }
-    }
-}
-
-/// The same value in 32 bits, where nothing is lost by that.
-#[expect(clippy::cast_possible_truncation, clippy::float_cmp, reason = "the very same value, or none")]
-pub(super) fn single(value: f64) -> Option<f32> {
-    let single = value as f32;
-    (value.is_nan() || f64::from(single) == value).then_some(single)
-}
-
-/// Adds to a column that grows by a quarter, not to twice its size: there are many of them,
-/// and most do not grow any more.
-fn push<T>(column: &mut Vec<T>, value: T) {
-    if column.len() == column.capacity() {
-        column.reserve_exact((column.len() / 4).max(16));
-    }
-    column.push(value);
 }
 
 /// An index in four bytes: a curve has fewer than 2³² points.

@@ -17,6 +17,7 @@ use super::{
     reader::Item,
     record::{self, Next, framed},
     run::Runs,
+    tail::is_checkpoint,
 };
 
 /// How much of the file is read at a time (bytes).
@@ -25,6 +26,11 @@ const PIECE: usize = 1 << 20;
 /// So many files are followed below one directory, and their names together have so many bytes.
 const MOST_FILES: usize = 30_000;
 const MOST_NAMES: usize = 16 << 20;
+
+/// Of checkpoints so many moments are kept. One that is written for longer than a look at it takes is the same
+/// (nanoseconds).
+const MOST_CHECKPOINTS: usize = 10_000;
+const SAME_WRITING: u64 = 10_000_000_000;
 
 /// What a store takes in memory: a point, and each curve besides (bytes, roughly).
 const POINT: u64 = 24;
@@ -41,11 +47,22 @@ pub struct Store {
     pub runs: Runs,
     /// How far each file has been read, by its name below the directory of logs.
     pub places: BTreeMap<String, Place>,
+    /// When which checkpoint was written, in the order of the telling.
+    pub checkpoints: Vec<Checkpoint>,
     /// The bytes of their names.
     names: usize,
     points: u64,
     /// More points are counted and not kept.
     most_points: u64,
+}
+
+/// Something that a training can go on from was written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Checkpoint {
+    /// Its name below the directory of logs.
+    pub file: String,
+    /// Seconds since 1970, by the clock of the file system.
+    pub wall_time: f64,
 }
 
 /// Why a batch was not added. Nothing of it is kept, in memory or on disk.
@@ -68,9 +85,18 @@ impl Store {
     /// Opens the file, or makes it. Of its points at most so many are kept.
     pub fn open(path: &Path, most_points: u64) -> io::Result<Self> {
         let file = OpenOptions::new().read(true).append(true).create(true).mode(0o600).open(path)?;
-        let (encoder, runs, places) = (Encoder::default(), Runs::default(), BTreeMap::new());
-        let path = path.to_owned();
-        let mut store = Self { path, file, length: 0, encoder, runs, places, names: 0, points: 0, most_points };
+        let mut store = Self {
+            path: path.to_owned(),
+            file,
+            length: 0,
+            encoder: Encoder::default(),
+            runs: Runs::default(),
+            places: BTreeMap::new(),
+            checkpoints: Vec::new(),
+            names: 0,
+            points: 0,
+            most_points,
+        };
         store.replay()?;
         if store.length < store.file.metadata()?.len() {
             tracing::warn!(path = %store.path.display(), whole = store.length, "the end of a file of points is cut off");
@@ -156,6 +182,9 @@ impl Store {
                 self.runs.take(run, item);
             }
             Entry::Place { file, place } => {
+                if is_checkpoint(file) {
+                    self.mark(file, &place);
+                }
                 if let Some(known) = self.places.get_mut(file) {
                     *known = place;
                 } else {
@@ -163,6 +192,17 @@ impl Store {
                     self.places.insert(file.to_owned(), place);
                 }
             }
+        }
+    }
+
+    /// Keeps when a checkpoint was written.
+    fn mark(&mut self, file: &str, place: &Place) {
+        let is_same =
+            |known: &Place| known.identity == place.identity && place.skip.saturating_sub(known.skip) < SAME_WRITING;
+        if !self.places.get(file).is_some_and(is_same) && self.checkpoints.len() < MOST_CHECKPOINTS {
+            #[expect(clippy::cast_precision_loss, reason = "a moment, to the microsecond")]
+            let wall_time = place.skip as f64 / 1e9;
+            self.checkpoints.push(Checkpoint { file: file.to_owned(), wall_time });
         }
     }
 

@@ -24,6 +24,9 @@ const MOST_DIRECTORIES: usize = 20_000;
 const MOST_FILES: usize = 20_000;
 const MOST_NAMES: usize = 8 << 20;
 
+/// So many checkpoints are noticed: they must not take the place of curves.
+const MOST_CHECKPOINTS: usize = 2000;
+
 /// How much of a file is read at a time (bytes): behind each piece stands a place.
 const PIECE: usize = 256 << 10;
 
@@ -37,6 +40,8 @@ pub struct Tail {
     files: BTreeMap<PathBuf, Followed>,
     /// The bytes of their names.
     names: usize,
+    /// How many of the files are checkpoints.
+    checkpoints: usize,
     /// Bytes that were read in all.
     pub bytes: u64,
     /// What could not be looked at, and why, as far as it was last tried.
@@ -66,14 +71,16 @@ impl How {
     fn new(format: Format) -> Self {
         match format {
             Format::Events | Format::Lines => Self::Growing(Reader::new(format)),
-            Format::Hparams | Format::State => Self::Whole { stamp: 0, next_step: i64::MIN },
+            Format::Hparams | Format::State | Format::Checkpoint => Self::Whole { stamp: 0, next_step: i64::MIN },
         }
     }
 
     fn resume(format: Format, place: &Place) -> Self {
         match format {
             Format::Events | Format::Lines => Self::Growing(Reader::resume(format, place.skip, place.next_step)),
-            Format::Hparams | Format::State => Self::Whole { stamp: place.skip, next_step: place.next_step },
+            Format::Hparams | Format::State | Format::Checkpoint => {
+                Self::Whole { stamp: place.skip, next_step: place.next_step }
+            }
         }
     }
 }
@@ -86,7 +93,9 @@ impl Tail {
             Some((root.join(name), Followed { how, read: place.read, identity: place.identity }))
         });
         let names = places.keys().map(String::len).sum();
-        Self { files: files.collect(), names, root, bytes: 0, unreadable: BTreeMap::new(), left_out: 0 }
+        let checkpoints = places.keys().filter(|name| is_checkpoint(name)).count();
+        let (files, unreadable) = (files.collect(), BTreeMap::new());
+        Self { files, names, checkpoints, root, bytes: 0, unreadable, left_out: 0 }
     }
 
     /// Looks for files, and tells what is new in each; whether there may be more at once. `now`
@@ -126,7 +135,13 @@ impl Tail {
             self.left_out += 1;
             return Ok(false);
         }
-        let is_whole = matches!(format, Format::Hparams | Format::State);
+        let is_whole = matches!(format, Format::Hparams | Format::State | Format::Checkpoint);
+        if known.is_none() && format == Format::Checkpoint {
+            if MOST_CHECKPOINTS <= self.checkpoints {
+                return Ok(false);
+            }
+            self.checkpoints += 1;
+        }
         let is_other = |known: &Followed| known.identity != identity || metadata.len() < known.read;
         let is_new = known.is_none() || !is_whole && known.is_some_and(is_other);
         if known.is_none() {
@@ -138,6 +153,10 @@ impl Tail {
         if is_new && !is_whole {
             tell(Entry::Item { run, item: Item::Begin });
             tell(Entry::Place { file: &file, place: Place { identity, ..Place::default() } });
+        }
+        if format == Format::Checkpoint {
+            self.mark(path, &file, &metadata, tell);
+            return Ok(false);
         }
         if is_whole {
             return self.look(path, &file, format, &metadata, tell);
@@ -168,6 +187,17 @@ impl Tail {
             tell(Entry::Place { file: &file, place });
         }
         Ok(read >= TURN)
+    }
+
+    /// A checkpoint: tells that it was written, and when, if that is news.
+    fn mark(&mut self, path: &Path, file: &str, metadata: &Metadata, tell: &mut impl FnMut(Entry<'_>)) {
+        let Some(Followed { how: How::Whole { stamp, .. }, read, identity }) = self.files.get_mut(path) else { return };
+        let now = (whole::stamp(metadata), metadata.len(), (metadata.dev(), metadata.ino()));
+        if (*stamp, *read, *identity) != now {
+            (*stamp, *read, *identity) = now;
+            let place = Place { read: now.1, skip: now.0, next_step: i64::MIN, identity: now.2 };
+            tell(Entry::Place { file, place });
+        }
     }
 
     /// A file that is written anew as a whole: tells what it says if it has changed.
@@ -247,6 +277,11 @@ fn run_of(file: &str, format: Format) -> &str {
         Format::State if file_name(parent).starts_with("checkpoint-") => directory(parent).unwrap_or("."),
         _ => parent,
     }
+}
+
+/// Whether this file, named below the root, is one that a training can go on from.
+pub fn is_checkpoint(file: &str) -> bool {
+    Format::of(file_name(file)) == Some(Format::Checkpoint)
 }
 
 fn file_name(path: &str) -> &str {
@@ -433,5 +468,55 @@ mod tests {
         watch.poll();
         assert_eq!(watch.values(".", "train/loss").len(), 5);
         assert_eq!(watch.values("runs/now", "train/loss").len(), 1);
+    }
+
+    #[test]
+    fn checkpoints_are_noticed_and_not_read() {
+        let root = TempDir::new().unwrap();
+        let mut writer = create(&root.path().join("events.out.tfevents.1.host"));
+        writer.scalar("loss", 0, 0.0, 1.0).unwrap();
+        fs::create_dir_all(root.path().join("checkpoints")).unwrap();
+        let write = |name: &str| fs::write(root.path().join(name), "weights").unwrap();
+        for name in ["checkpoints/epoch=0-step=9.ckpt", "model.keras", "best.weights.h5", "checkpoint.json"] {
+            write(name);
+        }
+        for name in ["checkpoint.part", "notes.txt", "train.py", "data.h5", "checkpoints.md"] {
+            write(name);
+        }
+        let mut watch = Watch::new(&root);
+        watch.poll();
+        let noticed: Vec<&str> = watch.places.keys().map(String::as_str).filter(|name| is_checkpoint(name)).collect();
+        let expected = ["best.weights.h5", "checkpoint.json", "checkpoints/epoch=0-step=9.ckpt", "model.keras"];
+        assert_eq!(noticed, expected);
+        assert_eq!(watch.runs.0.keys().collect::<Vec<_>>(), ["."], "no curve is made of them");
+        let size = fs::metadata(root.path().join("events.out.tfevents.1.host")).unwrap().len();
+        assert_eq!(watch.tail.bytes, size);
+        // Whoever goes on from there is told nothing twice, and of one that was written anew once.
+        let mut tail = Tail::new(root.path().to_owned(), &watch.places);
+        let told = |tail: &mut Tail| {
+            let mut told = Vec::new();
+            tail.poll(0.0, &mut |entry| {
+                told.extend(matches!(entry, Entry::Place { file: "model.keras", .. }).then_some(()));
+            });
+            told.len()
+        };
+        assert_eq!(told(&mut tail), 0);
+        write("model.part");
+        fs::rename(root.path().join("model.part"), root.path().join("model.keras")).unwrap();
+        assert_eq!((told(&mut tail), told(&mut tail)), (1, 0));
+    }
+
+    #[test]
+    fn many_checkpoints_take_no_place_of_a_curve() {
+        let root = TempDir::new().unwrap();
+        for number in 0..MOST_CHECKPOINTS + 5 {
+            File::create(root.path().join(format!("a{number}.pt"))).unwrap();
+        }
+        let mut writer = create(&root.path().join("events.out.tfevents.1.host"));
+        writer.scalar("loss", 0, 0.0, 1.0).unwrap();
+        let mut watch = Watch::new(&root);
+        watch.poll();
+        assert_eq!(watch.places.keys().filter(|name| is_checkpoint(name)).count(), MOST_CHECKPOINTS);
+        assert_eq!((watch.values(".", "loss").len(), watch.tail.left_out), (1, 0));
     }
 }

@@ -2,7 +2,7 @@
 //! pictures of how it is distributed. The files come from the agent of whoever looks, so that
 //! nothing in them is believed: sizes are bounded, and what does not fit together is left out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +138,12 @@ impl Index {
         self.rows.get(number as usize)
     }
 
+    /// The numbers of the rows that are in a split and have one of these paths.
+    pub fn rows_of(&self, paths: &HashSet<&str>) -> HashMap<String, u32> {
+        let rows = (0..).zip(&self.rows).filter(|(_, row)| row.split.is_some() && paths.contains(&*row.path));
+        rows.map(|(number, row)| (row.path.to_string(), number)).collect()
+    }
+
     pub fn boxes(&self, row: &Row) -> &[Placed] {
         let key = row.split.map(|split| (split, row.place));
         key.and_then(|key| self.boxes.get(&key)).map_or(&[], Vec::as_slice)
@@ -238,6 +244,7 @@ mod tests {
         let by_size = Wanted { by: By::Size, used: true, ..wanted };
         assert_eq!(paths(&index, &by_size), ["a/2.png", "b/1.png", "b/3.png", "a/1.png"]);
         assert_eq!([0, 2, 4].map(|row| index.row(row).unwrap().place), [0, 1, 2]);
+        assert_eq!(index.rows_of(&["a/2.png", "b/2.png", "c"].into()), [("a/2.png".to_owned(), 1)].into());
         assert_eq!(index.sides(), [(16, 2), (32, 1), (64, 1)]);
     }
 

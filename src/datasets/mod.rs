@@ -18,15 +18,15 @@ use crate::{
     files::{self, Files},
     jobs::{self, JobRequest, Jobs},
     model::{
-        Clock, Dataset, DatasetId, DatasetState, EndReason, FieldError, Job, Role, User, dataset::Outcome,
-        job::Visibility,
+        Clock, Dataset, DatasetId, DatasetState, DescriptionChanges, EndReason, FieldError, Job, Role, User,
+        dataset::Outcome, job::Visibility,
     },
     sessions::Actor,
 };
 use build::{document::Document, spec::Spec};
 
 pub use look::{Contents, Wrong};
-pub use request::{Changes, NewDataset};
+pub use request::NewDataset;
 
 /// What the service is made of.
 pub struct Datasets {
@@ -260,11 +260,10 @@ impl Datasets {
     }
 
     /// Changes what its owner says of it.
-    pub async fn change(&self, actor: Actor<'_>, id: DatasetId, changes: Changes) -> Result<Dataset> {
+    pub async fn change(&self, actor: Actor<'_>, id: DatasetId, changes: DescriptionChanges) -> Result<Dataset> {
         self.own(actor, id).await?;
         let changes = changes.check().map_err(Error::Invalid)?;
-        let (name, notes) = (changes.name.as_deref(), changes.notes.as_deref());
-        if !self.db.change_dataset(id, name, notes, changes.visibility, self.clock.now()).await? {
+        if !self.db.change_dataset(id, &changes, self.clock.now()).await? {
             return Err(Error::NotFound);
         }
         self.find(actor, id).await

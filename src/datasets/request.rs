@@ -10,14 +10,16 @@ use super::{Datasets, Error, Result, build::spec::Spec};
 use crate::{
     files,
     jobs::JobRequest,
-    model::{FieldError, Job, Resources, User, files::RawPath, job::Visibility},
+    model::{
+        FieldError, Job, Resources, User,
+        description::{LONGEST_NAME, parse_name},
+        files::RawPath,
+    },
     protocol::files_agent::Fault,
 };
 
 /// The longest specification (bytes): it travels to the builder as a variable.
 const LONGEST_SPEC: usize = 12 * 1024;
-const LONGEST_NAME: usize = 64;
-const LONGEST_NOTES: usize = 64 * 1024;
 /// How long a build may take unless somebody says (seconds).
 const USUAL_TIME: i64 = 4 * 3600;
 
@@ -37,44 +39,6 @@ pub struct NewDataset {
     pub resources: Option<Resources>,
     pub profile: Option<String>,
     pub time_limit_seconds: Option<i64>,
-}
-
-/// `PATCH /datasets/{id}`: what is left out stays.
-#[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]
-#[serde(deny_unknown_fields, default)]
-#[schema(as = DatasetChanges)]
-pub struct Changes {
-    pub name: Option<String>,
-    pub notes: Option<String>,
-    /// Files still obey Unix: whoever may not read the directory sees the name alone.
-    pub visibility: Option<Visibility>,
-}
-
-impl Changes {
-    pub(super) fn check(mut self) -> Result<Self, Vec<FieldError>> {
-        let mut faults = Vec::new();
-        if let Some(name) = self.name.take() {
-            match parse_name(&name) {
-                Ok(name) => self.name = Some(name),
-                Err(fault) => faults.push(fault),
-            }
-        }
-        if self.notes.as_ref().is_some_and(|notes| notes.len() > LONGEST_NOTES || notes.contains('\0')) {
-            faults.push(FieldError::new("notes", "too_long", "At most 64 KiB of text."));
-        }
-        if faults.is_empty() { Ok(self) } else { Err(faults) }
-    }
-}
-
-fn parse_name(name: &str) -> Result<String, FieldError> {
-    let name = name.trim();
-    if name.is_empty() {
-        return Err(FieldError::new("name", "required", "Give it a name."));
-    }
-    if name.chars().count() > LONGEST_NAME || name.chars().any(char::is_control) {
-        return Err(FieldError::new("name", "invalid_value", "At most 64 characters, on one line."));
-    }
-    Ok(name.to_owned())
 }
 
 /// The specification with full paths, the name, and the size of the job.

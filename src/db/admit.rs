@@ -10,14 +10,16 @@ use super::{
     facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
     idempotency::Earlier,
     jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
+    quotas::SHARES,
     refusals,
     search::fold,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
+    sweeps::RELEASE,
     transaction,
 };
 use crate::model::{
-    Clock, Gpu, GroupId, SessionId, Timestamp, UserId,
+    Clock, Gpu, GroupId, SessionId, SweepId, Timestamp, UserId,
     job::{Attempt, Task},
     quota::{Class, Reason},
     session::SessionSpec,
@@ -54,6 +56,8 @@ pub struct NewAttempt {
     pub cause: Cause,
     /// What it waits for in any case.
     pub hold: Option<Reason>,
+    /// The sweep that a new job is a task of, and its place among the tasks.
+    pub place: Option<(SweepId, i64)>,
 }
 
 /// Why there is an attempt.
@@ -97,7 +101,7 @@ pub enum Admitted {
 /// Writes a workload as it was judged, with its job where it is the first attempt; false, and
 /// nothing is written, where the job has gone on meanwhile.
 macro_rules! insert {
-    ($tx:ident, $new:expr, $verdict:expr, $at:expr, $owner:expr, $group:expr) => {'insert: {
+    ($tx:ident, $new:expr, $verdict:expr, $at:expr, $owner:expr, $group:expr, $holds_at_once:expr) => {'insert: {
         let (new, verdict, at, owner, group): (&NewSession, &Verdict, Timestamp, &str, Option<&str>) =
             ($new, $verdict, $at, $owner, $group);
         let id = new.id.to_string();
@@ -112,6 +116,14 @@ macro_rules! insert {
                 .bind(&job_id).bind(&id).bind(attempt.number).bind(owner).bind(i64::from(not_before.is_some()))
                 .execute(&mut *$tx).await?.rows_affected();
             if begun == 0 {
+                break 'insert false;
+            }
+        }
+        let place = new.job.as_ref().and_then(|job| job.place);
+        let sweep_id = place.map(|(sweep, _)| sweep.to_string());
+        if let Some((_, index)) = place {
+            let released = query(RELEASE).bind(&sweep_id).bind(index).execute(&mut *$tx).await?.rows_affected();
+            if released == 0 {
                 break 'insert false;
             }
         }
@@ -140,6 +152,7 @@ macro_rules! insert {
         if let Some(NewAttempt { cause: Cause::Submitted(task), .. }) = &new.job {
             query(ADD_JOB).bind(&job_id).bind(owner).bind(&new.name).bind(fold(&new.name))
                 .bind(Json::write(task)).bind(&id).bind(at.0).bind(task.retries)
+                .bind(&sweep_id).bind(place.map(|(_, index)| index))
                 .execute(&mut *$tx).await?;
             for after in &task.after {
                 query(ADD_DEPENDENCY)
@@ -157,7 +170,7 @@ macro_rules! insert {
         };
         let subject = job_id.as_deref().unwrap_or(&id);
         append_audit!($tx, &Entry { at, actor: &actor, action, subject, detail });
-        if admitted_at.is_some() {
+        if admitted_at.is_some() && $holds_at_once {
             query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
                      charged_group)
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8)")
@@ -214,8 +227,9 @@ impl Db {
             } else {
                 Vec::new()
             };
+            let shares = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
             let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *tx).await?;
-            let rows = Rows { at, window, live, bounds, recent, asker };
+            let rows = Rows { at, window, live, bounds, recent, shares, asker };
             let facts = facts(asking.owner, reconsidered.as_deref(), group.as_deref(), rows)?;
             let verdict = judge(&facts);
             match (deed, &verdict) {
@@ -229,7 +243,7 @@ impl Db {
                     query(refusals::KEEP_LATEST).bind(&owner).execute(&mut *tx).await?;
                 }
                 (Deed::Insert(new), _) => {
-                    if !insert!(tx, new, &verdict, at, &*owner, group.as_deref()) {
+                    if !insert!(tx, new, &verdict, at, &*owner, group.as_deref(), asking.holds_at_once) {
                         break 'decide Admitted::Overtaken;
                     }
                 }
@@ -237,10 +251,12 @@ impl Db {
                     let (id, gpu_list) = (id.to_string(), Json::write(gpus));
                     query("UPDATE sessions SET admitted_at = $2, gpu_list = $3, reasons = '[]' WHERE id = $1")
                         .bind(&id).bind(at.0).bind(&gpu_list).execute(&mut *tx).await?;
-                    query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
-                             charged_group)
-                         SELECT id, owner, gpus, cpus, memory_bytes, gpu_list, $2, charged_group FROM sessions WHERE id = $1")
-                        .bind(&id).bind(at.0).execute(&mut *tx).await?;
+                    if asking.holds_at_once {
+                        query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
+                                 charged_group)
+                             SELECT id, owner, gpus, cpus, memory_bytes, gpu_list, $2, charged_group FROM sessions WHERE id = $1")
+                            .bind(&id).bind(at.0).execute(&mut *tx).await?;
+                    }
                     query(ADD_EVENT).bind(&id).bind(at.0).bind("queued").bind("Admitted").execute(&mut *tx).await?;
                 }
                 (Deed::Reconsider(id), Verdict::Wait(reasons)) => {

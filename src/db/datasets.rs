@@ -13,7 +13,9 @@ use super::{
     types::parse,
     writing,
 };
-use crate::model::{Dataset, DatasetId, DatasetState, JobId, Timestamp, UserId, dataset::Outcome, job::Visibility};
+use crate::model::{
+    Dataset, DatasetId, DatasetState, DescriptionChanges, JobId, Timestamp, UserId, dataset::Outcome, job::Visibility,
+};
 
 /// Which datasets to list. Newest first; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug)]
@@ -177,20 +179,27 @@ impl Db {
     }
 
     /// Changes what its owner says of it; what is `None` stays. False where there is none.
-    pub async fn change_dataset(
+    pub async fn change_dataset(&self, id: DatasetId, changes: &DescriptionChanges, at: Timestamp) -> Result<bool> {
+        self.describe("datasets", id.to_string(), changes, at).await
+    }
+
+    /// Keeps what is said of one row of a table whose rows have a name, notes and a visibility.
+    pub(super) async fn describe(
         &self,
-        id: DatasetId,
-        name: Option<&str>,
-        notes: Option<&str>,
-        visibility: Option<Visibility>,
+        table: &'static str,
+        id: String,
+        changes: &DescriptionChanges,
         at: Timestamp,
     ) -> Result<bool> {
-        let changed = writing!(self, pool => query("UPDATE datasets SET name = COALESCE($2, name),
-                 folded_name = COALESCE($3, folded_name), notes = COALESCE($4, notes),
-                 visibility = COALESCE($5, visibility), changed_at = $6 WHERE id = $1")
-            .bind(id.to_string()).bind(name).bind(name.map(fold)).bind(notes).bind(visibility.map(Visibility::as_str))
-            .bind(at.0).execute(pool).await.map(|done| done.rows_affected()))?;
-        Ok(changed == 1)
+        let sql = format!(
+            "UPDATE {table} SET name = COALESCE($2, name), folded_name = COALESCE($3, folded_name),
+                 notes = COALESCE($4, notes), visibility = COALESCE($5, visibility), changed_at = $6 WHERE id = $1"
+        );
+        let name = changes.name.as_deref();
+        let rows = writing!(self, pool => query(AssertSqlSafe(sql)).bind(id).bind(name).bind(name.map(fold))
+            .bind(changes.notes.as_deref()).bind(changes.visibility.map(Visibility::as_str)).bind(at.0)
+            .execute(pool).await.map(|done| done.rows_affected()))?;
+        Ok(rows == 1)
     }
 
     /// Forgets it; its files are somebody else's business. False where there is none.

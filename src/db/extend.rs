@@ -44,7 +44,7 @@ macro_rules! situation {
                 let window = $period.window($at);
                 let bounds = bounds!($tx, &*owner, group.as_deref().unwrap_or_default(), window, $at, false);
                 let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *$tx).await?;
-                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new(), asker };
+                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new(), shares: Vec::new(), asker };
                 let facts = facts(found.owner, None, group.as_deref(), rows)?;
                 Some((found, facts))
             }
@@ -87,7 +87,8 @@ impl Db {
                 Err(reasons) => break 'decide Extended::Refused(reasons),
             };
             let id = id.to_string();
-            let message = format!("Extended by {}", human_duration(seconds));
+            let whose = if session.owner_name == by { "" } else { ", by an administrator" };
+            let message = format!("Extended by {}{whose}", human_duration(seconds));
             query("UPDATE sessions SET expires_at = $3, extensions = extensions + 1
                  WHERE id = $1 AND state = 'running' AND expires_at = $2")
                 .bind(&id).bind(end.0).bind(end.plus_seconds(seconds).0).execute(&mut *tx).await?;

@@ -7,19 +7,21 @@ use std::collections::{HashMap, HashSet};
 use sqlx::{FromRow, query_as};
 
 use super::{
-    Db, Json, Result, reading,
+    Db, Json, Result, quotas, reading,
     standing::{Bounds, Sums},
     types::parse,
 };
 use crate::model::{
     Gpu, GroupId, Maintenance, Resources, Role, Timestamp, UserId,
-    quota::{Class, Held, Interval, Reason, Request, Usage, Waiter, Window},
+    quota::{Class, Held, Interval, Reason, Request, Share, Usage, Waiter, Window},
 };
 
 /// What is true at the moment of the decision.
 #[derive(Clone, Debug)]
 pub struct Facts {
     pub owner: UserId,
+    /// The group that is charged.
+    pub group: Option<GroupId>,
     /// Limits and use, the request that is decided again left out.
     pub sums: Sums,
     /// UUIDs of the GPUs that admitted workloads hold.
@@ -30,6 +32,8 @@ pub struct Facts {
     pub held: Vec<Held>,
     /// Who else waits.
     pub waiting: Vec<Waiter>,
+    /// What groups, and all people, may use together.
+    pub shares: Vec<Share>,
     /// What the person used of GPUs lately, for the order among those that wait.
     pub recent_gpu_seconds: i64,
     /// When this request was made.
@@ -45,6 +49,16 @@ pub struct Holdings {
     pub by_user: Vec<(UserId, String, Usage)>,
     pub by_group: HashMap<GroupId, Usage>,
     pub all: Usage,
+    pub waiting: Vec<Waiting>,
+}
+
+/// Somebody's request that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    pub owner: UserId,
+    pub name: String,
+    pub group: Option<GroupId>,
+    pub request: Request,
 }
 
 /// Over how long GPU-hours count for the order among those that wait (seconds).
@@ -69,14 +83,19 @@ pub(super) struct Live {
     gpu_list: String,
     reasons: String,
     pub charged_group: Option<String>,
+    /// Since when it is really held, and what of it; `None` while a scheduler's own queue has it.
+    held_from: Option<i64>,
+    held_gpus: i64,
+    held_cpus: i64,
 }
 
 pub(super) const LIVE: &str =
-    "SELECT id, owner, name, state, created_at, admitted_at, expires_at, duration_seconds, gpus,
-         gpu_model, cpus, memory_bytes, light, job_id, gpu_list, reasons, charged_group
-     FROM sessions WHERE state <> 'ended'";
+    "SELECT s.id, s.owner, name, state, created_at, admitted_at, expires_at, duration_seconds, s.gpus,
+         gpu_model, s.cpus, s.memory_bytes, light, job_id, s.gpu_list, reasons, s.charged_group,
+         i.started_at AS held_from, COALESCE(i.gpus, s.gpus) AS held_gpus, COALESCE(i.cpus, s.cpus) AS held_cpus
+     FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL WHERE s.state <> 'ended'";
 
-/// GPUs × milliseconds since `$1` of those who wait, and of `$2`.
+/// GPUs × milliseconds since `$1` of those who wait, and of `$2`; of what has ended.
 pub(super) const RECENT: &str =
     "SELECT owner, CAST(SUM(gpus * (ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END)) AS BIGINT)
      FROM intervals WHERE ended_at > $1 AND gpus > 0 AND (owner = $2 OR owner IN
@@ -97,6 +116,7 @@ pub(super) struct Rows {
     pub live: Vec<Live>,
     pub bounds: Bounds,
     pub recent: Vec<(String, i64)>,
+    pub shares: Vec<quotas::ShareRow>,
     pub asker: Asker,
 }
 
@@ -118,6 +138,12 @@ impl Db {
             if row.admitted_at.is_none() {
                 usage.pending += 1;
                 holdings.all.pending += 1;
+                holdings.waiting.push(Waiting {
+                    owner: parse(&row.owner, "user id")?,
+                    group: group_id(row.charged_group.as_deref())?,
+                    request: request(&row),
+                    name: row.name,
+                });
                 continue;
             }
             let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
@@ -141,13 +167,40 @@ impl Db {
         holdings.by_user.sort_by(|one, other| one.1.cmp(&other.1));
         Ok(holdings)
     }
+
+    /// What those who wait used of GPUs lately (GPUs × seconds), for the order among them.
+    pub async fn recent_gpu_seconds(&self, at: Timestamp) -> Result<HashMap<UserId, i64>> {
+        let (live, closed): (Vec<Live>, Vec<(String, i64)>) = reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            (
+                query_as(LIVE).fetch_all(&mut *tx).await?,
+                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind("").fetch_all(&mut *tx).await?,
+            )
+        });
+        recently(closed, &live, at)
+            .into_iter()
+            .map(|(owner, seconds)| Ok((parse(&owner, "user id")?, seconds)))
+            .collect()
+    }
+}
+
+/// GPUs × seconds of each person lately: of what has ended, and of what is held up to now.
+fn recently(closed: Vec<(String, i64)>, live: &[Live], at: Timestamp) -> HashMap<String, i64> {
+    let mut recent: HashMap<String, i64> = closed.into_iter().collect();
+    let begin = at.plus_seconds(-LATELY).0;
+    for row in live {
+        let held = row.held_from.map_or(0, |from| at.0.saturating_sub(from.max(begin)).max(0));
+        let part = recent.entry(row.owner.clone()).or_default();
+        *part = part.saturating_add(held.saturating_mul(row.held_gpus));
+    }
+    recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect()
 }
 
 /// Sums up the live rows, leaving out the one that is being reconsidered.
 pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<&str>, rows: Rows) -> Result<Facts> {
     let owner = &*owner_id.to_string();
-    let Rows { at, window, live, bounds, recent, asker } = rows;
-    let recent: HashMap<String, i64> = recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect();
+    let Rows { at, window, live, bounds, recent, shares, asker } = rows;
+    let recent = recently(recent, &live, at);
     let (mut gpus_taken, mut since) = (HashSet::new(), at);
     let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
     // The person's, the group's, everybody's: what is held now, and the hours of it to its end.
@@ -159,16 +212,18 @@ pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<
             continue;
         }
         let counts = [row.owner == owner, group.is_some() && row.charged_group.as_deref() == group, true];
-        let Some(admitted_at) = row.admitted_at.map(Timestamp) else {
+        if row.admitted_at.is_none() {
             for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
                 usage.pending += 1;
             }
             waiting.push(waiter(&row, &recent)?);
             continue;
-        };
+        }
         let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
-        let ends_by = row.expires_at.map_or(admitted_at.plus_seconds(row.duration_seconds), Timestamp);
-        let interval = Interval { gpus: row.gpus, cpus: row.cpus, started_at: admitted_at, ended_at: None, ends_by };
+        // What a queue elsewhere has uses nothing yet, and may use all that it asked for.
+        let started_at = row.held_from.map_or(at, Timestamp);
+        let ends_by = row.expires_at.map_or(started_at.plus_seconds(row.duration_seconds), Timestamp);
+        let interval = Interval { gpus: row.held_gpus, cpus: row.held_cpus, started_at, ended_at: None, ends_by };
         let request = request(&row);
         for ((_, usage), open) in counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
         {
@@ -180,7 +235,7 @@ pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<
             own.push((row.name, row.gpus));
         }
         let models = gpus.iter().map(|gpu| gpu.model.clone()).collect();
-        held.push(Held { request, gpus: models, ends_by });
+        held.push(Held { request, group: group_id(row.charged_group.as_deref())?, gpus: models, ends_by });
         gpus_taken.extend(gpus.into_iter().map(|gpu| gpu.uuid));
     }
     let open = open.map(|intervals| {
@@ -194,11 +249,19 @@ pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<
     let maintenance = super::maintenance::read(maintenance.as_deref())?;
     Ok(Facts {
         owner: owner_id,
+        group: group_id(group)?,
         sums,
         gpus_taken,
         own,
         held,
         waiting,
+        shares: shares
+            .into_iter()
+            .map(quotas::ShareRow::share)
+            .collect::<Result<Vec<_>>>()?
+            .into_iter()
+            .flatten()
+            .collect(),
         recent_gpu_seconds,
         since,
         maintenance,
@@ -210,11 +273,16 @@ fn waiter(row: &Live, recent: &HashMap<String, i64>) -> Result<Waiter> {
     let reasons: Vec<Reason> = Json::read(&row.reasons, "session's reasons")?;
     Ok(Waiter {
         owner: parse(&row.owner, "user id")?,
+        group: group_id(row.charged_group.as_deref())?,
         request: request(row),
         recent_gpu_seconds: recent.get(&row.owner).copied().unwrap_or(0),
         since: Timestamp(row.created_at),
-        lacks_room: !reasons.is_empty() && reasons.iter().all(|reason| reason.code.starts_with("capacity.")),
+        lacks_room: !reasons.is_empty() && reasons.iter().all(Reason::is_about_room),
     })
+}
+
+fn group_id(text: Option<&str>) -> Result<Option<GroupId>> {
+    text.map(|text| parse(text, "group id")).transpose()
 }
 
 fn request(row: &Live) -> Request {

@@ -1,7 +1,7 @@
 //! What waiting jobs wait for besides quotas and room, and which failed ones are to be tried
 //! again. What follows from it is `model::hold`'s to say.
 
-use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
+use sqlx::{AssertSqlSafe, FromRow, query, query_as};
 
 use super::{
     Db, Result,
@@ -11,7 +11,7 @@ use super::{
     writing,
 };
 use crate::model::{
-    Job, JobId, SessionId, Timestamp,
+    Job, JobId, SessionId, SweepState, Timestamp,
     hold::{Dependency, Obstacles, Outcome},
     job::Attempt,
 };
@@ -54,14 +54,21 @@ impl Db {
     /// What stands between a waiting attempt and its decision. Who is tried again, or resumed by
     /// its owner, has waited for others already.
     pub async fn obstacles(&self, session: SessionId, attempt: Attempt) -> Result<Obstacles> {
-        let not_before: Option<Option<i64>> = reading!(self, pool =>
-            query_scalar("SELECT not_before FROM sessions WHERE id = $1")
+        let row: Option<(String, Option<i64>, Option<String>)> = reading!(self, pool =>
+            query_as("SELECT s.owner, s.not_before, w.state FROM sessions s LEFT JOIN jobs j ON j.id = s.job_id
+                 LEFT JOIN sweeps w ON w.id = j.sweep_id WHERE s.id = $1")
                 .bind(session.to_string()).fetch_optional(pool).await)?;
+        let Some((owner, not_before, sweep)) = row else { return Ok(Obstacles::default()) };
         let dependencies = match attempt.number {
             1 => self.job_dependencies(attempt.job).await?,
             _ => Vec::new(),
         };
-        Ok(Obstacles { not_before: not_before.flatten().map(Timestamp), dependencies })
+        Ok(Obstacles {
+            not_before: not_before.map(Timestamp),
+            dependencies,
+            pauses: self.queue_pauses(Some(parse(&owner, "user id")?)).await?,
+            sweep_is_paused: sweep.is_some_and(|state| state == SweepState::Paused.as_str()),
+        })
     }
 
     /// Jobs that have ended with retries left: they are tried again, or settled.

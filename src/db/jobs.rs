@@ -22,6 +22,8 @@ use crate::model::{
 /// Which jobs to list. Newest first; `before` is the last id of the page before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct JobFilter<'a> {
+    /// Who reads; `None` sees all.
+    pub reader: Option<UserId>,
     pub owner: Option<UserId>,
     pub state: Option<SessionState>,
     pub live_only: bool,
@@ -69,10 +71,10 @@ pub(super) struct Row {
 }
 
 /// `$1` id, `$2` owner, `$3` and `$4` name, `$5` task, `$6` the first attempt, `$7` now, `$8` how
-/// often it is tried again.
+/// often it is tried again, `$9` and `$10` the sweep and its place there.
 pub(super) const ADD_JOB: &str = "INSERT INTO jobs (id, owner, name, folded_name, task, session_id, attempt, notes,
-         tags, starred, visibility, created_at, retries_left)
-     VALUES ($1, $2, $3, $4, $5, $6, 1, '', '[]', FALSE, 'private', $7, $8)";
+         tags, starred, visibility, created_at, retries_left, sweep_id, sweep_index)
+     VALUES ($1, $2, $3, $4, $5, $6, 1, '', '[]', FALSE, 'private', $7, $8, $9, $10)";
 
 /// `$1` job, `$2` the one that has to end first, `$3` how.
 pub(super) const ADD_DEPENDENCY: &str = "INSERT INTO job_dependencies (job_id, after_id, needs) VALUES ($1, $2, $3)";
@@ -111,8 +113,13 @@ pub(super) fn select_jobs(db: &Db) -> String {
     )
 }
 
+/// Jobs of the reader `$7`, and those that they may see of others.
+const SEEN: &str = "(j.owner = $7 OR j.visibility = 'everybody' OR (j.visibility = 'group' AND EXISTS (
+     SELECT 1 FROM group_members a JOIN group_members b ON b.group_id = a.group_id
+     WHERE a.user_id = j.owner AND b.user_id = $7)))";
+
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` a tag
-/// as a pattern, `$6` a name as a pattern. A condition is there only when it is asked for.
+/// as a pattern, `$6` a name as a pattern, `$7` the reader. A condition is there only when it is asked for.
 pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     let owner = if filter.owner.is_some() { "j.owner = $1" } else { "$1 = ''" };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
@@ -120,8 +127,9 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     let tag = if filter.tag.is_some() { "j.tags LIKE $5 ESCAPE '!'" } else { "$5 = ''" };
     let starred = if filter.starred { "AND j.starred" } else { "" };
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
+    let seen = if filter.reader.is_some() { SEEN } else { "$7 = ''" };
     format!(
-        "{} WHERE {owner} AND {state} {live} AND {tag} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
+        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
         select_jobs(db)
     )
 }
@@ -148,7 +156,7 @@ impl Db {
         let before = filter.before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(&owner).bind(filter.state.map_or("", SessionState::as_str)).bind(&before).bind(filter.limit)
-            .bind(filter.tag.map(tag_pattern).unwrap_or_default()).bind(pattern(filter.find))
+            .bind(filter.tag.map(tag_pattern).unwrap_or_default()).bind(pattern(filter.find)).bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default())
             .fetch_all(pool).await)?;
         rows.into_iter().map(job).collect()
     }

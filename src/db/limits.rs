@@ -130,9 +130,10 @@ impl Db {
                 if let Some(objection) = objection(change, author, &stored, group.as_ref()) {
                     return Ok(objection);
                 }
-                subjects.push(subject);
+                let detail = change.told(&stored, group.as_ref());
+                subjects.push((subject, detail));
             }
-            for (change, subject) in changes.iter().zip(&subjects) {
+            for (change, (subject, detail)) in changes.iter().zip(&subjects) {
                 let (scope, id) = change.level.key();
                 for Change { kind, field, to } in &change.changes {
                     let (kind, field) = (kind.as_str(), field.name());
@@ -148,9 +149,8 @@ impl Db {
                     query(MARK).bind(&id).bind(change.marks.chargeable).bind(change.marks.restrictive)
                         .execute(&mut *tx).await?;
                 }
-                let detail = change.told();
                 let (at, actor, action) = (author.at, author.name, "quota.change");
-                append_audit!(tx, &Entry { at, actor, action, subject, detail: &detail });
+                append_audit!(tx, &Entry { at, actor, action, subject, detail });
             }
         });
         Ok(Outcome::Done)
@@ -163,12 +163,21 @@ impl LevelChange {
         Self { level, changes, marks: Marks::default(), seen: None }
     }
 
-    /// In words, for the audit log: `gpus=2 until … (why) total.cpus=inherit chargeable=yes`.
-    fn told(&self) -> String {
-        let mark =
-            |(name, mark): (&str, Option<bool>)| mark.map(|is| format!("{name}={}", if is { "yes" } else { "no" }));
-        let marks = [("chargeable", self.marks.chargeable), ("restrictive", self.marks.restrictive)];
-        let changes = self.changes.iter().map(Change::to_string);
-        changes.chain(marks.into_iter().filter_map(mark)).collect::<Vec<_>>().join(" ")
+    /// In words, for the audit log, with what was there before: `gpus=2 until … (why), was 1;
+    /// total.cpus=inherit, was 8; chargeable=yes, was no`.
+    fn told(&self, stored: &[SetLimit], group: Option<&QuotaGroup>) -> String {
+        let word = |is: bool| if is { "yes" } else { "no" };
+        let change = |change: &Change| {
+            let before = stored.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
+            format!("{change}, was {}", Change::value_in_words(before.map(|limit| &limit.terms)))
+        };
+        let marks = [
+            ("chargeable", self.marks.chargeable, group.is_some_and(|group| group.chargeable)),
+            ("restrictive", self.marks.restrictive, group.is_some_and(|group| group.restrictive)),
+        ];
+        let mark = |(name, mark, was): (&str, Option<bool>, bool)| {
+            mark.map(|is| format!("{name}={}, was {}", word(is), word(was)))
+        };
+        self.changes.iter().map(change).chain(marks.into_iter().filter_map(mark)).collect::<Vec<_>>().join("; ")
     }
 }

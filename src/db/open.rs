@@ -64,13 +64,19 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
     let failed = |err| open_error(&what, err);
     let write = SqlitePoolOptions::new()
         .max_connections(1)
+        // A file does not go away as a server does: nothing is asked before each statement.
+        .test_before_acquire(false)
         .after_release(|connection, _| Box::pin(is_reusable(connection)))
         .connect_with(options.clone())
         .await
         .map_err(failed)?;
     migrator(&SQLITE).run(&write).await.map_err(|err| migrate_error(&what, err))?;
-    let read =
-        SqlitePoolOptions::new().max_connections(4).connect_with(options.read_only(true)).await.map_err(failed)?;
+    let read = SqlitePoolOptions::new()
+        .max_connections(4)
+        .test_before_acquire(false)
+        .connect_with(options.read_only(true))
+        .await
+        .map_err(failed)?;
     Ok(Db::Sqlite { write, read })
 }
 

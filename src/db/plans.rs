@@ -84,6 +84,7 @@ async fn no_query_reads_the_whole_history() {
         gpus::POINTS,
         quotas::OF_PERSON,
         quotas::TOTALS,
+        quotas::SHARES,
         standing::CLOSED_OF_PERSON,
         standing::GPUS_OF_PERSON,
         standing::CLOSED_OF_GROUP,

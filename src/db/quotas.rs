@@ -12,7 +12,7 @@ use sqlx::{FromRow, query, query_as};
 use super::{Db, Error, Json, Result, reading, types::parse};
 use crate::model::{
     GroupId, Timestamp, UserId,
-    quota::{Field, Kind, Limit, LimitRow, Scope, Terms},
+    quota::{Field, Kind, Limit, LimitRow, Scope, Share, Terms},
 };
 
 /// Where limits are set.
@@ -126,6 +126,24 @@ impl TotalRow {
 }
 
 #[derive(FromRow)]
+pub(super) struct ShareRow {
+    scope: String,
+    scope_id: String,
+    field: String,
+    value: i64,
+}
+
+impl ShareRow {
+    /// An amount that is limited; hours and what is unlimited are none.
+    pub(super) fn share(self) -> Result<Option<Share>> {
+        let group = if self.scope == "group" { Some(parse(&self.scope_id, "group id")?) } else { None };
+        let Limit::AtMost(limit) = Limit::of(self.value) else { return Ok(None) };
+        let is_amount = !counts_hours(&self.field);
+        Ok(is_amount.then_some(Share { group, field: field(&self.field)?, limit }))
+    }
+}
+
+#[derive(FromRow)]
 pub(super) struct SetRow {
     kind: String,
     field: String,
@@ -179,6 +197,11 @@ pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
      WHERE kind = 'total' AND ((scope = 'cluster' AND scope_id = '') OR (scope = 'group' AND scope_id = $1))
          AND (expires_at IS NULL OR expires_at > $2)
      ORDER BY scope, field";
+
+/// What the cluster and every group may use together, as it holds at `$1`.
+pub(super) const SHARES: &str = "SELECT scope, scope_id, field, value FROM quota_limits
+     WHERE scope IN ('cluster', 'group') AND kind = 'total' AND (expires_at IS NULL OR expires_at > $1)
+     ORDER BY scope, scope_id, field";
 
 /// What is set at the level `$1`, `$2`.
 pub(super) const AT_LEVEL: &str =

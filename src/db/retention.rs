@@ -24,6 +24,9 @@ impl Db {
                 query("DELETE FROM jobs WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM sessions WHERE id = $1").bind(id).execute(&mut *tx).await?;
             }
+            query("DELETE FROM sweeps WHERE state = 'ended' AND created_at < $1
+                 AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep_id = sweeps.id)")
+                .bind(before.0).execute(&mut *tx).await?;
             old.len()
         }))
     }

@@ -19,7 +19,7 @@ use crate::model::{
     EndReason, JobId, Session, SessionId, SessionState, Timestamp, UserId,
     job::Attempt,
     quota::Reason,
-    session::{Asked, Placement, SessionSpec},
+    session::{Allocation, Asked, Placement, SessionSpec},
 };
 
 /// Which workloads to list, sessions and attempts of jobs alike where nothing else is said. Newest first; `before` is the last id of the page before.
@@ -310,6 +310,30 @@ impl Db {
             changed
         });
         Ok(0 < changed)
+    }
+
+    /// Notes since when, and what, an admitted session really holds, as its scheduler says; what was
+    /// noted before is replaced until it has ended.
+    pub async fn set_allocation(&self, id: SessionId, held: &Allocation) -> Result<()> {
+        let id = id.to_string();
+        transaction!(self, tx => {
+            // Nothing is held before it was admitted, whatever the scheduler's clock says.
+            let known = query("UPDATE intervals SET gpus = $2, cpus = $3, memory_bytes = $4, started_at =
+                     (SELECT CASE WHEN admitted_at < $5 THEN $5 ELSE admitted_at END FROM sessions WHERE id = $1)
+                 WHERE session_id = $1 AND ended_at IS NULL")
+                .bind(&id).bind(held.gpus).bind(held.cpus).bind(held.memory_bytes).bind(held.from.0)
+                .execute(&mut *tx).await?.rows_affected();
+            if known == 0 {
+                query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, charged_group)
+                     SELECT id, owner, $2, $3, $4, gpu_list, CASE WHEN admitted_at < $5 THEN $5 ELSE admitted_at END,
+                         charged_group
+                     FROM sessions WHERE id = $1 AND admitted_at IS NOT NULL AND state <> 'ended'
+                         AND id NOT IN (SELECT session_id FROM intervals WHERE session_id = $1)")
+                    .bind(&id).bind(held.gpus).bind(held.cpus).bind(held.memory_bytes).bind(held.from.0)
+                    .execute(&mut *tx).await?;
+            }
+        });
+        Ok(())
     }
 
     /// Remembers where a starting session runs.

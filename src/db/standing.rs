@@ -17,6 +17,8 @@ pub struct Asking<'a> {
     /// Which group is charged; a session that waits already has its own.
     pub group: Option<GroupId>,
     pub period: &'a Period,
+    /// What is admitted is held from then on; else from when the scheduler's own queue gives it.
+    pub holds_at_once: bool,
 }
 
 /// Limits and use at one moment.
@@ -91,21 +93,26 @@ pub(super) use bounds;
 
 /// Sums over the live sessions: `$1`'s and the others', those charged to `$2` and the others,
 /// those that wait and those that were admitted. Of what is held, the part between `$4` and
-/// `$5` counts to its end, and to `$3` (now) at least, as [`Window::spent`] says.
+/// `$5` counts to its end, and to `$3` (now) at least, as [`Window::spent`] says; what is not held
+/// yet counts as if it began now.
 pub(super) const SUMS: &str = "SELECT owner = $1 AS own, COALESCE(charged_group, '') = $2 AS charged,
          admitted_at IS NULL AS waits, COUNT(*) AS count,
          CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
          CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
          SUM(CASE WHEN job_id IS NOT NULL THEN 1 ELSE 0 END) AS jobs,
          CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
-         CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
-         CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
-     FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id,
+         CAST(COALESCE(SUM(held_gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
+         CAST(COALESCE(SUM(held_cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
+     FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id, held_gpus, held_cpus,
                CASE WHEN ends < $3 THEN $3 WHEN ends > $5 THEN $5 ELSE ends END AS ends,
-               CASE WHEN admitted_at < $4 THEN $4 ELSE admitted_at END AS begins
-           FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id,
-                     COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
-                 FROM sessions WHERE state <> 'ended') AS live) AS parts
+               CASE WHEN began < $4 THEN $4 ELSE began END AS begins
+           FROM (SELECT live.*, COALESCE(expires_at, began + duration_seconds * 1000) AS ends
+                 FROM (SELECT s.owner, s.charged_group, admitted_at, s.gpus, s.cpus, s.memory_bytes, light, job_id,
+                           expires_at, duration_seconds,
+                           COALESCE(i.gpus, s.gpus) AS held_gpus, COALESCE(i.cpus, s.cpus) AS held_cpus,
+                           COALESCE(i.started_at, CASE WHEN admitted_at IS NOT NULL THEN $3 END) AS began
+                       FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
+                       WHERE state <> 'ended') AS live) AS ending) AS parts
      GROUP BY 1, 2, 3";
 
 #[derive(FromRow)]

@@ -43,6 +43,8 @@ pub enum Order {
     NameDown,
     /// Those first who hold most GPUs.
     Gpus,
+    /// Those first who have used most GPU time of the period, counted to the end of what runs.
+    Hours,
     /// Those first who were seen last.
     Seen,
 }
@@ -51,7 +53,7 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub order: Order,
-    /// GPUs held, or when they were seen; 0 in the order of names.
+    /// GPUs held, seconds of GPU time, or when they were seen; 0 in the order of names.
     pub number: i64,
     /// A name; in the order of last seen an id.
     pub text: String,
@@ -79,6 +81,7 @@ impl Line {
         let (number, text) = match order {
             Order::Name | Order::NameDown => (0, self.name.to_string()),
             Order::Gpus => (self.usage.gpus, self.name.to_string()),
+            Order::Hours => (self.usage.gpu_seconds, self.name.to_string()),
             Order::Seen => (self.last_seen_at.unwrap_or_default().0, self.id.to_string()),
         };
         Place { order, number, text }
@@ -116,8 +119,9 @@ struct HeldBy {
 }
 
 /// The text that lists: `$1` pattern, `$2` and `$3` the place after which it goes on, `$4` how
-/// many. What is not asked for is not there, so that an index serves the orders of names and of
-/// last seen; nobody has an index of what is held now, and those who hold something are few.
+/// many; in the order of hours `$5` now, `$6` and `$7` the period. What is not asked for is not there, so
+/// that an index serves the orders of names and of last seen. Nobody has an index of what is held now, and
+/// those who hold something are few; hours are summed up from the index of what has ended.
 pub(super) fn people(filter: &TableFilter) -> String {
     let find = match filter.find.as_str() {
         "" => "$1 = ''",
@@ -129,17 +133,21 @@ pub(super) fn people(filter: &TableFilter) -> String {
         Only::Active => "AND users.id IN (SELECT owner FROM sessions WHERE state <> 'ended')",
     };
     let (held, seen) = ("COALESCE(held.gpus, 0)", "COALESCE(last_seen_at, 0)");
+    // Seconds are rounded up, as they are told.
+    let spent = "(COALESCE(spent.gpu_time, 0) + 999) / 1000";
     let after = match (&filter.after, filter.sort) {
         (None, _) => "$2 = 0 AND $3 = ''".to_owned(),
         (Some(_), Order::Name) => "$2 = 0 AND name > $3".to_owned(),
         (Some(_), Order::NameDown) => "$2 = 0 AND name < $3".to_owned(),
         (Some(_), Order::Gpus) => format!("({held} < $2 OR ({held} = $2 AND name > $3))"),
+        (Some(_), Order::Hours) => format!("({spent} < $2 OR ({spent} = $2 AND name > $3))"),
         (Some(_), Order::Seen) => format!("{seen} <= $2 AND ({seen} < $2 OR id < $3)"),
     };
     let order = match filter.sort {
         Order::Name => "name".to_owned(),
         Order::NameDown => "name DESC".to_owned(),
         Order::Gpus => format!("{held} DESC, name"),
+        Order::Hours => format!("{spent} DESC, name"),
         Order::Seen => format!("{seen} DESC, id DESC"),
     };
     let from = match filter.sort {
@@ -148,12 +156,24 @@ pub(super) fn people(filter: &TableFilter) -> String {
                  WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 GROUP BY owner) AS held
              ON held.owner = users.id"
         }
+        Order::Hours => SPENT,
         _ => "users",
     };
     format!(
         "SELECT id, name, display_name, last_seen_at FROM {from} WHERE {find} {only} AND {after} ORDER BY {order} LIMIT $4"
     )
 }
+
+/// People with their GPU time of the period (milliseconds), as `held_by` and `closed_of` count it.
+const SPENT: &str = "users LEFT JOIN (SELECT owner, CAST(SUM(gpus * part) AS BIGINT) AS gpu_time FROM (
+         SELECT owner, gpus, ended_at - CASE WHEN started_at < $6 THEN $6 ELSE started_at END AS part
+             FROM intervals WHERE ended_at > $6 AND gpus > 0
+         UNION ALL SELECT owner, gpus, CASE WHEN ends < $5 THEN $5 WHEN ends > $7 THEN $7 ELSE ends END
+                 - CASE WHEN admitted_at < $6 THEN $6 ELSE admitted_at END AS part
+             FROM (SELECT owner, gpus, admitted_at, COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
+                   FROM sessions WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0) AS live
+         ) AS parts GROUP BY owner) AS spent
+     ON spent.owner = users.id";
 
 /// The rows that bear on each of some people; those of the default come once, for nobody.
 pub(super) fn limits_of(people: &str) -> String {
@@ -181,14 +201,18 @@ pub(super) fn held_by(people: &str, first: usize) -> String {
              CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
              SUM(CASE WHEN job_id IS NOT NULL THEN 1 ELSE 0 END) AS jobs,
              CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
-             CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
-             CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
-         FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id,
+             CAST(COALESCE(SUM(held_gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
+             CAST(COALESCE(SUM(held_cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
+         FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id, held_gpus, held_cpus,
                    CASE WHEN ends < ${now} THEN ${now} WHEN ends > ${to} THEN ${to} ELSE ends END AS ends,
-                   CASE WHEN admitted_at < ${from} THEN ${from} ELSE admitted_at END AS begins
-               FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id,
-                         COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
-                     FROM sessions WHERE state <> 'ended' AND owner IN ({people})) AS live) AS parts
+                   CASE WHEN began < ${from} THEN ${from} ELSE began END AS begins
+               FROM (SELECT live.*, COALESCE(expires_at, began + duration_seconds * 1000) AS ends
+                     FROM (SELECT s.owner, admitted_at, s.gpus, s.cpus, s.memory_bytes, light, job_id, expires_at,
+                               duration_seconds, COALESCE(i.gpus, s.gpus) AS held_gpus,
+                               COALESCE(i.cpus, s.cpus) AS held_cpus,
+                               COALESCE(i.started_at, CASE WHEN admitted_at IS NOT NULL THEN ${now} END) AS began
+                           FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
+                           WHERE state <> 'ended' AND s.owner IN ({people})) AS live) AS ending) AS parts
          GROUP BY 1, 2"
     )
 }
@@ -216,15 +240,19 @@ impl Db {
     pub async fn quota_table(&self, filter: &TableFilter, window: Window, at: Timestamp) -> Result<Vec<Line>> {
         let (sql, find) = (people(filter), pattern(&filter.find));
         let (number, text) = filter.after.as_ref().map_or((0, ""), |after| (after.number, after.text.as_str()));
-        let rows: Vec<PersonRow> = reading!(self, pool => query_as(AssertSqlSafe(sql))
-            .bind(&find).bind(number).bind(text).bind(filter.limit).fetch_all(pool).await)?;
+        let end = window.to.map_or(i64::MAX, |to| to.0);
+        let by_hours = filter.sort == Order::Hours;
+        let rows: Vec<PersonRow> = reading!(self, pool => {
+            let query = query_as(AssertSqlSafe(sql)).bind(&find).bind(number).bind(text).bind(filter.limit);
+            let query = if by_hours { query.bind(at.0).bind(window.from.0).bind(end) } else { query };
+            query.fetch_all(pool).await
+        })?;
         if rows.is_empty() {
             return Ok(Vec::new());
         }
         let (ids, people) = (rows.iter().map(|row| row.id.clone()).collect::<Vec<_>>(), places(rows.len()));
         let (limits, held) = (limits_of(&people), held_by(&people, ids.len() + 1));
         let (closed, groups) = (closed_of(&people, ids.len() + 1), groups_of(&people));
-        let end = window.to.map_or(i64::MAX, |to| to.0);
         let (limits, held, closed, groups) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
             let limits: Vec<LimitOf> = ids.iter().fold(query_as(AssertSqlSafe(limits)), QueryAs::bind)

@@ -135,9 +135,9 @@ fn parts(whose: Whose, columns: &str) -> String {
 /// The text that sums up: `$1` to `$4` as above, `$5` and `$6` amount and id (or name) of the
 /// row before, `$7` how many.
 pub(super) fn sums(asked: &Asked) -> String {
-    let (key, table) = match asked.by {
-        By::User => ("owner", "users"),
-        By::Group => ("charged_group", "groups"),
+    let key = match asked.by {
+        By::User => "owner",
+        By::Group => "charged_group",
         // One list of GPUs is given out again and again: there are far fewer of them than allocations.
         By::GpuModel => {
             let parts = parts(asked.whose, "gpus, gpu_list");
@@ -155,7 +155,15 @@ pub(super) fn sums(asked: &Asked) -> String {
              COUNT(*) AS sessions FROM ({parts}) AS parts GROUP BY {key}"
     );
     let (after, order) = place(asked);
-    if asked.by == By::User && asked.sort != Sort::Name {
+    if asked.by == By::User && asked.sort == Sort::Name {
+        // People are gone through in the order of their names until the page is full.
+        return format!(
+            "{} SELECT users.id, name, {AMOUNTS} FROM users CROSS JOIN sums CROSS JOIN whole
+             WHERE sums.id = users.id AND {after} ORDER BY {order} LIMIT $7",
+            with(&by_key),
+        );
+    }
+    if asked.by == By::User {
         // Only of those on the page the names are looked up.
         return format!(
             "{} SELECT top.id, users.name, {AMOUNTS}
@@ -167,11 +175,11 @@ pub(super) fn sums(asked: &Asked) -> String {
     }
     // Sessions that were charged to nobody, and those of groups that are gone, are one row.
     let named = format!(
-        "SELECT COALESCE({table}.id, '') AS id, COALESCE({table}.name, '') AS name,
+        "SELECT COALESCE(groups.id, '') AS id, COALESCE(groups.name, '') AS name,
              CAST(SUM(gpu_time) AS BIGINT) AS gpu_time, CAST(SUM(cpu_time) AS BIGINT) AS cpu_time,
              CAST(SUM(sessions) AS BIGINT) AS sessions
-         FROM ({by_key}) AS of_key LEFT JOIN {table} ON {table}.id = of_key.id
-         GROUP BY COALESCE({table}.id, ''), COALESCE({table}.name, '')"
+         FROM ({by_key}) AS of_key LEFT JOIN groups ON groups.id = of_key.id
+         GROUP BY COALESCE(groups.id, ''), COALESCE(groups.name, '')"
     );
     format!(
         "{} SELECT id, name, {AMOUNTS} FROM sums CROSS JOIN whole WHERE {after} ORDER BY {order} LIMIT $7",

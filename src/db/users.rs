@@ -132,6 +132,13 @@ impl Db {
         Ok(users)
     }
 
+    /// Whether there is one user at most. Nobody counts ten thousand for that.
+    pub async fn is_for_one(&self) -> Result<bool> {
+        let some = reading!(self, pool => query_scalar::<_, i64>("SELECT COUNT(*) FROM (SELECT 1 FROM users LIMIT 2) AS firsts")
+            .fetch_one(pool).await)?;
+        Ok(some <= 1)
+    }
+
     pub async fn count_users(&self) -> Result<i64> {
         Ok(reading!(self, pool => query_scalar("SELECT COUNT(*) FROM users").fetch_one(pool).await)?)
     }

@@ -17,6 +17,11 @@ use sha2::{Digest, Sha256};
 #[folder = "notebooks/templates/"]
 struct Templates;
 
+/// The training program, a package of Python.
+#[derive(RustEmbed)]
+#[folder = "trainer/"]
+struct Trainer;
+
 const TENSORBOARD: &str = include_str!("../apps/tensorboard.py");
 /// What a shell reads so that the session's environment comes first.
 const BASHRC: &str = include_str!("../apps/bashrc");
@@ -30,6 +35,8 @@ pub struct Installed {
     pub templates: PathBuf,
     /// The script that serves `TensorBoard` on a Unix socket.
     pub tensorboard: PathBuf,
+    /// The folder that holds the package `trainer`: what `PYTHONPATH` names.
+    pub trainer: PathBuf,
 }
 
 /// Writes the embedded files below `shared`, readable by everybody; what is there already
@@ -43,6 +50,16 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
         // Builds for development read the repository while they run.
         return Err(io::Error::other("the repository's notebooks/templates cannot be read by this user"));
     }
+    // Its tests and templates stay at home.
+    let wanted = |name: &str| {
+        let ending = Path::new(name).extension().and_then(|ending| ending.to_str());
+        let first = name.split('/').next();
+        matches!(ending, Some("py" | "json")) && !matches!(first, Some("tests" | "templates"))
+    };
+    let trainer: Vec<(String, Cow<'static, [u8]>)> = Trainer::iter()
+        .filter(|name| wanted(name))
+        .filter_map(|name| Trainer::get(&name).map(|file| (format!("trainer/{name}"), file.data)))
+        .collect();
     let apps = [
         ("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes())),
         ("bashrc".to_owned(), Cow::Borrowed(BASHRC.as_bytes())),
@@ -51,6 +68,7 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
     Ok(Installed {
         templates: publish(&shared.join("templates"), &templates)?,
         tensorboard: publish(&shared.join("apps"), &apps)?.join("tensorboard.py"),
+        trainer: publish(&shared.join("trainer"), &trainer)?,
     })
 }
 
@@ -129,6 +147,10 @@ mod tests {
         let installed = install(&shared).unwrap();
         assert_eq!(fs::read_to_string(&installed.tensorboard).unwrap(), TENSORBOARD);
         assert_eq!(fs::metadata(&installed.tensorboard).unwrap().permissions().mode() & 0o777, 0o644);
+        assert!(
+            installed.trainer.join("trainer/__main__.py").exists() && installed.trainer.join("trainer/tasks").is_dir()
+        );
+        assert!(!installed.trainer.join("trainer/tests").exists());
         let notebooks = fs::read_dir(&installed.templates).unwrap().count();
         assert!(0 < notebooks);
         fs::write(installed.templates.join("mine"), "").unwrap();

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     model::SessionId,
-    protocol::{BatchOrder, MAX_MESSAGE, Ran, files},
+    protocol::{BatchEnd, BatchOrder, MAX_MESSAGE, Ran, files},
 };
 
 /// The batch system's commands, decided at the start and never by a request.
@@ -68,7 +68,7 @@ struct UnderWay {
     session: SessionId,
     uid: u32,
     /// `None`: a submission.
-    cancels: Option<(u32, bool)>,
+    cancels: Option<(u32, BatchEnd)>,
     running: Running,
     deadline: Instant,
 }
@@ -105,7 +105,7 @@ impl Orders {
             .ok_or_else(|| Error::Refused("this portal was not started for a batch system".to_owned()))?;
         let cancels = match &order {
             BatchOrder::Submit { .. } => None,
-            BatchOrder::Cancel { job, gently } => Some((*job, *gently)),
+            BatchOrder::Cancel { job, end } => Some((*job, *end)),
         };
         let is_it =
             |known: &UnderWay| known.session == session && known.uid == identity.uid && known.cancels == cancels;
@@ -161,15 +161,7 @@ fn start(
             make_run_directory(&run_directory, identity.uid, config.service_gid)?;
             (&tools.sbatch, options, script, Some((run_directory.join(files::LAUNCH), agent)))
         }
-        BatchOrder::Cancel { job, gently } => {
-            let mut arguments = Vec::new();
-            if gently {
-                // The first process alone, which is the agent: it ends its own tree.
-                arguments.extend(["--batch", "--signal=TERM"].map(str::to_owned));
-            }
-            arguments.push(job.to_string());
-            (&tools.scancel, arguments, String::new(), None)
-        }
+        BatchOrder::Cancel { job, end } => (&tools.scancel, cancel(job, end), String::new(), None),
     };
     let spec = Spec {
         identity: changes_user.then(|| identity.clone()),
@@ -184,6 +176,18 @@ fn start(
     let mut command = Command::new(&config.own_binary);
     command.arg("batch").env_clear().current_dir("/").stdin(memory_file("batch-input", &[&spec])?);
     command::start(command).map_err(doing("starting a command of the batch system"))
+}
+
+/// The words of `scancel`.
+fn cancel(job: u32, end: BatchEnd) -> Vec<String> {
+    let (options, job): (&[&str], String) = match end {
+        // The first process alone, which is the agent: it ends its own tree.
+        BatchEnd::Gently => (&["--batch", "--signal=TERM"], job.to_string()),
+        BatchEnd::Whole => (&[], job.to_string()),
+        BatchEnd::Task(task) => (&[], format!("{job}_{task}")),
+        BatchEnd::Waiting => (&["--state=PENDING"], job.to_string()),
+    };
+    options.iter().map(|option| (*option).to_owned()).chain([job]).collect()
 }
 
 /// The child: becomes the user, leaves the launch, and turns into the command. Comes back only

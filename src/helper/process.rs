@@ -171,36 +171,65 @@ pub fn demands(pids: &BTreeSet<i32>) -> BTreeMap<i32, u64> {
     demands
 }
 
-/// The processes of a session, told by descent from its agent or by `LYCEUM_SESSION` in
-/// their environment. Somebody who hides both is found by a cgroup alone.
+/// The processes of a session, as [`Table`] tells them now.
 pub fn of_session(session: SessionId, placement: Option<&Placement>) -> io::Result<BTreeSet<i32>> {
-    let mark = format!("LYCEUM_SESSION={session}");
-    let root = placement.filter(|placement| matches!(life(placement), Life::Alive(_))).map(|placement| placement.pid);
-    let mut found = BTreeSet::from_iter(root);
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
-        let Ok(Some(stat)) = stat(pid) else { continue };
-        if stat.is_zombie() {
-            continue;
+    Table::read().map(|table| table.of_session(session, placement))
+}
+
+/// All processes of this machine as they were at one moment: to whom they belong is asked of
+/// many sessions, and read once.
+#[derive(Debug, Default)]
+pub struct Table {
+    children: BTreeMap<i32, Vec<i32>>,
+    /// Processes that say that they are a session's, and the one user they run as.
+    marked: BTreeMap<SessionId, Vec<(i32, u32)>>,
+}
+
+impl Table {
+    /// Zombies are left out, and so is what nobody here may look at.
+    pub fn read() -> io::Result<Self> {
+        let mut table = Self::default();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) else { continue };
+            let Ok(Some(stat)) = stat(pid) else { continue };
+            if stat.is_zombie() {
+                continue;
+            }
+            table.children.entry(stat.parent).or_default().push(pid);
+            let sessions = marks(pid);
+            if sessions.is_empty() {
+                continue;
+            }
+            let Ok(Some(uid)) = uid(pid) else { continue };
+            for session in sessions {
+                table.marked.entry(session).or_default().push((pid, uid));
+            }
         }
-        children.entry(stat.parent).or_default().push(pid);
-        let is_theirs = uid(pid).ok().flatten().is_some_and(|uid| match placement {
-            Some(placement) => uid == placement.uid,
-            None => FIRST_UID <= uid,
-        });
-        if is_theirs
-            && fs::read(format!("/proc/{pid}/environ"))
-                .is_ok_and(|environment| environment.split(|&b| b == 0).any(|entry| entry == mark.as_bytes()))
-        {
-            found.insert(pid);
+        Ok(table)
+    }
+
+    /// Told by descent from its agent or by `LYCEUM_SESSION` in their environment. Somebody
+    /// who hides both is found by a cgroup alone.
+    pub fn of_session(&self, session: SessionId, placement: Option<&Placement>) -> BTreeSet<i32> {
+        let is_theirs = |uid: u32| placement.map_or(FIRST_UID <= uid, |placement| uid == placement.uid);
+        let root =
+            placement.filter(|placement| matches!(life(placement), Life::Alive(_))).map(|placement| placement.pid);
+        let marked = self.marked.get(&session).into_iter().flatten();
+        let mut found: BTreeSet<i32> =
+            marked.filter(|(_, uid)| is_theirs(*uid)).map(|(pid, _)| *pid).chain(root).collect();
+        let mut todo: Vec<i32> = found.iter().copied().collect();
+        while let Some(pid) = todo.pop() {
+            todo.extend(self.children.get(&pid).into_iter().flatten().filter(|&&child| found.insert(child)));
         }
+        found
     }
-    let mut todo: Vec<i32> = found.iter().copied().collect();
-    while let Some(pid) = todo.pop() {
-        todo.extend(children.remove(&pid).unwrap_or_default().into_iter().filter(|&child| found.insert(child)));
-    }
-    Ok(found)
+}
+
+/// The sessions that a process's environment names: one, or none.
+fn marks(pid: i32) -> BTreeSet<SessionId> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let entries = environment.split(|&byte| byte == 0).filter_map(|entry| entry.strip_prefix(b"LYCEUM_SESSION="));
+    entries.filter_map(|id| std::str::from_utf8(id).ok()?.parse().ok()).collect()
 }
 
 /// SIGKILL to all that `list` finds, again and again until it finds none; false when there

@@ -3,6 +3,7 @@
 //! the rules about the whole: who sees one, a new attempt, a copy, notes and tags, its end.
 
 mod request;
+mod sbatch;
 
 use std::sync::Arc;
 
@@ -11,15 +12,16 @@ use crate::{
     db::{
         self, Db,
         admit::{Cause, NewAttempt, Verdict},
-        audit::By,
+        audit::{By, Entry},
         jobs::{Deleted, JobChange, JobFilter},
         sessions::Event,
     },
     model::{
-        FieldError, Job, JobId, Role, Session, User,
-        hold::{After, Dependency, Hold, Obstacles},
+        FieldError, Job, JobId, Role, Session, User, UserId,
+        hold::{After, Dependency, Hold, Obstacles, Pause},
         job::{Attempt, Task, Visibility},
         quota::Reason,
+        session::SessionSpec,
     },
     sessions::{self, Actor, Begun, Sessions},
 };
@@ -32,12 +34,23 @@ pub struct Jobs {
     pub sessions: Arc<Sessions>,
 }
 
+/// A request that was checked, and what would be decided about it.
+pub struct Prepared {
+    pub name: String,
+    pub task: Task,
+    pub spec: SessionSpec,
+    pub rehearsal: Rehearsal,
+}
+
 /// A line of a job's history: which attempt, and what happened to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
     pub attempt: i64,
     pub event: Event,
 }
+
+/// Why a queue is paused, in characters.
+const LONGEST_NOTE: usize = 200;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -47,6 +60,8 @@ pub enum Error {
     NotFound,
     #[error("the request has faults")]
     Invalid(Vec<FieldError>),
+    #[error("{0}")]
+    Forbidden(&'static str),
     /// The job is not in a state that allows this; the sentence says why.
     #[error("{0}")]
     Conflict(&'static str),
@@ -69,7 +84,8 @@ impl Jobs {
         let id = JobId::new();
         let (task, batch) = self.check(actor, id, request).await?;
         let hold = self.hold(actor, &task).await?;
-        let attempt = NewAttempt { attempt: Attempt { job: id, number: 1 }, cause: Cause::Submitted(task), hold };
+        let attempt =
+            NewAttempt { attempt: Attempt { job: id, number: 1 }, cause: Cause::Submitted(task), hold, place: None };
         let id = match self.sessions.begin_attempt(actor, batch, attempt, idempotency).await? {
             Begun::Repeated(earlier) => earlier,
             Begun::Written | Begun::Overtaken => id,
@@ -112,9 +128,43 @@ impl Jobs {
         Ok(waits)
     }
 
+    /// Checks a request that others make jobs of, with nothing written.
+    pub async fn prepare(&self, actor: Actor<'_>, id: JobId, request: JobRequest) -> Result<Prepared> {
+        let (task, batch) = self.check(actor, id, request).await?;
+        let rehearsal = self.sessions.rehearse_batch(actor, &batch).await?;
+        Ok(Prepared { name: batch.name, task, spec: batch.spec, rehearsal })
+    }
+
+    /// Who holds this person's waiting jobs.
+    pub async fn pauses(&self, user: UserId) -> Result<Vec<Pause>> {
+        Ok(self.db.queue_pauses(Some(user)).await?)
+    }
+
+    /// Holds one's waiting jobs, or everybody's, with a note for those who wait; `None` lets them go on.
+    pub async fn pause_queue(&self, actor: Actor<'_>, everybody: bool, note: Option<&str>) -> Result<()> {
+        if everybody && actor.user.role < Role::Admin {
+            return Err(Error::Forbidden("only an administrator pauses everybody's jobs"));
+        }
+        let note = note.map(str::trim);
+        if note.is_some_and(|note| LONGEST_NOTE < note.chars().count() || note.contains(char::is_control)) {
+            let message = "has at most 200 characters, in one line";
+            return Err(Error::Invalid(vec![FieldError::new("note", "malformed", message)]));
+        }
+        let (at, by) = (self.sessions.clock.now(), actor.user.name.as_str());
+        let pause = note.map(|note| Pause { of_everybody: everybody, by: by.to_owned(), note: note.to_owned(), at });
+        let action = if pause.is_some() { "queue.pause" } else { "queue.resume" };
+        let subject = if everybody { "everybody" } else { by };
+        let noted = Entry { at, actor: by, action, subject, detail: note.unwrap_or_default() };
+        let user = Some(actor.user.id).filter(|_| !everybody);
+        if self.db.pause_queue(user, pause.as_ref(), &noted).await? {
+            self.sessions.wake();
+        }
+        Ok(())
+    }
+
     async fn check(&self, actor: Actor<'_>, id: JobId, request: JobRequest) -> Result<(Task, sessions::Batch)> {
-        let (task, like) = request.check().map_err(Error::Invalid)?;
-        let mut batch = self.sessions.check_batch(actor, like).await.map_err(in_our_words)?;
+        let (task, like) = request.check(self.sessions.scheduler.has_queue()).map_err(Error::Invalid)?;
+        let mut batch = self.sessions.check_batch(actor, like, &task.shape).await.map_err(in_our_words)?;
         if batch.spec.log_directory.is_none() {
             batch.spec.log_directory = Some(Job::usual_log_directory(id, &batch.name));
         }
@@ -182,15 +232,17 @@ impl Jobs {
         if job.latest.state.is_live() {
             return Err(Error::Conflict("it has not ended yet: cancel it first, or wait for its end"));
         }
+        let shape = self.task(&job).await?.shape;
         let like = Sessions::request_like(&job.latest);
-        let like = sessions::StartRequest { name: Some(job.name.clone()), ..like };
+        let resources = like.resources.clone().map(|whole| shape.share(whole));
+        let like = sessions::StartRequest { name: Some(job.name.clone()), resources, ..like };
         // The folder of logs was checked when it was new, or is made by the program itself.
         let logs = like.options.log_directory.clone();
         let like = sessions::StartRequest { options: sessions::Options::default(), ..like };
-        let mut batch = self.sessions.check_batch(actor, like).await.map_err(in_our_words)?;
+        let mut batch = self.sessions.check_batch(actor, like, &shape).await.map_err(in_our_words)?;
         batch.spec.log_directory = logs;
         let attempt = Attempt { job: id, number: job.attempt.saturating_add(1) };
-        let attempt = NewAttempt { attempt, cause: Cause::Resumed, hold: None };
+        let attempt = NewAttempt { attempt, cause: Cause::Resumed, hold: None, place: None };
         match self.sessions.begin_attempt(actor, batch, attempt, None).await? {
             Begun::Written => self.find(actor, id).await,
             Begun::Repeated(_) | Begun::Overtaken => {

@@ -6,15 +6,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::sbatch;
 use crate::{
     apps::is_variable,
     db::jobs::JobChange,
     model::{
         FieldError, Job, Resources,
+        description::parse_name,
         hold::After,
-        job::{Task, Visibility, Work},
+        job::{Shape, Task, Visibility, Work},
     },
-    sessions::{Options, StartRequest, parse_name},
+    sessions::{Options, StartRequest},
 };
 
 /// `POST /jobs`, as the API documents it.
@@ -29,14 +31,19 @@ pub struct JobRequest {
     /// The text of a script. Its first line may name the program that runs it, as
     /// `#!/bin/bash`; else it is `/bin/sh`.
     pub script: Option<String>,
+    /// On a Slurm cluster: the script is one of Slurm's. Its `#SBATCH` lines say what it asks for, and go before the
+    /// other fields of this request but its name.
+    pub sbatch: Option<bool>,
     /// Absolute, or below the home directory, which it is when nothing is said.
     pub working_directory: Option<String>,
     /// A named size; instead of `resources`.
     pub profile: Option<String>,
+    /// Of each node.
     pub resources: Option<Resources>,
-    /// How many nodes: 1 here.
+    /// How many nodes, on a cluster; else 1.
     pub nodes: Option<i64>,
-    /// How many times the program is started on each node: 1 here.
+    /// How many times a command is started on each node, on a cluster; else 1. A script is started once, and starts its
+    /// tasks by `srun`.
     pub tasks_per_node: Option<i64>,
     /// The software that it runs in: one of `GET /environments` by its name, or one of one's own
     /// by its path. Left out, it runs in the default one where that is ready.
@@ -57,6 +64,9 @@ pub struct JobRequest {
     pub retry_wait_seconds: Option<i64>,
     /// Jobs of one's own that have to end first, at most 100.
     pub after: Option<Vec<After>>,
+    /// `POST /jobs` alone: many jobs, one for each number of `0-9%3`, as a sweep of which the
+    /// first one is answered.
+    pub array: Option<String>,
 }
 
 /// `PATCH /jobs/{id}`: what is left out stays.
@@ -82,7 +92,11 @@ const MOST_TAGS: usize = 20;
 const MOST_RETRIES: i64 = 10;
 const LONGEST_RETRY_WAIT: i64 = 86_400;
 const MOST_AFTER: usize = 100;
+const MOST_NODES: i64 = 10_000;
 const LONGEST_TAG: usize = 32;
+
+/// Of the command in a name that nobody gave (characters).
+const NAME_ROOM: usize = 48;
 
 /// Variables that say who and where a job is.
 const OURS: [&str; 5] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES"];
@@ -109,9 +123,10 @@ impl JobRequest {
             script,
             working_directory: spec.working_directory.clone(),
             profile: None,
-            resources: Some(spec.resources.clone()),
-            nodes: None,
-            tasks_per_node: None,
+            resources: Some(task.shape.share(spec.resources.clone())),
+            sbatch: Some(true).filter(|_| !task.shape.options.is_empty()),
+            nodes: Some(task.shape.nodes).filter(|nodes| 1 < *nodes),
+            tasks_per_node: Some(task.shape.tasks_per_node).filter(|tasks| 1 < *tasks),
             environment: spec.environment.clone(),
             modules: spec.modules.clone(),
             variables: Some(task.variables).filter(|variables| !variables.is_empty()),
@@ -122,6 +137,7 @@ impl JobRequest {
             retry_wait_seconds: Some(task.retry_wait_seconds).filter(|wait| 0 < *wait),
             // Those have ended, or are another plan's.
             after: None,
+            array: None,
             log_directory: spec.log_directory.clone().filter(|folder| !job.is_usual_log_directory(folder)),
         }
     }
@@ -135,6 +151,7 @@ impl JobRequest {
             name: other.name.or(self.name),
             command: if new_work { other.command } else { self.command },
             script: if new_work { other.script } else { self.script },
+            sbatch: if new_work { other.sbatch } else { self.sbatch },
             working_directory: other.working_directory.or(self.working_directory),
             profile: if new_size { other.profile } else { self.profile },
             resources: if new_size { other.resources } else { self.resources },
@@ -149,21 +166,23 @@ impl JobRequest {
             retries: other.retries.or(self.retries),
             retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
             after: other.after.or(self.after),
+            array: other.array,
         }
     }
 
     /// Checks what only jobs have; the rest becomes a request that `sessions` checks.
-    pub(super) fn check(self) -> Result<(Task, StartRequest), Vec<FieldError>> {
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong, each with its field.
+    pub fn check(mut self, on_cluster: bool) -> Result<(Task, StartRequest), Vec<FieldError>> {
         let mut faults = Vec::new();
+        let options = self.take_lines(on_cluster, &mut faults);
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
+        let shape = check_shape(&self, options, on_cluster, &mut fault);
         let work = check_work(self.command, self.script, &mut fault);
         let variables = self.variables.unwrap_or_default();
         check_variables(&variables, &mut fault);
-        for (field, count) in [("nodes", self.nodes), ("tasks_per_node", self.tasks_per_node)] {
-            if count.is_some_and(|count| count != 1) {
-                fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
-            }
-        }
         let retries = self.retries.unwrap_or(0);
         let retry_wait_seconds = self.retry_wait_seconds.unwrap_or(0);
         if !(0..=MOST_RETRIES).contains(&retries) {
@@ -171,6 +190,9 @@ impl JobRequest {
         }
         if !(0..=LONGEST_RETRY_WAIT).contains(&retry_wait_seconds) {
             fault("retry_wait_seconds", "out_of_range", "is between 0 and 86400");
+        }
+        if self.array.is_some() {
+            fault("array", "not_available", "makes many jobs: submit it by `POST /jobs` or `POST /sweeps`");
         }
         let after = check_after(self.after.unwrap_or_default(), &mut fault);
         // One that is wrong is told together with the rest.
@@ -192,8 +214,67 @@ impl JobRequest {
             duration_seconds: self.time_limit_seconds,
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
-        Ok((Task { work, variables, retries, retry_wait_seconds, after }, like))
+        Ok((Task { work, variables, retries, retry_wait_seconds, shape, after, part: None }, like))
     }
+}
+
+impl JobRequest {
+    /// Takes what the script's own lines say into the fields; answers the options for Slurm.
+    fn take_lines(&mut self, on_cluster: bool, faults: &mut Vec<FieldError>) -> Vec<String> {
+        if self.sbatch != Some(true) {
+            return Vec::new();
+        }
+        if !on_cluster {
+            faults.push(FieldError::new("sbatch", "not_available", "is for a Slurm cluster, which this is not"));
+            return Vec::new();
+        }
+        let Some(script) = &self.script else {
+            faults.push(FieldError::new("script", "required", "give the script whose #SBATCH lines count"));
+            return Vec::new();
+        };
+        let script = unix_lines(script.strip_prefix('\u{feff}').unwrap_or(script));
+        let usual = sbatch::Usual {
+            resources: self.resources.clone().unwrap_or_default(),
+            nodes: self.nodes.unwrap_or(1),
+            tasks_per_node: self.tasks_per_node.unwrap_or(1),
+        };
+        match sbatch::read(&script, usual) {
+            Ok(lines) => {
+                if lines.says_size {
+                    (self.resources, self.profile) = (Some(lines.resources), None);
+                }
+                (self.nodes, self.tasks_per_node) = (Some(lines.nodes), Some(lines.tasks_per_node));
+                self.name = self.name.take().filter(|name| !name.trim().is_empty()).or(lines.name);
+                self.working_directory = lines.working_directory.or(self.working_directory.take());
+                self.time_limit_seconds = lines.seconds.or(self.time_limit_seconds);
+                lines.options
+            }
+            Err(wrong) => {
+                faults.extend(wrong);
+                Vec::new()
+            }
+        }
+    }
+}
+
+fn check_shape(request: &JobRequest, options: Vec<String>, on_cluster: bool, fault: Fault<'_>) -> Shape {
+    let (nodes, tasks_per_node) = (request.nodes.unwrap_or(1), request.tasks_per_node.unwrap_or(1));
+    for (field, count) in [("nodes", nodes), ("tasks_per_node", tasks_per_node)] {
+        if !on_cluster && count != 1 {
+            fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
+        } else if !(1..=MOST_NODES).contains(&count) {
+            fault(field, "out_of_range", "is between 1 and 10000");
+        }
+    }
+    let cpus = request.resources.as_ref().map_or(tasks_per_node, |resources| resources.cpus);
+    if (1..=MOST_NODES).contains(&tasks_per_node) && cpus % tasks_per_node != 0 {
+        fault(
+            "tasks_per_node",
+            "uneven",
+            &format!("{cpus} cores of a node are not the same for each of {tasks_per_node}"),
+        );
+    }
+    Shape { nodes, tasks_per_node, options }
 }
 
 impl Changes {
@@ -300,14 +381,30 @@ fn check_tags(tags: Vec<String>, fault: Fault<'_>) -> Vec<String> {
     kept
 }
 
-/// A name for whoever gives none: the beginning of the command.
+/// A name for whoever gives none: the program and the script without their folders, and as many whole
+/// words behind them as there is room for.
 fn name_of(work: &Work) -> String {
     let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    let line: String = work.line().chars().map(|c| if hostile(c) { ' ' } else { c }).take(48).collect();
-    match line.trim() {
-        "" => "Job".to_owned(),
-        line => line.to_owned(),
+    let line: String = work.line().chars().map(|c| if hostile(c) { ' ' } else { c }).collect();
+    let mut name = String::new();
+    // Its first words up to an option are files: what matters of them stands last.
+    let mut are_files = true;
+    for (at, word) in line.split_whitespace().enumerate() {
+        are_files &= at < 3 && !word.starts_with('-') && !word.contains('=');
+        let file = word.trim_end_matches('/').rsplit('/').next().filter(|file| are_files && !file.is_empty());
+        let shown = file.unwrap_or(word);
+        let room = NAME_ROOM - name.chars().count();
+        let long = if at == 0 { shown.to_owned() } else { format!(" {shown}") };
+        if room < long.chars().count() {
+            if at == 0 {
+                name = long.chars().take(room).collect();
+            }
+            name.push('…');
+            break;
+        }
+        name.push_str(&long);
     }
+    if name.is_empty() { "Job".to_owned() } else { name }
 }
 
 /// With line ends as programs here read them.
@@ -324,7 +421,7 @@ mod tests {
     use super::*;
 
     fn faults(request: JobRequest) -> Vec<(String, String)> {
-        let faults = request.check().err().unwrap_or_default();
+        let faults = request.check(false).err().unwrap_or_default();
         faults.into_iter().map(|fault| (fault.field, fault.code)).collect()
     }
 
@@ -339,7 +436,7 @@ mod tests {
             ("echo a\recho b", "echo a\necho b"),
             ("if x\n\tthen y\u{c}", "if x\n\tthen y\u{c}"),
         ] {
-            let (task, _) = script(text).check().unwrap();
+            let (task, _) = script(text).check(false).unwrap();
             assert_eq!(task.work, Work::Script(kept.to_owned()));
         }
         let long = "x".repeat(5 << 20);
@@ -361,7 +458,7 @@ mod tests {
             ..JobRequest::default()
         };
         let fields: Vec<_> = faults(request).into_iter().map(|(field, _)| field).collect();
-        assert_eq!(fields, ["command", "variables.1A", "variables.A", "variables.LYCEUM_JOB", "nodes", "name"]);
+        assert_eq!(fields, ["nodes", "command", "variables.1A", "variables.A", "variables.LYCEUM_JOB", "name"]);
         assert_eq!(faults(JobRequest::default())[0].1, "required");
         assert_eq!(faults(JobRequest { command: Some(Vec::new()), ..script("x") })[0].1, "ambiguous");
         assert_eq!(faults(JobRequest { command: Some(Vec::new()), ..JobRequest::default() })[0].1, "empty");
@@ -369,8 +466,17 @@ mod tests {
 
     #[test]
     fn names_that_nobody_gave() {
+        let argv = |line: &str| Work::Command(line.split(' ').map(str::to_owned).collect());
         for (work, name) in [
             (Work::Command(vec!["python".to_owned(), "train.py\n\u{202e}".to_owned()]), "python train.py"),
+            (argv("/opt/env/bin/python3 /home/ada/resnet/train.py --data /data/x"), "python3 train.py --data /data/x"),
+            (argv("python -m training.main lr=0.1"), "python -m training.main lr=0.1"),
+            (
+                argv("lyceum demo-train --steps 200000 --rate 50 --learning-rate 0.1 --seed 7"),
+                "lyceum demo-train --steps 200000 --rate 50…",
+            ),
+            (argv(&"x".repeat(80)), &format!("{}…", "x".repeat(48))),
+            (argv("/"), "/"),
             (Work::Script("#!/bin/sh\n# x\nsleep 1".to_owned()), "sleep 1"),
             (Work::Script("#".to_owned()), "Job"),
         ] {

@@ -28,6 +28,17 @@ pub struct Contact {
     pub last_error: Option<(Timestamp, String)>,
 }
 
+/// Why nothing can be started or ended now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoScheduler {
+    /// The helper has ended, and only a start of the portal brings another.
+    HelperEnded,
+    /// The cluster's controller does not answer: why, and when it did last since the start.
+    Silent { why: String, answered_at: Option<Timestamp> },
+    /// The cluster answers, but hides the jobs: what has to be done there.
+    Hidden(String),
+}
+
 /// An answer that takes longer is felt on every page.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -81,6 +92,46 @@ pub fn backup(facts: &Database, now: Timestamp) -> Option<Finding> {
             }
         }
     })
+}
+
+/// The scheduler of this cluster, and with it the helper. `account` is whose everything runs as
+/// where the portal was not started by root.
+#[must_use]
+pub fn scheduler(
+    cluster: &str,
+    trouble: Option<&NoScheduler>,
+    has_queue: bool,
+    account: Option<&str>,
+    now: Timestamp,
+) -> Finding {
+    let name = "scheduler";
+    let controller = if has_queue { "its controller answers, and " } else { "" };
+    match (trouble, account) {
+        (Some(NoScheduler::HelperEnded), _) => {
+            let what = format!("{cluster}: the helper has ended; no session can be started or ended");
+            Finding::new(name, Level::Fault, what).mend("systemctl restart lyceum; sessions go on meanwhile")
+        }
+        (Some(NoScheduler::Silent { why, answered_at }), _) => {
+            let since = match answered_at {
+                Some(at) => format!("for {}, since {at}", human_duration(now.seconds_since(*at))),
+                None => "since the portal was started".to_owned(),
+            };
+            let what = format!(
+                "{cluster}: its controller has not answered {since} ({why}); nothing is started or ended, and what runs goes on"
+            );
+            Finding::new(name, Level::Fault, what)
+                .mend("scontrol ping; systemctl status munge slurmctld; the helper is there")
+        }
+        (Some(NoScheduler::Hidden(why)), _) => {
+            Finding::new(name, Level::Fault, format!("{cluster}: {why}")).mend("lyceum check")
+        }
+        (None, None) => Finding::new(name, Level::Ok, format!("{cluster}: {controller}the helper is there, as root")),
+        (None, Some(account)) => Finding::new(
+            name,
+            Level::Note,
+            format!("{cluster}: {controller}without root, everything runs as {account}"),
+        ),
+    }
 }
 
 #[must_use]
@@ -162,6 +213,29 @@ mod tests {
         assert_eq!(level(Some(ago(3600))), Some(Level::Ok));
         assert_eq!(level(Some(ago(9 * 86_400))), Some(Level::Warning));
         assert_eq!(backup(&Database { kind: "PostgreSQL", ..facts }, NOW), None);
+    }
+
+    #[test]
+    fn schedulers() {
+        let judged = |trouble: Option<NoScheduler>| scheduler("slurm", trouble.as_ref(), true, None, NOW);
+        assert_eq!(judged(None).what, "slurm: its controller answers, and the helper is there, as root");
+        let ended = judged(Some(NoScheduler::HelperEnded));
+        assert!(ended.level == Level::Fault && ended.what.contains("helper has ended"), "{ended:?}");
+        let silent = |answered_at| judged(Some(NoScheduler::Silent { why: "timed out".to_owned(), answered_at }));
+        let told = silent(Some(ago(240)));
+        assert_eq!(
+            told.what,
+            format!(
+                "slurm: its controller has not answered for 4 min, since {} (timed out); nothing is started or ended, \
+                 and what runs goes on",
+                ago(240)
+            )
+        );
+        assert!(told.level == Level::Fault && told.mend.starts_with("scontrol ping"), "{told:?}");
+        assert!(silent(None).what.contains("since the portal was started"));
+        assert!(judged(Some(NoScheduler::Hidden("jobs are hidden".to_owned()))).what.contains("jobs are hidden"));
+        let alone = scheduler("local", None, false, Some("ada"), NOW);
+        assert_eq!((alone.level, alone.what.as_str()), (Level::Note, "local: without root, everything runs as ada"));
     }
 
     #[test]

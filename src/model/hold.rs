@@ -27,6 +27,34 @@ pub struct Obstacles {
     /// It is tried again, and not before then.
     pub not_before: Option<Timestamp>,
     pub dependencies: Vec<Dependency>,
+    /// Who holds its owner's waiting jobs: everybody's first.
+    pub pauses: Vec<Pause>,
+    /// It is a task of a sweep that is paused.
+    pub sweep_is_paused: bool,
+}
+
+/// Waiting jobs go on waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pause {
+    /// Not of one person alone.
+    pub of_everybody: bool,
+    /// Who ordered it, why, and when.
+    pub by: String,
+    pub note: String,
+    pub at: Timestamp,
+}
+
+impl Pause {
+    /// For those who wait.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let who = if self.of_everybody {
+            format!("{} has paused the queue of jobs", self.by)
+        } else {
+            "The owner has paused their waiting jobs".to_owned()
+        };
+        if self.note.is_empty() { format!("{who}.") } else { format!("{who}: {}", self.note) }
+    }
 }
 
 words!(
@@ -154,6 +182,12 @@ impl Hold {
                 }
             }
         }
+        if let (Self::Free, Some(pause)) = (&waits, obstacles.pauses.first()) {
+            waits = Self::Waits(reason("queue.paused", pause.sentence()));
+        }
+        if waits == Self::Free && obstacles.sweep_is_paused {
+            waits = Self::Waits(reason("sweep.paused", "Its sweep is paused.".to_owned()));
+        }
         if waits == Self::Free && obstacles.not_before.is_some_and(|then| now < then) {
             waits = Self::Waits(reason("job.retry", "The attempt before failed; it is tried again soon.".to_owned()));
         }
@@ -211,6 +245,28 @@ mod tests {
         let obstacles = Obstacles { not_before: Some(Timestamp(5000)), ..Obstacles::default() };
         assert!(matches!(Hold::of(&obstacles, Timestamp(4999)), Hold::Waits(reason) if reason.code == "job.retry"));
         assert_eq!(Hold::of(&obstacles, Timestamp(5000)), Hold::Free);
+    }
+
+    #[test]
+    fn paused_by_somebody() {
+        let pause = |of_everybody, note: &str| Pause {
+            of_everybody,
+            by: "root".to_owned(),
+            note: note.to_owned(),
+            at: Timestamp(0),
+        };
+        let told = |pauses, sweep_is_paused| {
+            let obstacles = Obstacles { pauses, sweep_is_paused, ..Obstacles::default() };
+            match Hold::of(&obstacles, Timestamp(0)) {
+                Hold::Waits(reason) => reason.hint,
+                other => format!("{other:?}"),
+            }
+        };
+        let own = "The owner has paused their waiting jobs.";
+        assert_eq!(told(vec![pause(false, "")], true), own);
+        let all = "root has paused the queue of jobs: a new disk";
+        assert_eq!(told(vec![pause(true, "a new disk"), pause(false, "")], false), all);
+        assert_eq!(told(Vec::new(), true), "Its sweep is paused.");
     }
 
     #[test]

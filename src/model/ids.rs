@@ -55,6 +55,10 @@ id!(
     GroupId
 );
 id!(
+    /// One message to one person, on one way.
+    NotificationId
+);
+id!(
     /// An interactive app, from its request to its last line of history.
     SessionId
 );
@@ -63,8 +67,20 @@ id!(
     DatasetId
 );
 id!(
+    /// What a training job trains.
+    ModelId
+);
+id!(
+    /// A picture that a model was asked about.
+    ModelTestId
+);
+id!(
     /// A batch job, through all its attempts.
     JobId
+);
+id!(
+    /// Many jobs from one plan.
+    SweepId
 );
 id!(
     /// A directory of logs whose curves are kept.

@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    JobId, Session, Timestamp, UserId,
+    JobId, Resources, Session, SweepId, Timestamp, UserId,
     hold::After,
     session::{UnknownWord, words},
 };
@@ -37,6 +37,72 @@ pub struct Task {
     /// Which jobs have to end before its first attempt.
     #[serde(default)]
     pub after: Vec<After>,
+    /// Which task of a sweep it is.
+    #[serde(default)]
+    pub part: Option<Part>,
+    #[serde(default)]
+    pub shape: Shape,
+}
+
+/// One of the tasks of a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    pub sweep: SweepId,
+    pub index: i64,
+    /// Which time the same values are tried: 0, 1, 2 …
+    pub repeat: i64,
+}
+
+/// How a job lies over the nodes of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Shape {
+    pub nodes: i64,
+    /// A command is started so many times on each node; a script starts its own tasks.
+    pub tasks_per_node: i64,
+    /// Further options of the batch system's, from the script's own lines: each begins with `--`.
+    pub options: Vec<String>,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { nodes: 1, tasks_per_node: 1, options: Vec::new() }
+    }
+}
+
+impl Shape {
+    pub fn tasks(&self) -> i64 {
+        self.nodes.saturating_mul(self.tasks_per_node)
+    }
+
+    /// What all nodes have together, where each has this.
+    #[must_use]
+    pub fn whole(&self, each: Resources) -> Resources {
+        let times = |amount: i64| amount.saturating_mul(self.nodes);
+        Resources {
+            gpus: times(each.gpus),
+            cpus: times(each.cpus),
+            memory_bytes: times(each.memory_bytes),
+            gpu_model: each.gpu_model,
+        }
+    }
+
+    /// What each node has of what all have together.
+    #[must_use]
+    pub fn share(&self, whole: Resources) -> Resources {
+        let part = |amount: i64| amount / self.nodes.max(1);
+        Resources {
+            gpus: part(whole.gpus),
+            cpus: part(whole.cpus),
+            memory_bytes: part(whole.memory_bytes),
+            gpu_model: whole.gpu_model,
+        }
+    }
+
+    /// What one of its options says.
+    pub fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find_map(|option| option.strip_prefix("--")?.strip_prefix(name)?.strip_prefix('='))
+    }
 }
 
 /// The program of a job.

@@ -4,6 +4,7 @@
 
 pub mod announcement;
 pub mod dataset;
+pub mod description;
 pub mod ending;
 pub mod fault;
 pub mod files;
@@ -20,31 +21,42 @@ pub mod loops;
 pub mod machines;
 pub mod maintenance;
 pub mod modules;
+pub mod notification;
+pub mod queue;
 pub mod quota;
 pub mod resources;
 pub mod run;
 pub mod session;
 pub mod setting;
 pub mod size;
+pub mod sweep;
 pub mod time;
 pub mod timeline;
+pub mod trained;
 pub mod user;
 pub mod window;
 
 pub use announcement::Announcement;
 pub use dataset::{Dataset, DatasetState};
+pub use description::DescriptionChanges;
 pub use fault::FieldError;
 pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName};
-pub use ids::{AnnouncementId, DatasetId, GroupId, JobId, LoginId, RunId, SessionId, TokenId, UserId};
+pub use ids::{
+    AnnouncementId, DatasetId, GroupId, JobId, LoginId, ModelId, ModelTestId, NotificationId, RunId, SessionId,
+    SweepId, TokenId, UserId,
+};
 pub use job::Job;
 pub use loops::Loops;
 pub use machines::Machines;
 pub use maintenance::Maintenance;
+pub use queue::{Queue, QueueId};
 pub use resources::{Capacity, Resources};
 pub use run::Run;
 pub use session::{EndReason, Session, SessionState};
+pub use sweep::{Sweep, SweepState};
 pub use time::{Clock, Timestamp};
+pub use trained::{Model, ModelTest};
 pub use user::{Role, User, Username};
 pub use window::{Phase, Window};

@@ -172,6 +172,16 @@ impl SessionSpec {
     }
 }
 
+/// What a workload really holds, and since when, as its scheduler counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allocation {
+    /// Its beginning, moved by as long as it was suspended.
+    pub from: Timestamp,
+    pub gpus: i64,
+    pub cpus: i64,
+    pub memory_bytes: i64,
+}
+
 /// Where a launched workload runs: what is needed to find it again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {

@@ -163,6 +163,16 @@ pub fn parse_moment(text: &str) -> Option<Timestamp> {
     Some(Timestamp(at.as_millisecond()))
 }
 
+/// The same, or a day, which is its first moment: `2030-01-31`.
+#[must_use]
+pub fn parse_day_or_moment(text: &str) -> Option<Timestamp> {
+    let day = || text.trim().parse::<jiff::civil::Date>().ok().filter(|_| !text.contains(':'));
+    parse_moment(text).or_else(|| {
+        let midnight = day()?.to_zoned(jiff::tz::TimeZone::UTC).ok()?;
+        Some(Timestamp(midnight.timestamp().as_millisecond()))
+    })
+}
+
 /// A moment as a form's field for a day and a time has it, in UTC: `2030-01-31T18:00`.
 pub fn form_moment(at: Timestamp) -> String {
     jiff::Timestamp::from_millisecond(at.0)

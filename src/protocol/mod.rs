@@ -77,9 +77,29 @@ pub enum HelperRequest {
 pub enum BatchOrder {
     /// Makes the run directory, leaves `agent` (an [`AgentLaunch`], not looked into) in it as
     /// the user, and hands in `script` with these options, each of which begins with `--`.
-    Submit { options: Vec<String>, script: String, agent: serde_json::Value },
-    /// Ends a job: `gently` by SIGTERM to its first process, else as the batch system does.
-    Cancel { job: u32, gently: bool },
+    Submit {
+        options: Vec<String>,
+        script: String,
+        agent: serde_json::Value,
+    },
+    Cancel {
+        job: u32,
+        end: BatchEnd,
+    },
+}
+
+/// How a job is told to end, and how much of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchEnd {
+    /// By SIGTERM to its first process.
+    Gently,
+    /// As the batch system ends jobs.
+    Whole,
+    /// One task of an array.
+    Task(u32),
+    /// What of it has not begun.
+    Waiting,
 }
 
 /// A command that was run to its end, or to its deadline.

@@ -8,7 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::delta::word;
+use super::{
+    checkpoints::{Checkpoint, checkpoints},
+    delta::word,
+};
 use crate::curves::{Bucket as Stretch, Point, Run, Series, Store, reader, smooth};
 
 /// What there is in a run.
@@ -16,6 +19,8 @@ use crate::curves::{Bucket as Stretch, Point, Run, Series, Store, reader, smooth
 #[schema(as = RunMetrics)]
 pub struct Metrics {
     pub runs: Vec<Tags>,
+    /// When something was written that the training can go on from; one a step, the latest thousand.
+    pub checkpoints: Vec<Checkpoint>,
     pub complete: bool,
     /// There are more tags than were asked for.
     pub truncated: bool,
@@ -61,7 +66,7 @@ pub struct Tag {
     last_wall_time: Option<f64>,
     /// How many values are not finite.
     nonfinite: usize,
-    first_nonfinite_step: Option<i64>,
+    pub(super) first_nonfinite_step: Option<i64>,
     attempts: usize,
 }
 
@@ -96,7 +101,7 @@ pub fn metrics(store: &Store, complete: bool, selection: &Selection) -> Metrics 
         let skipped = SkippedHere { damaged, oversized, surplus, lost };
         runs.push(Tags { run: name.clone(), tags, hparams: run.hparams.clone(), skipped });
     }
-    Metrics { runs, complete, truncated, revision: store.length() }
+    Metrics { runs, checkpoints: checkpoints(store), complete, truncated, revision: store.length() }
 }
 
 pub(super) fn in_short(tag: &str, series: &Series) -> Tag {
@@ -137,6 +142,8 @@ pub enum Axis {
     Wall,
     /// Seconds since the first point of the same directory.
     Relative,
+    /// The value that another curve had come to.
+    Metric,
 }
 
 /// A question about one curve.
@@ -146,6 +153,8 @@ pub struct Question {
     pub run: Option<String>,
     pub tag: String,
     pub axis: Axis,
+    /// The tag of the other curve, with [`Axis::Metric`]: of the same directory, else of the first that has it.
+    pub by: Option<String>,
     /// Both included, in the axis's unit.
     pub from: Option<f64>,
     pub to: Option<f64>,
@@ -253,12 +262,21 @@ pub fn curve(store: &Store, complete: bool, question: &Question) -> Result<Curve
     let series = run.curve(&question.tag).ok_or(NotThere)?;
     let base = match question.axis {
         Axis::Relative => run.curves().filter_map(|(_, series)| first_time(series)).fold(f64::INFINITY, f64::min),
-        Axis::Step | Axis::Wall => 0.0,
+        Axis::Step | Axis::Wall | Axis::Metric => 0.0,
     };
-    let window = Window { axis: question.axis, base, from: question.from, to: question.to };
+    let over = match (question.axis, &question.by) {
+        (Axis::Metric, Some(by)) => {
+            let there = run.curve(by).is_some().then_some(name);
+            let series = directory(store, there, by)?.1.curve(by).ok_or(NotThere)?;
+            Some(Over { series, visible: series.visible() })
+        }
+        _ => None,
+    };
+    let window = Window { axis: question.axis, base, over, from: question.from, to: question.to };
     let stretches = window.cut(series, question.points.max(1));
-    let smoothed =
-        question.smoothing.map(|weight| smooth::at_ends(series, &stretches, weight).into_iter().map(finite).collect());
+    // Along another curve's values there is no before and after.
+    let weight = question.smoothing.filter(|_| question.axis != Axis::Metric);
+    let smoothed = weight.map(|weight| smooth::at_ends(series, &stretches, weight).into_iter().map(finite).collect());
     let mut nonfinite_count = 0;
     let mut nonfinite = Vec::new();
     for point in series.nonfinite().filter(|point| window.holds(point)) {
@@ -302,25 +320,36 @@ fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
+/// The curve whose values are the axis.
+struct Over<'a> {
+    series: &'a Series,
+    visible: Vec<Range<usize>>,
+}
+
 /// What is looked at of a curve.
-struct Window {
+struct Window<'a> {
     axis: Axis,
     base: f64,
+    over: Option<Over<'a>>,
     from: Option<f64>,
     to: Option<f64>,
 }
 
-impl Window {
+impl Window<'_> {
     fn x(&self, point: &Point) -> f64 {
-        point.wall_time - self.base
+        match &self.over {
+            Some(over) => over.series.value_by_then(&over.visible, point.step).unwrap_or(f64::NAN),
+            None => point.wall_time - self.base,
+        }
     }
 
     fn holds(&self, point: &Point) -> bool {
         match self.axis {
             Axis::Step => self.steps().contains(&point.step),
-            Axis::Wall | Axis::Relative => {
+            Axis::Wall | Axis::Relative | Axis::Metric => {
                 let x = self.x(point);
-                self.from.is_none_or(|from| from <= x) && self.to.is_none_or(|to| x <= to)
+                // A clock that says no time has no place on these axes.
+                x.is_finite() && self.from.is_none_or(|from| from <= x) && self.to.is_none_or(|to| x <= to)
             }
         }
     }
@@ -339,7 +368,7 @@ impl Window {
             let points = visible.into_iter().flatten().filter(|index| self.holds(&series.get(*index)));
             let mut alone: Vec<_> = points.map(|index| series.alone(index)).collect();
             if self.axis != Axis::Step {
-                alone.sort_by(|one, other| one.first.wall_time.total_cmp(&other.first.wall_time));
+                alone.sort_by(|one, other| self.x(&one.first).total_cmp(&self.x(&other.first)));
             }
             return alone;
         }
@@ -349,7 +378,7 @@ impl Window {
         }
         let x = |index: usize| {
             let point = series.get(index);
-            Some(self.x(&point)).filter(|x| x.is_finite() && self.holds(&point))
+            Some(self.x(&point)).filter(|_| self.holds(&point))
         };
         let bounds = visible.into_iter().flatten().filter_map(x).fold(None, |bounds: Option<(f64, f64)>, x| {
             Some(bounds.map_or((x, x), |(low, high)| (low.min(x), high.max(x))))
@@ -359,9 +388,14 @@ impl Window {
 
     fn bucket(&self, stretch: &Stretch) -> Bucket {
         let range = stretch.range;
-        let places = (self.axis != Axis::Step).then(|| Places {
-            first_x: self.x(&stretch.first),
-            last_x: self.x(&stretch.last),
+        // Another curve's values may fall while the steps grow.
+        let ends = || {
+            let (first, last) = (self.x(&stretch.first), self.x(&stretch.last));
+            if self.axis == Axis::Metric { (first.min(last), first.max(last)) } else { (first, last) }
+        };
+        let places = (self.axis != Axis::Step).then(ends).map(|(first_x, last_x)| Places {
+            first_x,
+            last_x,
             min_x: range.map(|range| self.x(&range.min)),
             max_x: range.map(|range| self.x(&range.max)),
         });

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer, ser::SerializeSeq};
 
-use crate::curves::{Item, Store, log::Entry};
+use crate::curves::{Item, Store, log::Entry, tail::is_checkpoint};
 
 /// More points are not told one by one.
 const MOST_POINTS: usize = 20_000;
@@ -17,6 +17,8 @@ pub struct Delta {
     pub since: u64,
     pub revision: u64,
     pub what: What,
+    /// Something was written that the training can go on from.
+    pub has_checkpoints: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -74,16 +76,23 @@ pub(super) struct Gathering {
     since: u64,
     count: usize,
     is_reset: bool,
+    has_checkpoints: bool,
     curves: BTreeMap<(String, Vec<u8>), Vec<New>>,
 }
 
 impl Gathering {
     pub fn new(since: u64) -> Self {
-        Self { since, count: 0, is_reset: false, curves: BTreeMap::new() }
+        Self { since, count: 0, is_reset: false, has_checkpoints: false, curves: BTreeMap::new() }
     }
 
     pub fn take(&mut self, entry: &Entry<'_>) {
-        let Entry::Item { run, item } = entry else { return };
+        let (run, item) = match entry {
+            Entry::Item { run, item } => (run, item),
+            Entry::Place { file, .. } => {
+                self.has_checkpoints |= is_checkpoint(file);
+                return;
+            }
+        };
         match item {
             Item::Scalar { tag, step, wall_time, value } if !self.is_reset => {
                 self.count += 1;
@@ -124,7 +133,7 @@ impl Gathering {
             });
             What::Points(grown.collect())
         };
-        Delta { since: self.since, revision, what }
+        Delta { since: self.since, revision, what, has_checkpoints: self.has_checkpoints }
     }
 }
 

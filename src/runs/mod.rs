@@ -4,6 +4,7 @@
 //! written by nobody but the portal.
 
 mod answer;
+mod checkpoints;
 mod delta;
 mod feed;
 mod results;
@@ -40,8 +41,8 @@ pub use self::{
     answer::{Axis, Curve, Metrics, NotThere, Question, Selection, Tag, Tags, all, csv, curve, metrics, revision},
     delta::{Delta, Grown, What},
     results::{
-        Asked, Band, Better, Cell, Column, Group, Item, Kind, LONGEST_FILTER, MOST_RUNS, Of, Order, SmallLine, Spread,
-        Table, Which,
+        Asked, Band, Better, Cell, Column, Extremes, Group, Item, Kind, LONGEST_FILTER, MOST_RUNS, Of, Order,
+        SmallLine, Spread, Table, Which,
     },
 };
 
@@ -313,10 +314,10 @@ impl Runs {
     /// What there is of a run's points.
     pub async fn look<T: Send + 'static>(
         &self,
-        run: &Run,
+        run: RunId,
         look: impl FnOnce(&crate::curves::Store) -> T + Send + 'static,
     ) -> Result<T> {
-        self.shelf.look(run.id, look).await
+        self.shelf.look(run, look).await
     }
 
     /// See [`Shelf::follow`].

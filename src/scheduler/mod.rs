@@ -14,8 +14,11 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     model::{
-        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Machines, Resources, SessionId, Timestamp, User,
-        session::Placement,
+        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
+        User,
+        health::NoScheduler,
+        job::Shape,
+        session::{Allocation, Placement},
     },
     protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
 };
@@ -56,14 +59,25 @@ pub trait Scheduler: Send + Sync {
         false
     }
 
-    /// Why this could never run here, as a sentence with the numbers; `None` where it can, or
-    /// where admission knows as well.
-    fn objection(&self, _resources: &Resources, _seconds: i64) -> Option<String> {
+    /// What waits and runs in that queue, also what the portal knows nothing of; `None` where
+    /// there is none.
+    async fn queue(&self) -> Option<Queue> {
         None
     }
 
-    /// Whether whoever starts and ends workloads answers, as far as the last request showed.
-    fn is_reachable(&self) -> bool;
+    /// Ends a job of the queue, as the person: whose it is, the batch system judges.
+    async fn cancel_queued(&self, _person: &Person, _id: QueueId) -> Result<()> {
+        Err(Error::Refused("there is no queue of a batch system here".to_owned()))
+    }
+
+    /// Why this could never run here, as a sentence with the numbers; `None` where it can, or
+    /// where admission knows as well. The resources are those of each node.
+    fn objection(&self, _resources: &Resources, _seconds: i64, _shape: &Shape) -> Option<String> {
+        None
+    }
+
+    /// Why nothing can be started or ended now, as far as the last request showed.
+    fn trouble(&self) -> Option<NoScheduler>;
 
     /// Who a user's workloads run as: name service facts, an account made on first need.
     async fn person(&self, user: &PortalUser) -> Result<Person>;
@@ -84,6 +98,12 @@ pub trait Scheduler: Send + Sync {
     async fn list(&self) -> Result<Vec<SessionId>>;
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
+
+    /// What a workload really holds, or held, and since when; `None` where that is what was asked for, or
+    /// nobody knows any more, or it has not begun.
+    async fn allocation(&self, _session: SessionId, _placement: &Placement) -> Option<Allocation> {
+        None
+    }
 
     /// Comes back when the workload's agent has ended, at once where it is not there any
     /// more. Only a hint to [`Scheduler::observe`] soon: it may also come back early.
@@ -195,7 +215,9 @@ pub struct Launch {
     /// How long it may run; who ends it then is the portal, where it can.
     pub seconds: i64,
     pub person: Person,
+    /// Of all its nodes together.
     pub resources: Resources,
+    pub shape: Shape,
     pub gpus: Vec<Gpu>,
     pub app: AppLaunch,
     pub home: HomeSetup,

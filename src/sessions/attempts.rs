@@ -7,7 +7,7 @@ use crate::{
     admission::Rehearsal,
     apps::JOB,
     db::admit::{Admitted, NewAttempt, NewSession, Verdict},
-    model::{GroupId, JobId, Session, SessionId, UserId, quota, session::SessionSpec},
+    model::{GroupId, JobId, Session, SessionId, UserId, job::Shape, quota, session::SessionSpec},
 };
 
 /// What a job asks for, checked and filled in.
@@ -31,15 +31,16 @@ pub enum Begun {
 }
 
 impl Sessions {
-    /// Checks what a job asks for; `request.app` does not count. Nothing is written.
-    pub async fn check_batch(&self, actor: Actor<'_>, request: StartRequest) -> Result<Batch> {
+    /// Checks what a job asks for on each of its nodes; `request.app` does not count. Nothing is written.
+    pub async fn check_batch(&self, actor: Actor<'_>, request: StartRequest, shape: &Shape) -> Result<Batch> {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.apps.find(JOB).ok_or(Error::NotFound)?;
         let checked = self.check(Ok(app), StartRequest { app: JOB.to_owned(), ..request }, &standing)?;
-        self.check_fit(&checked.spec)?;
+        self.check_fit(&checked.spec, shape)?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
-        let Checked { name, spec, charged_group, .. } = checked;
+        let Checked { name, mut spec, charged_group, .. } = checked;
+        spec.resources = shape.whole(spec.resources);
         let is_choice = charged_group.is_some_and(|group| standing.purse.chosen != Some(group));
         Ok(Batch { name, spec, charged_group, is_choice })
     }
@@ -65,6 +66,10 @@ impl Sessions {
         let Batch { name, spec, charged_group, is_choice } = batch;
         let (job, owner) = (attempt.attempt.job, actor.user.id);
         let hash = idempotency.as_ref().map(|(_, hash)| hash.clone());
+        let hold = match &attempt.hold {
+            Some(reason) => Some(reason.clone()),
+            None => self.hold_of(owner, None).await?,
+        };
         let new = NewSession {
             id: SessionId::new(),
             owner,
@@ -75,7 +80,7 @@ impl Sessions {
             light: false,
             cluster: self.scheduler.cluster().to_owned(),
             idempotency,
-            job: Some(attempt),
+            job: Some(NewAttempt { hold, ..attempt }),
         };
         match self.admission.insert(&new).await? {
             Admitted::Judged(Verdict::Refuse(reasons)) => return Err(self.refusal(reasons).await?),

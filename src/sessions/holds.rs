@@ -6,10 +6,11 @@ use crate::{
     apps::JOB,
     db::admit::{Admitted, Cause, NewAttempt, NewSession, Verdict},
     model::{
-        Job, Session, SessionId, Timestamp,
+        EndReason, Job, Session, SessionId, Timestamp, UserId,
         hold::{Hold, Obstacles},
         job::{Attempt, Task},
         quota::Reason,
+        session::SessionSpec,
     },
 };
 
@@ -43,35 +44,71 @@ impl Sessions {
     /// Asks for the next attempt as the one before was asked for; false where it can never fit.
     async fn retry(&self, job: &Job) -> Result<bool> {
         let Some(Task { retry_wait_seconds, .. }) = self.db.job_task(job.id).await? else { return Ok(true) };
-        let purse = self.admission.standing(job.owner).await?.purse;
-        let group = job.latest.spec.group.as_ref().and_then(|name| purse.groups.iter().find(|one| one.name == *name));
         let attempt = Attempt { job: job.id, number: job.attempt.saturating_add(1) };
         let then = job.latest.ended_at.unwrap_or_else(|| self.clock.now()).plus_seconds(retry_wait_seconds);
-        let new = NewSession {
-            id: SessionId::new(),
-            owner: job.owner,
-            charged_group: group.map(|group| group.id),
-            app: JOB.to_owned(),
-            name: job.name.clone(),
-            spec: job.latest.spec.clone(),
-            light: false,
-            cluster: self.scheduler.cluster().to_owned(),
-            idempotency: None,
-            job: Some(NewAttempt { attempt, cause: Cause::Retried(then), hold: self.pause_before(then) }),
-        };
-        let answer = self.admission.insert(&new).await?;
+        let new = NewAttempt { attempt, cause: Cause::Retried(then), hold: None, place: None };
+        let answer = self.begin_by_itself(job.owner, job.name.clone(), job.latest.spec.clone(), new).await?;
         if matches!(answer, Admitted::Judged(Verdict::Admit { .. } | Verdict::Wait(_))) {
             tracing::info!(job.id = %job.id, user.name = %job.owner_name, attempt = attempt.number, "a job is tried again");
-            self.announce_job(new.id, job.id, job.owner);
         }
         Ok(!matches!(answer, Admitted::Judged(Verdict::Refuse(_))))
     }
 
-    fn pause_before(&self, then: Timestamp) -> Option<Reason> {
-        let obstacles = Obstacles { not_before: Some(then), dependencies: Vec::new() };
-        match Hold::of(&obstacles, self.clock.now()) {
+    /// Asks for an attempt that nobody waits for: what it asks for was checked when somebody did.
+    pub async fn begin_by_itself(
+        &self,
+        owner: UserId,
+        name: String,
+        spec: SessionSpec,
+        attempt: NewAttempt,
+    ) -> Result<Admitted> {
+        let purse = self.admission.standing(owner).await?.purse;
+        let group = spec.group.as_ref().and_then(|name| purse.groups.iter().find(|one| one.name == *name));
+        let not_before = match attempt.cause {
+            Cause::Retried(then) => Some(then),
+            Cause::Submitted(_) | Cause::Resumed => None,
+        };
+        let (job, hold) = (attempt.attempt.job, self.hold_of(owner, not_before).await?);
+        let new = NewSession {
+            id: SessionId::new(),
+            owner,
+            charged_group: group.map(|group| group.id),
+            app: JOB.to_owned(),
+            name,
+            spec,
+            light: false,
+            cluster: self.scheduler.cluster().to_owned(),
+            idempotency: None,
+            job: Some(NewAttempt { hold, ..attempt }),
+        };
+        let answer = self.admission.insert(&new).await?;
+        if matches!(answer, Admitted::Judged(Verdict::Admit { .. } | Verdict::Wait(_))) {
+            self.announce_job(new.id, job, owner);
+        }
+        Ok(answer)
+    }
+
+    /// What holds a new attempt of this person's, besides quotas and room.
+    pub(super) async fn hold_of(&self, owner: UserId, not_before: Option<Timestamp>) -> Result<Option<Reason>> {
+        let pauses = self.db.queue_pauses(Some(owner)).await?;
+        let obstacles = Obstacles { not_before, pauses, ..Obstacles::default() };
+        Ok(match Hold::of(&obstacles, self.clock.now()) {
             Hold::Waits(reason) => Some(reason),
             Hold::Free | Hold::Never(_) => None,
+        })
+    }
+
+    /// Ends an attempt in its owner's name, as something that they ordered says.
+    pub async fn end_by_itself(&self, session: &Session, why: &str) -> Result<()> {
+        let (now, reason) = (self.clock.now(), EndReason::StoppedByOwner);
+        let waited = self.db.end_waiting(session.id, reason, &[], now, why, None).await?;
+        if waited {
+            self.forget(session.id);
         }
+        if waited || self.db.begin_stop(session.id, reason, now, why, None).await? {
+            self.tell(session, waited);
+            self.wake();
+        }
+        Ok(())
     }
 }

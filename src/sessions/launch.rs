@@ -47,6 +47,13 @@ impl Sessions {
         let log_directories =
             log_directories.map(|(name, path)| (name.clone(), below_home(&person, Some(path)))).collect();
         let port = app.is_on_port().then(|| port_of(session.id));
+        let task = match session.job {
+            Some(attempt) => self.db.job_task(attempt.job).await?,
+            None => None,
+        };
+        let shape = task.as_ref().map(|task| task.shape.clone()).unwrap_or_default();
+        // What the program finds is what its node has.
+        let resources = shape.share(session.spec.resources.clone());
         let context = Context {
             session: session.id,
             base_url: &apps::base_url(session.id),
@@ -57,17 +64,13 @@ impl Sessions {
             log_directory: log_directory.as_deref(),
             log_directories: &log_directories,
             tensorboard_wrapper: &self.config.installed.tensorboard,
-            resources: &session.spec.resources,
+            resources: &resources,
             gpus: &session.gpus,
             gpu_driver: self.scheduler.inventory().driver,
             token: &self.upstream_secret(session.id),
             port,
             batch: None,
             extra: &extra,
-        };
-        let task = match session.job {
-            Some(attempt) => self.db.job_task(attempt.job).await?,
-            None => None,
         };
         let batch = session.job.zip(task.as_ref()).map(|(attempt, task)| Batch { attempt, task });
         let context = Context { batch, ..context };
@@ -92,6 +95,7 @@ impl Sessions {
             seconds: session.spec.duration_seconds,
             person,
             resources: session.spec.resources.clone(),
+            shape,
             gpus: session.gpus.clone(),
             app,
             home,

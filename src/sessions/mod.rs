@@ -9,6 +9,7 @@ mod holds;
 mod idle;
 mod launch;
 mod lifetime;
+mod observed;
 mod packages;
 mod profiles;
 mod reconcile;
@@ -40,7 +41,9 @@ use crate::{
     environments::{Environments, Installed},
     model::{
         Clock, EndReason, FieldError, JobId, Loops, Maintenance, Role, Session, SessionId, Timestamp, User, UserId,
+        description::parse_name,
         ending::Deadline,
+        job::Shape,
         maintenance,
         quota::{Class, Reason},
         session::SessionSpec,
@@ -53,7 +56,7 @@ pub use attempts::{Batch, Begun};
 pub use lifetime::Told;
 pub use packages::OwnPackages;
 pub use profiles::shipped_profiles;
-pub use request::{Options, Profile, StartRequest, parse_name};
+pub use request::{Options, Profile, StartRequest};
 pub use routes::{Route, Routes};
 
 /// What the service is made of.
@@ -78,6 +81,7 @@ pub struct Sessions {
     last: RwLock<LastRun>,
     /// As the loop read it last: what may start and what is ended.
     maintenance: RwLock<Option<Maintenance>>,
+    observed: Mutex<observed::Observed>,
     pub tracker: TaskTracker,
     pub stopping: CancellationToken,
 }
@@ -128,6 +132,8 @@ pub struct Live {
     /// When it will be stopped because nobody, or nothing, uses it; of the last look.
     pub idle: Option<Deadline>,
     pub told: Told,
+    /// When it begins at the latest, while it waits for room and that can be told; of the last look.
+    pub estimated_start: Option<Timestamp>,
 }
 
 /// Something happened to a session; whoever shows it should read it again.
@@ -233,6 +239,7 @@ impl Sessions {
             wake: Notify::new(),
             last: RwLock::default(),
             maintenance: RwLock::default(),
+            observed: Mutex::default(),
             tracker: TaskTracker::new(),
             stopping: CancellationToken::new(),
         })
@@ -245,7 +252,7 @@ impl Sessions {
         let standing = self.admission.standing(actor.user.id).await?;
         let app = self.chosen_app(actor, &request.app);
         let checked = self.check(app, request, &standing)?;
-        self.check_fit(&checked.spec)?;
+        self.check_fit(&checked.spec, &Shape::default())?;
         self.check_person(actor.user).await?;
         self.check_places(actor.user, &checked).await?;
         let new = NewSession {
@@ -277,13 +284,13 @@ impl Sessions {
     }
 
     /// Whether the scheduler could ever run it.
-    fn check_fit(&self, spec: &SessionSpec) -> Result<()> {
-        let objection = self.scheduler.objection(&spec.resources, spec.duration_seconds);
+    fn check_fit(&self, spec: &SessionSpec, shape: &Shape) -> Result<()> {
+        let objection = self.scheduler.objection(&spec.resources, spec.duration_seconds, shape);
         objection.map_or(Ok(()), |sentence| Err(Error::Conflict(sentence)))
     }
 
-    /// Maintenance refuses for a while, limits for good.
-    async fn refusal(&self, reasons: Vec<Reason>) -> Result<Error> {
+    /// What a refusal means to whoever asked: maintenance refuses for a while, limits for good.
+    pub async fn refusal(&self, reasons: Vec<Reason>) -> Result<Error> {
         match reasons.first() {
             Some(reason) if reason.code == maintenance::CODE => {
                 let now = self.clock.now();

@@ -14,9 +14,15 @@ use super::{
     launch::{NOT_READABLE, is_path},
 };
 use crate::{
+    admission::Rehearsal,
     db::{admit::Verdict, sessions::Ending},
     environments::{DEFAULT, State},
-    model::{EndReason, Role, Session, SessionId, SessionState, ending::Deadline, quota::Reason},
+    model::{
+        EndReason, Role, Session, SessionId, SessionState, Timestamp,
+        ending::Deadline,
+        quota::{Reason, codes},
+        session::{Allocation, Placement},
+    },
     scheduler::{self, Exit, Observation},
 };
 
@@ -31,6 +37,9 @@ const KILL_MARGIN: i64 = 10;
 /// what it printed is often its result.
 const KEPT_LOG: u64 = 256 * 1024;
 const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
+
+/// One that was suspended for less is looked at when it has ended (seconds).
+const SUSPENDED: i64 = 30;
 
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
@@ -65,6 +74,7 @@ impl Sessions {
 
     async fn round(self: &Arc<Self>) -> Result<HashSet<SessionId>> {
         self.follow_the_clock().await?;
+        self.note_observation().await?;
         *self.maintenance.write() = self.db.maintenance().await?;
         let sessions = self.db.live_sessions().await?;
         // One may have ended between the last round's look and its note.
@@ -76,8 +86,9 @@ impl Sessions {
             self.live.write().entry(session.id).or_default();
         }
         self.retry_jobs().await?;
-        for session in sessions.iter().filter(|session| !session.is_admitted()) {
-            self.reconsider(session).await?;
+        let waiting = sessions.into_iter().filter(|session| !session.is_admitted()).collect();
+        for session in self.admission.in_order(waiting).await? {
+            self.reconsider(&session).await?;
         }
         for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
             self.spawn_step(session.id);
@@ -95,14 +106,19 @@ impl Sessions {
             Turn::Never(reason) => return self.refuse(session, reason).await,
         };
         let class = session.class();
-        let verdict = self.admission.reconsider(session.owner, session.id, &session.spec, class, hold).await?;
+        let Rehearsal { verdict, estimated_start } =
+            self.admission.reconsider(session.owner, session.id, &session.spec, class, hold).await?;
+        if let Some(live) = self.live.write().get_mut(&session.id) {
+            live.estimated_start = estimated_start.filter(|_| matches!(verdict, Verdict::Wait(_)));
+        }
         match verdict {
             Verdict::Admit { .. } => {
                 let waited = self.clock.now().seconds_since(session.created_at);
                 tracing::info!(session.id = %session.id, user.name = %session.owner_name, waited, "a session's turn has come");
                 self.tell(session, false);
             }
-            Verdict::Refuse(_) => {
+            Verdict::Refuse(reasons) => {
+                log_refused(session, &reasons);
                 self.forget(session.id);
                 self.tell(session, true);
             }
@@ -129,8 +145,9 @@ impl Sessions {
 
     /// Ends a job whose turn will never come.
     async fn refuse(&self, session: &Session, reason: Reason) -> Result<()> {
-        let (now, why) = (self.clock.now(), reason.hint.clone());
-        if self.db.end_waiting(session.id, EndReason::Refused, &[reason], now, &why, None).await? {
+        let (now, why, reasons) = (self.clock.now(), reason.hint.clone(), [reason]);
+        if self.db.end_waiting(session.id, EndReason::Refused, &reasons, now, &why, None).await? {
+            log_refused(session, &reasons);
             self.forget(session.id);
             self.tell(session, true);
         }
@@ -270,6 +287,9 @@ impl Sessions {
                 // Only now it is known where.
                 let Some(placement) = self.scheduler.find(session.id).await? else { return Ok(()) };
                 self.db.set_placement(session.id, &placement).await?;
+                let held = self.allocation(session, &placement).await;
+                // First, so that nothing starts of which nobody knows since when it holds what.
+                self.db.set_allocation(session.id, &held).await?;
                 if self.db.begin_start(session.id, self.clock.now()).await? {
                     self.tell(session, false);
                 }
@@ -282,6 +302,20 @@ impl Sessions {
             Observation::Unknown(why) => return self.note_unknown(session, &why).await,
         }
         Ok(())
+    }
+
+    /// What it holds, and since when, as the scheduler says; else what was asked for, from now on.
+    async fn allocation(&self, session: &Session, placement: &Placement) -> Allocation {
+        let (now, asked) = (self.clock.now(), &session.spec.resources);
+        let said = self.scheduler.allocation(session.id, placement).await;
+        let Allocation { from, .. } = said.unwrap_or(Allocation { from: now, gpus: 0, cpus: 0, memory_bytes: 0 });
+        let begin = session.admitted_at.unwrap_or(session.created_at);
+        // The scheduler's clock is not ours.
+        let from = from.min(now).max(begin);
+        match said {
+            Some(said) => Allocation { from, ..said },
+            None => Allocation { from, gpus: asked.gpus, cpus: asked.cpus, memory_bytes: asked.memory_bytes },
+        }
     }
 
     /// The sentence for a session whose environment is not there yet.
@@ -364,6 +398,13 @@ impl Sessions {
         }
         self.watch(session);
         let now = self.clock.now();
+        if self.scheduler.has_queue()
+            && let Some(held) = self.scheduler.allocation(session.id, placement).await
+            && session.started_at.is_some_and(|start| start.plus_seconds(SUSPENDED) < held.from)
+        {
+            // What is suspended uses nothing meanwhile.
+            self.db.set_allocation(session.id, &Allocation { from: held.from.min(now), ..held }).await?;
+        }
         if session.state == SessionState::Running
             && let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now)
         {
@@ -476,12 +517,18 @@ impl Sessions {
         } else {
             self.scheduler.clean(session.id).await?;
         }
-        let at = exit.map_or_else(|| self.clock.now(), |exit| exit.ended_at.min(self.clock.now()));
+        let at = self.ended_at(session, exit);
+        if let Some(placement) = &session.placement
+            && let Some(held) = self.scheduler.allocation(session.id, placement).await
+        {
+            // The last word, with all that was suspended; also of one that was never seen to run.
+            self.db.set_allocation(session.id, &Allocation { from: held.from.min(at), ..held }).await?;
+        }
         let ending = Ending {
             reason,
             exit_code: exit.and_then(|exit| exit.exit_code),
             signal: exit.and_then(|exit| exit.signal),
-            at: at.max(session.admitted_at.unwrap_or(session.created_at)),
+            at,
             detail,
         };
         let ended = self.db.end_session(session.id, &ending).await?;
@@ -491,6 +538,16 @@ impl Sessions {
             self.tell(session, true);
         }
         Ok(self.scheduler.clean(session.id).await?)
+    }
+
+    /// When it ended: what went with its machine was held until that was seen last.
+    fn ended_at(&self, session: &Session, exit: Option<&Exit>) -> Timestamp {
+        let now = self.clock.now();
+        let went_with_machine = exit.is_some_and(|exit| exit.reason == Some(EndReason::HostRebooted));
+        let seen = self.last_seen_before().filter(|_| went_with_machine);
+        let at = seen.or(exit.map(|exit| exit.ended_at)).unwrap_or(now);
+        let known = [Some(session.created_at), session.admitted_at, session.started_at, session.ready_at];
+        known.into_iter().flatten().fold(at.min(now), Timestamp::max)
     }
 
     async fn note_unknown(&self, session: &Session, why: &str) -> Result<()> {
@@ -518,6 +575,11 @@ impl Sessions {
             self.wake();
         }
     }
+}
+
+fn log_refused(session: &Session, reasons: &[Reason]) {
+    let (user, reasons) = (&session.owner_name, codes(reasons));
+    tracing::info!(session.id = %session.id, user.name = %user, app = session.app, reasons, "a waiting request ended as refused");
 }
 
 async fn keep_log(path: &std::path::Path, log: &[u8]) -> std::io::Result<()> {

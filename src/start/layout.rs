@@ -27,7 +27,7 @@ pub struct Paths {
 }
 
 /// What the service user keeps in `shared/`.
-pub const SERVICE_DIRECTORIES: [&str; 3] = ["apps", "environments", "templates"];
+pub const SERVICE_DIRECTORIES: [&str; 4] = ["apps", "environments", "templates", "trainer"];
 
 /// What of the process's surroundings decides where things lie; read by `config`.
 #[derive(Clone, Debug, Default)]

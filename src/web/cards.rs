@@ -44,6 +44,8 @@ pub(super) fn context(
         Limit::AtMost(times) => session.extensions < times,
     };
     let extension = usual_extension(limits);
+    let is_own = session.owner == principal.id();
+    let may_extend = extendable && (is_own || principal.is_admin());
     let drained_at = portal.sessions.drained_at(session);
     let no_extension = live.told.no_extension.first().map(|reason| reason.hint.clone());
     CardContext {
@@ -52,13 +54,14 @@ pub(super) fn context(
             idle: portal.sessions.idle_deadline(session),
             step: live.status.map(|status| status.step),
             most_memory_bytes: Some(limits.of(&Field::MemoryBytes).limit.cap(capacity.memory_bytes)),
-            is_own: session.owner == principal.id(),
+            is_own,
             no_extension: no_extension.clone(),
             drained_at,
+            estimated_start: live.estimated_start,
         },
         app_title: portal.sessions.apps.find(&session.app).map_or_else(|| session.app.clone(), |app| app.title.clone()),
         open_url: portal.open_url(headers, session.id),
-        extend_seconds: (extendable && 0 < extension && no_extension.is_none() && drained_at.is_none())
+        extend_seconds: (may_extend && 0 < extension && no_extension.is_none() && drained_at.is_none())
             .then_some(extension),
         sample: live.sample,
         visible_on_node: portal.sessions.port(session).is_some(),

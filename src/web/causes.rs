@@ -3,7 +3,7 @@
 //! compile before somebody has decided here.
 
 use super::{error::Error, views::as_sentence};
-use crate::{announcements, auth, datasets, db, jobs, proxy, runs, scheduler, sessions};
+use crate::{announcements, auth, datasets, db, jobs, models, notifications, proxy, runs, scheduler, sessions, sweeps};
 
 impl From<db::Error> for Error {
     fn from(err: db::Error) -> Self {
@@ -69,6 +69,7 @@ impl From<jobs::Error> for Error {
         match err {
             jobs::Error::NotFound => Self::not_found(),
             jobs::Error::Invalid(faults) => Self::invalid(faults),
+            jobs::Error::Forbidden(sentence) => Self::forbidden(as_sentence(sentence)),
             jobs::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
             jobs::Error::Sessions(err) => err.into(),
             jobs::Error::Db(err) => err.into(),
@@ -86,6 +87,44 @@ impl From<datasets::Error> for Error {
             datasets::Error::Files(err) => err.into(),
             datasets::Error::Jobs(err) => err.into(),
             datasets::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<sweeps::Error> for Error {
+    fn from(err: sweeps::Error) -> Self {
+        match err {
+            sweeps::Error::NotFound => Self::not_found(),
+            sweeps::Error::Invalid(faults) => Self::invalid(faults),
+            sweeps::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            sweeps::Error::Jobs(err) => err.into(),
+            sweeps::Error::Sessions(err) => err.into(),
+            sweeps::Error::Runs(err) => err.into(),
+            sweeps::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<models::Error> for Error {
+    fn from(err: models::Error) -> Self {
+        match err {
+            models::Error::NotFound => Self::not_found(),
+            models::Error::Invalid(faults) => Self::invalid(faults),
+            models::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            models::Error::Files(err) => err.into(),
+            models::Error::Jobs(err) => err.into(),
+            models::Error::Db(err) => err.into(),
+        }
+    }
+}
+
+impl From<notifications::Error> for Error {
+    fn from(err: notifications::Error) -> Self {
+        match err {
+            notifications::Error::Invalid(faults) => Self::invalid(faults),
+            notifications::Error::Conflict(sentence) => Self::conflict(as_sentence(sentence)),
+            notifications::Error::Runs(err) => err.into(),
+            notifications::Error::Db(err) => err.into(),
         }
     }
 }

@@ -17,6 +17,7 @@ use super::{
     page::{Nav, Page},
     views::{self, ApiDocs},
 };
+use crate::model::health::NoScheduler;
 
 /// The process is up.
 pub(super) async fn alive() -> &'static str {
@@ -30,8 +31,17 @@ const LATE: i64 = 60;
 pub(super) async fn ready(State(portal): State<Arc<Portal>>) -> Result<String> {
     portal.db.ping().await?;
     let unready = |what: &str| Err(Error::unavailable(what, 5));
-    if !portal.sessions.scheduler.is_reachable() {
-        return unready("The scheduler's helper does not answer: no session can be started or ended.");
+    match portal.sessions.scheduler.trouble() {
+        Some(NoScheduler::HelperEnded) => {
+            return unready("The portal's helper has ended: no session can be started or ended.");
+        }
+        Some(NoScheduler::Silent { .. }) => {
+            return unready("The cluster's controller does not answer: no session can be started or ended.");
+        }
+        Some(NoScheduler::Hidden(_)) => {
+            return unready("The cluster hides its jobs from the portal: no session can be started or ended.");
+        }
+        None => {}
     }
     let last = portal.sessions.last_run();
     let Some(at) = last.at else { return unready("The portal has just begun and has not looked at its sessions yet.") };

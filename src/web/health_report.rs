@@ -124,7 +124,7 @@ async fn gather(portal: &Portal) -> Report {
     let database = database.ok();
     let mut findings = vec![health::database(database.as_ref())];
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
-    findings.push(scheduler(portal));
+    findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
     findings.extend(portal.sessions.environments.list().into_iter().map(environment));
     findings.push(free_space(portal));
@@ -144,22 +144,10 @@ async fn gather(portal: &Portal) -> Report {
     }
 }
 
-/// The scheduler, and with it the helper that starts and ends for it.
-fn scheduler(portal: &Portal) -> Finding {
+fn scheduler(portal: &Portal, now: Timestamp) -> Finding {
     let scheduler = &portal.sessions.scheduler;
-    let cluster = scheduler.cluster();
-    match (scheduler.is_reachable(), &portal.single_user) {
-        (false, _) => Finding::new(
-            "scheduler",
-            Level::Fault,
-            format!("{cluster}: the helper has ended; no session can be started or ended"),
-        )
-        .mend("systemctl restart lyceum; sessions go on meanwhile"),
-        (true, None) => Finding::new("scheduler", Level::Ok, format!("{cluster}: the helper answers, as root")),
-        (true, Some(account)) => {
-            Finding::new("scheduler", Level::Note, format!("{cluster}: without root, everything runs as {account}"))
-        }
-    }
+    let (trouble, account) = (scheduler.trouble(), portal.single_user.as_deref());
+    health::scheduler(scheduler.cluster(), trouble.as_ref(), scheduler.has_queue(), account, now)
 }
 
 fn environment(environment: Environment) -> Finding {

@@ -35,12 +35,12 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
     let sees_all = cards::is_operator(&user);
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let heard =
-        (portal.sessions.subscribe(), portal.sessions.environments.subscribe(), portal.announcements.subscribe(), look);
+    let told = (portal.announcements.subscribe(), portal.notifications.subscribe());
+    let heard = (portal.sessions.subscribe(), portal.sessions.environments.subscribe(), told, look);
     let open = portal.metrics.event_stream();
     futures_util::stream::unfold(
         (heard, open),
-        move |((mut changes, mut environments, mut announcements, mut look), open)| {
+        move |((mut changes, mut environments, (mut announcements, mut notices), mut look), open)| {
             let (portal, user) = (Arc::clone(&portal), user.clone());
             async move {
                 let message = loop {
@@ -66,6 +66,12 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                             told.ok()?;
                             break json!({ "type": "announcements" });
                         }
+                        heard = notices.recv() => match heard {
+                            Ok(owner) if owner == user.id() => break json!({ "type": "notices", "notices": true }),
+                            Ok(_) => {}
+                            Err(RecvError::Lagged(_)) => break json!({ "type": "notices", "notices": true }),
+                            Err(RecvError::Closed) => return None,
+                        },
                         // Not a pause between messages: where something changes all the time, the
                         // login must still be looked at.
                         _ = look.tick() => {
@@ -75,7 +81,7 @@ fn messages(portal: Arc<Portal>, user: CurrentUser) -> impl Stream<Item = Event>
                         }
                     }
                 };
-                Some((event(&message), ((changes, environments, announcements, look), open)))
+                Some((event(&message), ((changes, environments, (announcements, notices), look), open)))
             }
         },
     )

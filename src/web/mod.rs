@@ -11,6 +11,7 @@ mod catalogue;
 mod causes;
 pub mod claim;
 mod cluster;
+mod config;
 mod csv;
 mod datasets;
 pub mod error;
@@ -24,6 +25,7 @@ pub mod guard;
 mod health;
 mod health_report;
 mod home;
+mod href;
 pub mod identity;
 mod jobs;
 mod json;
@@ -32,7 +34,9 @@ mod login;
 pub mod markdown;
 mod me;
 mod metrics;
+mod models;
 mod notices;
+mod notifications;
 mod packages;
 pub mod page;
 mod paging;
@@ -46,6 +50,7 @@ mod settings;
 mod show;
 mod start_form;
 mod streams;
+mod sweeps;
 mod ticket;
 mod tokens;
 mod usage;
@@ -53,7 +58,6 @@ mod versions;
 pub mod views;
 
 use std::{
-    fmt::Display,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -61,17 +65,15 @@ use std::{
 use axum::{
     Router,
     extract::DefaultBodyLimit,
-    http::HeaderMap,
     middleware::from_fn_with_state,
     response::{IntoResponse, Response},
     routing::any,
 };
-use ipnet::IpNet;
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
-use url::{Host, Origin, Url};
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+pub use config::{AppsOrigin, WebConfig};
 pub use error::{Error, Result};
 pub use finish::Side;
 pub use forwarded::ClientHeader;
@@ -90,8 +92,11 @@ use crate::{
     files::Files,
     jobs::Jobs,
     model::{Clock, Timestamp},
+    models::Models,
+    notifications::Notifications,
     runs::Runs,
     sessions::Sessions,
+    sweeps::Sweeps,
 };
 use gateway::Gateway;
 use page::{Layout, Nav, Theme, Viewer};
@@ -109,6 +114,8 @@ pub struct Portal {
     pub sessions: Arc<Sessions>,
     pub jobs: Arc<Jobs>,
     pub datasets: Arc<Datasets>,
+    pub sweeps: Arc<Sweeps>,
+    pub models: Arc<Models>,
     pub cluster: Arc<Cluster>,
     pub gateway: Gateway,
     pub files: Arc<Files>,
@@ -117,6 +124,7 @@ pub struct Portal {
     pub single_user: Option<String>,
     pub streams: streams::Streams,
     pub announcements: Arc<Announcements>,
+    pub notifications: Arc<Notifications>,
     /// What the health page looks at besides the services.
     pub surroundings: Surroundings,
     /// When this process began.
@@ -137,6 +145,7 @@ pub struct Parts {
     pub files: Arc<Files>,
     pub runs: Arc<Runs>,
     pub announcements: Arc<Announcements>,
+    pub notifications: Arc<Notifications>,
     pub surroundings: Surroundings,
     pub single_user: Option<String>,
     /// Our own program, where workloads may run it.
@@ -155,6 +164,7 @@ impl Portal {
             files,
             runs,
             announcements,
+            notifications,
             surroundings,
             single_user,
             program,
@@ -169,6 +179,8 @@ impl Portal {
             metrics: Metrics::default(),
             since: sessions.clock.now(),
             datasets: Datasets::new(jobs.clone(), files.clone(), program),
+            sweeps: Sweeps::new(jobs.clone(), sessions.clone(), runs.clone()),
+            models: Models::new(jobs.clone(), files.clone(), sessions.config.installed.trainer.clone()),
             jobs,
             sessions,
             cluster,
@@ -178,6 +190,7 @@ impl Portal {
             single_user,
             streams: streams::Streams::default(),
             announcements,
+            notifications,
             surroundings,
             stopping,
             document: OnceLock::new(),
@@ -209,100 +222,11 @@ impl Portal {
     }
 }
 
-/// How the portal is reached.
-#[derive(Clone, Debug, Default)]
-pub struct WebConfig {
-    /// The address that people type, where it is not the listener's own.
-    pub public_url: Option<Url>,
-    /// The listener itself speaks HTTPS.
-    pub tls: bool,
-    /// The main listener's port.
-    pub port: u16,
-    /// Names of this host that may stand in `Host` where there is no `public_url`.
-    pub host_names: Vec<String>,
-    /// Who is believed about the client's address, which they name in `client_header`.
-    pub trusted_proxies: Vec<IpNet>,
-    pub client_header: ClientHeader,
-    /// For how long browsers that came by HTTPS come by nothing else (seconds).
-    pub hsts: i64,
-    /// Plain HTTP off loopback, by the administrator's choice.
-    pub insecure_http: bool,
-    pub apps: AppsOrigin,
-    /// The data directory, where the first password lies.
-    pub private: PathBuf,
-}
-
-/// Where apps are reached by browsers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum AppsOrigin {
-    /// On the portal's own origin.
-    #[default]
-    Path,
-    /// On another port of the same host.
-    Port(u16),
-    /// At an address of their own, behind a reverse proxy.
-    Url(String),
-    /// Each session on a name of its own below this domain, in lower case; the scheme and the
-    /// port are the portal's, and so is the listener. There is a `public_url` then.
-    Subdomain(String),
-}
-
-impl WebConfig {
-    /// Whether browsers reach us by HTTPS.
-    pub fn is_https(&self) -> bool {
-        self.public_url.as_ref().map_or(self.tls, |url| url.scheme() == "https")
-    }
-
-    pub fn scheme(&self) -> &'static str {
-        if self.is_https() { "https" } else { "http" }
-    }
-
-    pub fn cookie_name(&self) -> &'static str {
-        if self.is_https() { "__Host-lyceum_login" } else { "lyceum_login" }
-    }
-
-    /// Of the cookie that the sign-in form's proof is bound to.
-    pub fn form_cookie_name(&self) -> &'static str {
-        if self.is_https() { "__Host-lyceum_form" } else { "lyceum_form" }
-    }
-
-    /// Our own address as the asking browser knows it: `https://portal.example.org`.
-    pub fn origin(&self, headers: &HeaderMap) -> String {
-        guard::ours(headers, self).map_or_else(String::new, |origin| origin.ascii_serialization())
-    }
-
-    /// The origin that an app has for this browser; `None` where it is the portal's own, and
-    /// where the browser calls us by a name that is not known to be ours. `whose` is a session,
-    /// or `*` for all of them.
-    pub fn apps_origin(&self, headers: &HeaderMap, whose: impl Display) -> Option<String> {
-        if let AppsOrigin::Url(url) = &self.apps {
-            return Some(url.clone());
-        }
-        let Origin::Tuple(scheme, host, port) = guard::ours(headers, self)? else { return None };
-        match &self.apps {
-            AppsOrigin::Path | AppsOrigin::Url(_) => None,
-            AppsOrigin::Port(port) => Some(format!("{scheme}://{host}:{port}")),
-            AppsOrigin::Subdomain(domain) => {
-                let host = Host::Domain(format!("{whose}.{domain}"));
-                Some(Origin::Tuple(scheme, host, port).ascii_serialization())
-            }
-        }
-    }
-}
-
 type Api = OpenApiRouter<Arc<Portal>>;
 
 /// The routes below `/api/v1`.
 fn api() -> Api {
-    OpenApiRouter::new()
-        .routes(routes!(login::api_log_in))
-        .routes(routes!(login::api_log_out))
-        .routes(routes!(me::me))
-        .routes(routes!(me::change_password))
-        .routes(routes!(packages::list))
-        .routes(routes!(packages::reset))
-        .routes(routes!(tokens::list, tokens::create))
-        .routes(routes!(tokens::revoke))
+    of_oneself()
         .routes(routes!(catalogue::profiles))
         .routes(routes!(catalogue::environments))
         .routes(routes!(catalogue::modules))
@@ -316,6 +240,15 @@ fn api() -> Api {
         .routes(routes!(jobs::list, jobs::submit))
         .routes(routes!(jobs::find, jobs::change, jobs::delete))
         .routes(routes!(jobs::admission))
+        .routes(routes!(sweeps::queue::find))
+        .routes(routes!(sweeps::queue::pause))
+        .routes(routes!(sweeps::queue::resume))
+        .routes(routes!(sweeps::list, sweeps::submit))
+        .routes(routes!(sweeps::preview))
+        .routes(routes!(sweeps::find, sweeps::delete))
+        .routes(routes!(sweeps::pause))
+        .routes(routes!(sweeps::resume))
+        .routes(routes!(sweeps::stop))
         .routes(routes!(jobs::cancel))
         .routes(routes!(jobs::resume))
         .routes(routes!(jobs::copy))
@@ -334,6 +267,7 @@ fn api() -> Api {
         .routes(routes!(datasets::items::mask))
         .routes(routes!(datasets::items::mean))
         .routes(routes!(datasets::items::example))
+        .merge(models::routes::api())
         .routes(routes!(files::list, files::rename, files::delete))
         .routes(routes!(files::roots))
         .routes(routes!(files::info))
@@ -371,6 +305,8 @@ fn api() -> Api {
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::machines::partitions))
         .routes(routes!(cluster::machines::offered))
+        .routes(routes!(cluster::queue::list))
+        .routes(routes!(cluster::queue::cancel))
         .routes(routes!(cluster::api::gpus))
         .routes(routes!(cluster::api::history))
         .routes(routes!(cluster::api::ask))
@@ -383,9 +319,25 @@ fn api() -> Api {
         .routes(routes!(health::document))
 }
 
+/// What is about whoever asks.
+fn of_oneself() -> Api {
+    OpenApiRouter::new()
+        .routes(routes!(login::api_log_in))
+        .routes(routes!(login::api_log_out))
+        .routes(routes!(me::me))
+        .routes(routes!(me::change_password))
+        .routes(routes!(notifications::find, notifications::change))
+        .routes(routes!(notifications::try_out))
+        .routes(routes!(notifications::see))
+        .routes(routes!(packages::list))
+        .routes(routes!(packages::reset))
+        .routes(routes!(tokens::list, tokens::create))
+        .routes(routes!(tokens::revoke))
+}
+
 /// Everything else.
 fn pages() -> Pages {
-    admin_pages()
+    models::routes::pages(admin_pages())
         .get("/", home::page)
         .get("/events", live::stream)
         .get("/notices", notices::fragment)
@@ -401,6 +353,13 @@ fn pages() -> Pages {
         .post("/jobs", jobs::form::submit)
         .get("/jobs/new", jobs::form::page)
         .post("/jobs/selection", jobs::pages::selection)
+        .post("/jobs/queue", sweeps::queue::change)
+        .get("/sweeps", sweeps::pages::list)
+        .get("/sweeps/{id}", sweeps::pages::show)
+        .post("/sweeps/{id}/pause", sweeps::pages::pause)
+        .post("/sweeps/{id}/resume", sweeps::pages::resume)
+        .post("/sweeps/{id}/stop", sweeps::pages::stop)
+        .post("/sweeps/{id}/delete", sweeps::pages::delete)
         .get("/jobs/{id}", jobs::pages::show)
         .post("/jobs/{id}", jobs::pages::change)
         .post("/jobs/{id}/cancel", jobs::pages::cancel)
@@ -409,6 +368,8 @@ fn pages() -> Pages {
         .post("/jobs/{id}/delete", jobs::pages::delete)
         .get("/cluster", cluster::page)
         .post("/cluster/sessions/{id}/ask", cluster::ask)
+        .get("/queue", cluster::queue::page)
+        .post("/queue/{id}/cancel", cluster::queue::cancel_by_form)
         .get("/datasets", datasets::pages::list)
         .post("/datasets", datasets::pages::create)
         .get("/datasets/new", datasets::pages::new)
@@ -444,6 +405,8 @@ fn pages() -> Pages {
         .post("/settings/tokens", settings::make_token)
         .post("/settings/tokens/{id}/revoke", settings::revoke_token)
         .post("/settings/sign-out-everywhere", settings::sign_out_everywhere)
+        .post("/settings/notifications", notifications::save)
+        .post("/settings/notifications/test", notifications::save_test)
         .post("/settings/theme", settings::set_theme)
         .get("/announcements/strip", announcements::strip::fragment)
         .post("/announcements/{id}/dismiss", announcements::strip::dismiss)

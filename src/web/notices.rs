@@ -1,5 +1,5 @@
-//! What the reader should know of their sessions now: the strip that every page of the portal
-//! shows. The event stream says when it changes (`live`), and pages fetch it anew.
+//! What the reader should know of their sessions, and where their browser tells them, of their jobs now: the
+//! strip that every page of the portal shows. The event stream says when it changes (`live`), and pages fetch it anew.
 
 use std::sync::Arc;
 
@@ -8,11 +8,12 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse, Response},
 };
+use serde::Deserialize;
 
 use super::{
     Portal, cards,
     error::Result,
-    extract::CurrentUser,
+    extract::{CurrentUser, Query},
     page::Page,
     views::{NoticeLine, Notices},
 };
@@ -21,8 +22,20 @@ use crate::{db::sessions::Filter, model::ending::Notice};
 /// More live sessions than this nobody has.
 const LIVE: i64 = 200;
 
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Asked {
+    /// This browser tells of jobs.
+    jobs: bool,
+}
+
 /// `/notices`
-pub async fn fragment(user: CurrentUser, State(portal): State<Arc<Portal>>, headers: HeaderMap) -> Result<Response> {
+pub async fn fragment(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    headers: HeaderMap,
+    Query(asked): Query<Asked>,
+) -> Result<Response> {
     let own = Filter { owner: Some(user.id()), live_only: true, sessions_only: true, limit: LIVE, ..Filter::default() };
     let sessions = portal.sessions.list(own).await?;
     let told = sessions.iter().filter_map(|session| Some((session, portal.sessions.notice(session)?)));
@@ -39,5 +52,11 @@ pub async fn fragment(user: CurrentUser, State(portal): State<Arc<Portal>>, head
         };
         notices.extend(told.iter().map(|(session, notice)| line((*session, notice))));
     }
-    Ok(Page(Notices { notices, csrf_token: user.csrf_token().to_owned() }).into_response())
+    let mut more = 0;
+    if asked.jobs {
+        let (unseen, left_out) = portal.notifications.unseen(user.id()).await?;
+        notices.extend(unseen.iter().map(NoticeLine::of_job));
+        more = left_out;
+    }
+    Ok(Page(Notices { notices, more, csrf_token: user.csrf_token().to_owned() }).into_response())
 }

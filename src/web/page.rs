@@ -81,6 +81,7 @@ pub enum Nav {
     Jobs,
     Cluster,
     Datasets,
+    Models,
     Files,
     Runs,
     Usage,
@@ -98,12 +99,13 @@ pub struct Entry {
     pub icon: &'static str,
 }
 
-const ENTRIES: [Entry; 10] = [
+const ENTRIES: [Entry; 11] = [
     Entry { nav: Nav::Home, href: "/", label: "Home", icon: "home" },
     Entry { nav: Nav::NewSession, href: "/sessions/new", label: "New session", icon: "plus" },
     Entry { nav: Nav::Jobs, href: "/jobs", label: "Jobs", icon: "job" },
     Entry { nav: Nav::Cluster, href: "/cluster", label: "Cluster", icon: "chip" },
     Entry { nav: Nav::Datasets, href: "/datasets", label: "Datasets", icon: "image" },
+    Entry { nav: Nav::Models, href: "/models", label: "Models", icon: "model" },
     Entry { nav: Nav::Files, href: "/files", label: "Files", icon: "folder" },
     Entry { nav: Nav::Runs, href: "/runs", label: "Runs", icon: "curve" },
     Entry { nav: Nav::Usage, href: "/usage", label: "Usage", icon: "chart" },

@@ -64,6 +64,12 @@ pub struct SessionView {
     pub open_url: String,
     #[schema(value_type = String, format = "date-time")]
     pub created_at: Timestamp,
+    /// Since when it waits, while it does.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub waiting_since: Option<Timestamp>,
+    /// When it begins at the latest, where it waits for room and that can be told.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub estimated_start: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
     pub started_at: Option<Timestamp>,
     #[schema(value_type = Option<String>, format = "date-time")]
@@ -115,6 +121,8 @@ impl SessionView {
             backend: portal.sessions.scheduler.cluster().to_owned(),
             node: session.placement.map(|placement| placement.node),
             cluster: session.cluster,
+            waiting_since: waiting_since(session.state, session.created_at),
+            estimated_start: estimated_start(portal, session.id, session.state),
             created_at: session.created_at,
             started_at: session.started_at,
             ready_at: session.ready_at,
@@ -129,6 +137,17 @@ impl SessionView {
             detail: session.detail,
         }
     }
+}
+
+/// Since when something waits, while it does.
+pub(super) fn waiting_since(state: SessionState, asked_at: Timestamp) -> Option<Timestamp> {
+    (state == SessionState::Queued).then_some(asked_at)
+}
+
+/// When it begins at the latest, as the last look at those who wait found.
+pub(super) fn estimated_start(portal: &Portal, id: SessionId, state: SessionState) -> Option<Timestamp> {
+    let found = portal.sessions.live(id).estimated_start?;
+    (state == SessionState::Queued && portal.clock.now() < found).then_some(found)
 }
 
 /// `?state=&owner=` and more of the list, with paging.

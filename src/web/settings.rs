@@ -47,6 +47,8 @@ fn notice(done: &str) -> Option<&'static str> {
         "password" => "Your password is changed, and your other sign-ins have ended.",
         "revoked" => "The token is revoked.",
         "theme" => "The theme is saved.",
+        "notifications" => "What you are told of is saved.",
+        "test" => "A test is on its way.",
         _ => return None,
     })
 }
@@ -132,7 +134,7 @@ pub(super) async fn set_theme(State(portal): State<Arc<Portal>>, user: CurrentUs
 }
 
 /// The page once more, with what was wrong.
-async fn again(
+pub(super) async fn again(
     portal: &Portal,
     user: &CurrentUser,
     error: Error,
@@ -152,6 +154,7 @@ fn shown(error: &super::error::FieldError) -> FieldError {
     let field = match error.field.as_str() {
         "name" => "token_name",
         "expires_in_seconds" => "expires",
+        "stalled_after_seconds" => "stalled_minutes",
         other => other,
     };
     FieldError { field: field.to_owned(), message: error.message.clone() }
@@ -185,6 +188,7 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         token_name: String::new(),
         new_token: None,
         logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
+        told: views::Told::new(portal.notifications.overview(&principal.user).await?, now),
     })
 }
 

@@ -159,6 +159,10 @@ fn back(headers: &HeaderMap, id: SessionId) -> Redirect {
     if path == "/cluster" {
         return Redirect::to("/cluster");
     }
-    let person = path.strip_prefix("/admin/users/").and_then(|name| Username::parse(name).ok());
-    Redirect::to(&person.map_or_else(|| "/".to_owned(), |name| format!("/admin/users/{name}")))
+    let person = |page: &str| {
+        let name = Username::parse(path.strip_prefix(page)?).ok()?;
+        Some(format!("{page}{name}"))
+    };
+    let person = person("/admin/users/").or_else(|| person("/admin/quotas/users/"));
+    Redirect::to(person.as_deref().unwrap_or("/"))
 }

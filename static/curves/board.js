@@ -6,7 +6,7 @@ import { onTheme, palette } from "./colours.js";
 import { paint } from "./chart.js";
 import { makeFeed } from "./feed.js";
 import { labelled } from "./label.js";
-import { formatCount, formatElapsed, formatMoment, formatStep } from "./scale.js";
+import { formatCount, formatElapsed, formatMoment, formatStep, formatValue } from "./scale.js";
 import { span } from "./series.js";
 import { makeShelf } from "./shelf.js";
 import { chartsOf } from "./tags.js";
@@ -49,13 +49,14 @@ export function makeBoard(root, base, sources) {
   board.setView = (view) => {
     const before = board.view;
     board.view = view;
-    const asksAnew = view.x !== before.x || view.smooth !== before.smooth;
+    const isOther = view.x !== before.x || view.by !== before.by;
+    const asksAnew = isOther || view.smooth !== before.smooth;
     for (const chart of board.charts) {
       const domain = board.domainOf(chart.about);
-      if (view.x !== before.x) chart.single = chart.lines = [];
+      if (isOther) chart.single = chart.lines = [];
       if (asksAnew || String(domain) !== String(chart.domain)) chart.stale = true;
     }
-    if (view.x !== before.x) board.cursor = null;
+    if (isOther) board.cursor = null;
     board.showView();
     feed.bundle();
     clearTimeout(board.writing);
@@ -100,12 +101,12 @@ export function makeBoard(root, base, sources) {
     announce(range ? `Zoomed to ${board.axisWord(chart.about.unit)} ${board.sayPlace(zoom[unit][0])} to ${board.sayPlace(zoom[unit][1])}` : "All of it is shown");
   };
 
-  board.placeOf = (line, step, wall) => ({ step, wall, relative: wall - (board.starts.get(line.source)?.get(line.run) ?? wall) })[board.view.x];
-  board.axisWord = (unit) => ({ step: unit, relative: "after", wall: "at" })[board.view.x];
-  board.sayPlace = (x) => ({ step: () => (Number.isInteger(x) ? formatCount(x) : formatStep(x)), relative: () => formatElapsed(x), wall: () => formatMoment(x, 0) })[board.view.x]();
+  board.placeOf = (line, step, wall) => ({ step, wall, relative: wall - (board.starts.get(line.source)?.get(line.run) ?? wall), metric: NaN })[board.view.x];
+  board.axisWord = (unit) => ({ step: unit, relative: "after", wall: "at", metric: board.view.by })[board.view.x];
+  board.sayPlace = (x) => ({ step: () => (Number.isInteger(x) ? formatCount(x) : formatStep(x)), relative: () => formatElapsed(x), wall: () => formatMoment(x, 0), metric: () => formatValue(x) })[board.view.x]();
   board.checkpointsOf = ({ parts }) => {
     const lines = board.comparing ? [] : parts.slice(0, 1);
-    return lines.flatMap((line) => line.source.metrics.runs.flatMap(({ checkpoints }) => checkpoints ?? []).map((checkpoint) => ({ line, ...checkpoint })));
+    return lines.flatMap((line) => (line.source.metrics.checkpoints ?? []).map((checkpoint) => ({ line, ...checkpoint })));
   };
   return board;
 }

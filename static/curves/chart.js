@@ -108,14 +108,16 @@ function model(chart, width, height) {
     .filter((line) => !board.isOff(line.key))
     .map((line) => ({ ...line, strong: line.key === lit, faded: lit !== null && line.key !== lit }));
   const marks = { attempts: [], checkpoints: [] };
-  for (const line of board.comparing ? [] : lines) {
+  // Neither has a place among another curve's values.
+  const isPlaced = !board.comparing && board.view.x !== "metric";
+  for (const line of isPlaced ? lines : []) {
     for (const attempt of line.data.attempts.slice(1)) {
       const at = board.placeOf(line, attempt.first_step, attempt.first_wall_time);
       if (!marks.attempts.includes(at)) marks.attempts.push(at);
     }
   }
-  for (const { line, step, wall_time } of board.checkpointsOf(about)) marks.checkpoints.push(board.placeOf(line, step, wall_time));
-  return { width, height, lines, view: board.view, axis: { step: about.unit, relative: "elapsed", wall: "clock" }[board.view.x], domain: chart.domain, rule: board.comparing && lines.length > 8 ? null : chart.rule, marks, placeOf: board.placeOf };
+  for (const { line, step, wall_time } of isPlaced ? board.checkpointsOf(about) : []) marks.checkpoints.push(board.placeOf(line, step, wall_time));
+  return { width, height, lines, view: board.view, axis: { step: about.unit, relative: "elapsed", wall: "clock", metric: board.view.by }[board.view.x], domain: chart.domain, rule: board.comparing && lines.length > 8 ? null : chart.rule, marks, placeOf: board.placeOf };
 }
 
 // What the picture leaves out, or what it has that nobody expects.

@@ -54,8 +54,9 @@ export function makeFeed(board) {
 
   // A window with a fiftieth more on each side, so that lines run to its edges.
   function asked(domain) {
-    const { x, smooth } = board.view;
+    const { x, by, smooth } = board.view;
     const parameters = { x, points: pointsOf(board) };
+    if (x === "metric") parameters.by = by;
     if (smooth > 0) parameters.smoothing = smooth;
     if (!domain) return parameters;
     const air = (domain[1] - domain[0]) / 50;
@@ -111,7 +112,9 @@ export function makeFeed(board) {
       if (!chart) continue;
       describe(chart);
       const line = chart.lines.find((line) => line.source === source && line.run === run && line.tag === tag);
-      if (line && line.revision < id) goOn(chart, line, points, { id, before, finite });
+      // Where a point lies on another curve's values is for the portal to say.
+      if (board.view.x === "metric") chart.stale = true;
+      else if (line && line.revision < id) goOn(chart, line, points, { id, before, finite });
       board.paint([chart]);
     }
     if (wanting().length > 0) schedule(1000);

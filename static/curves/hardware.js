@@ -113,7 +113,9 @@ function valueOf(kind, of, stretch, attempt) {
 function linesOf(board, kind, attempts, parts, places) {
   const begin = Math.min(...attempts.flatMap(({ stretches }) => stretches.slice(0, 1).map(({ at }) => Date.parse(at) / 1000)));
   const start = Math.min(begin, ...[...(board.starts.get(board.sources[0])?.values() ?? [])]);
-  const place = (wall) => ({ wall, relative: wall - start, step: stepAt(places, wall) })[board.view.x];
+  const place = (wall) => ({ wall, relative: wall - start, step: stepAt(places, wall), metric: NaN })[board.view.x];
+  // Its own times are no values of a curve.
+  if (board.view.x === "metric") return [];
   return parts.map((part) => {
     const data = { count: 0, total: part.count, nonfinite: [], attempts: [], hasSmooth: false };
     for (const name of ["x", "begin", "end", "mean", "low", "high", "lowX", "highX", "smooth", "points"]) data[name] = [];

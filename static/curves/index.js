@@ -100,10 +100,10 @@ function live(board) {
   const [source] = board.sources;
   const address = `${addressOf(API, source)}/events`;
   let reading = null;
-  const reload = (refresh) => {
-    reading ??= new Promise((resolve) => setTimeout(resolve, 500))
+  const reload = (refresh, after = 500) => {
+    reading ??= new Promise((resolve) => setTimeout(resolve, after))
       .then(() => metricsOf(API, source))
-      .then((metrics) => { source.metrics = metrics; board.load(); if (refresh) board.refresh(); }, () => {})
+      .then((metrics) => { source.metrics = metrics; board.load(); board.paint(board.charts); if (refresh) board.refresh(); }, () => {})
       .finally(() => { reading = null; });
   };
   follow(address, source.metrics.revision, (kind, data, id, before) => {
@@ -116,7 +116,8 @@ function live(board) {
       source.state = data;
       board.onShow();
       if (ended) announce("The run has ended and every point has been read.");
-    } else if (kind === "reset") reload(true);
+    } else if (kind === "checkpoints") reload(false, 2000);
+    else if (kind === "reset") reload(true);
   });
 }
 

@@ -2,11 +2,13 @@
 // numbers, so that the canvas, the SVG that is saved and the tests have the same picture.
 // Colours are names (`text`, `line`, `c1` …) which the painters know.
 
-import { formatElapsed, formatMoment, formatStep, formatTick, logTicks, scale, ticks, timeTicks } from "./scale.js";
+import { formatElapsed, formatMoment, formatStep, formatTick, formatValue, logTicks, scale, ticks, timeTicks } from "./scale.js";
 import { bestPlace, extent, span } from "./series.js";
 
 // The bands of more lines than this would hide the lines.
 const MANY = 8;
+// The values of more single points than this would hide one another.
+const NAMED = 4;
 export const MARGIN = Object.freeze({ top: 8, right: 10, bottom: 22, left: 48 });
 
 // The scales of a chart: `frame` in pixels, x and y. `null` where nothing can be drawn.
@@ -53,10 +55,12 @@ export function sceneOf(chart) {
     if (data.hasSmooth) shapes.push(path(line, data.x, data.mean, x, y, { width: 1, opacity: 0.35 * opacity }));
     const [xs, ys] = data.hasSmooth ? [data.end, data.smooth] : [data.x, data.mean];
     shapes.push(path(line, xs, ys, x, y, { width: line.strong ? 2.6 : 1.7, opacity }));
-    for (const dot of lonely(xs, ys, data.count)) shapes.push({ kind: "dot", clip: true, x: x.map(xs[dot]), y: y.map(ys[dot]), radius: 2, fill: line.color, opacity });
+    const alone = single(ys, data.count);
+    if (alone !== null) level(shapes, line, [xs[alone], ys[alone]], scales, opacity, ordered.filter(isSingle).length <= NAMED);
+    else for (const dot of lonely(xs, ys, data.count)) shapes.push({ kind: "dot", clip: true, x: x.map(xs[dot]), y: y.map(ys[dot]), radius: 2, fill: line.color, opacity });
   }
   for (const line of ordered) nonfiniteMarks(shapes, chart, line, scales);
-  if (chart.rule) for (const line of ordered.filter((line) => !line.faded)) bestMark(shapes, chart, line, scales);
+  if (chart.rule) for (const line of ordered.filter((line) => !line.faded && !isSingle(line))) bestMark(shapes, chart, line, scales);
   return scene;
 }
 
@@ -89,6 +93,10 @@ export function xMarks(kind, [from, to], count) {
     return timeTicks(from, to, count, shift).map((at) => ({ at, text: formatMoment(at, to - from) }));
   }
   if (kind === "relative") return timeTicks(from, to, count).map((at) => ({ at, text: formatElapsed(at) }));
+  if (kind === "metric") {
+    const marks = ticks(from, to, count);
+    return marks.map((at) => ({ at, text: formatTick(at, marks.length > 1 ? marks[1] - marks[0] : at) }));
+  }
   return ticks(from, to, count).filter((at) => Number.isInteger(at) || to - from < 2).map((at) => ({ at, text: formatStep(at) }));
 }
 
@@ -125,6 +133,31 @@ function path(line, xs, ys, x, y, style) {
     points.push(Number.isNaN(place) ? NaN : x.map(xs[at]), place);
   }
   return { kind: "line", clip: true, points, stroke: line.color, dash: line.dash, ...style };
+}
+
+// The place of the only value that there is to draw, or null.
+function single(ys, count) {
+  let found = null;
+  for (let at = 0; at < count; at += 1) {
+    if (Number.isNaN(ys[at])) continue;
+    if (found !== null) return null;
+    found = at;
+  }
+  return found;
+}
+
+const isSingle = ({ data }) => single(data.hasSmooth ? data.smooth : data.mean, data.count) !== null;
+
+// One value is no curve: a dashed line from its large dot to both ends of the chart says at what height it stands.
+function level(shapes, line, [at, value], { x, y, frame }, opacity, isNamed) {
+  const [px, py] = [x.map(at), y.map(value)];
+  if (Number.isNaN(py)) return;
+  shapes.push({ kind: "line", clip: true, points: [frame.left, py, frame.right, py], stroke: line.color, dash: [3, 5], width: 1, opacity: 0.6 * opacity });
+  shapes.push({ kind: "dot", clip: true, x: px, y: py, radius: 4.5, fill: line.color, opacity });
+  if (isNamed && px >= frame.left && px <= frame.right) {
+    const left = px > (frame.left + frame.right) / 2;
+    shapes.push({ kind: "text", x: px + (left ? -9 : 9), y: py - 7, anchor: left ? "end" : "start", text: formatValue(value), fill: "text", bold: true });
+  }
 }
 
 // Points without a neighbour, which a line would not show.

@@ -56,7 +56,7 @@ export const BEST_RULE = "Best is the least of what is named like a loss or an e
 
 // Steps of one unit share a zoom: Keras counts epochs in some curves and batches in others.
 export function unitOf(tag) {
-  return /(^|\/)(epoch_|epoch$)/.test(tag) && !/_vs_iterations$/.test(tag) ? "epoch" : "step";
+  return /(^|\/)epoch_/.test(tag) && !/_vs_iterations$/.test(tag) ? "epoch" : "step";
 }
 
 // Whether a curve is shown only when asked for: Lightning's placeholder.

@@ -17,6 +17,8 @@ export function makeToolbar(view, change) {
     return element("label", {}, input, element("span", {}, label));
   });
   const axis = element("div", { class: "segments", role: "radiogroup", "aria-label": "Horizontal axis" }, ...radios);
+  const other = element("select", { class: "input", "aria-label": "Another curve as horizontal axis" });
+  other.addEventListener("change", () => change(other.value ? onAxis(view(), "metric", other.value) : onAxis(view(), USUAL.x)));
   const log = tick("Log", (on) => change({ ...view(), log: on }));
   const clip = tick("Clip outliers", (on) => change({ ...view(), clip: on }));
   const slider = element("input", { type: "range", min: "0", max: "0.99", step: "0.01", "aria-label": "Smoothing" });
@@ -36,11 +38,19 @@ export function makeToolbar(view, change) {
   const link = element("button", { type: "button", class: "btn quiet", hidden: !navigator.clipboard }, "Copy link");
   link.addEventListener("click", () => navigator.clipboard.writeText(location.href).then(() => announce("Link copied"), () => announce("Copying was not allowed. The address of this page is the link.")));
   const bar = element("div", { class: "curve-tools", role: "toolbar", "aria-label": "How curves are shown" },
-    element("div", {}, axis, element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told), log.label, clip.label),
+    element("div", {}, axis, other, element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told), log.label, clip.label),
     element("div", { class: "which" }, whole, find, picker, link));
 
   function show(now, charts) {
     for (const radio of radios) radio.firstChild.checked = radio.firstChild.value === now.x;
+    const tags = [...new Set(charts.flatMap(({ parts }) => parts.map(({ tag }) => tag)))].slice(0, MOST_PICKED);
+    if (now.by && !tags.includes(now.by)) tags.unshift(now.by);
+    other.hidden = tags.length < 2;
+    if (other.dataset.names !== tags.join("\n")) {
+      other.dataset.names = tags.join("\n");
+      other.replaceChildren(element("option", { value: "" }, "Over a curve…"), ...tags.map((tag) => element("option", { value: tag }, tag)));
+    }
+    other.value = now.by;
     log.input.checked = now.log;
     clip.input.checked = now.clip;
     if (document.activeElement !== slider) slider.value = String(now.smooth);

@@ -2,19 +2,20 @@
 // is in the address, so that a link shows what its sender saw; only what differs from the
 // usual is written. Other parameters of the page are left as they are.
 
-const AXES = ["step", "relative", "wall"];
+const AXES = ["step", "relative", "wall", "metric"];
 
 export const USUAL = Object.freeze({
-  x: "step", log: false, smooth: 0, clip: false,
+  // The axis; with "metric" the tag of the curve whose values it is.
+  x: "step", by: "", log: false, smooth: 0, clip: false,
   zoom: Object.freeze({}), find: "", only: Object.freeze([]), off: Object.freeze([]),
   // Of a comparison: which runs, in which order, and what is said of each.
   where: "", sort: Object.freeze([]), value: "best", same: false, group: "", base: "",
 });
 
-const WORDS = ["find", "where", "group", "base"];
+const WORDS = ["by", "find", "where", "group", "base"];
 const FLAGS = ["log", "clip", "same"];
 // Of the charts themselves; the others are a comparison's, or another table's on the page.
-const CHARTS = ["x", "log", "smooth", "clip", "zoom", "find", "only", "off"];
+const CHARTS = ["x", "by", "log", "smooth", "clip", "zoom", "find", "only", "off"];
 const NAMES = [...CHARTS, "where", "sort", "value", "same", "group", "base"];
 
 // The view that an address tells. What is not understood is as usual.
@@ -26,9 +27,12 @@ export function readView(search) {
   const smooth = Number(given.get("smooth"));
   if (smooth > 0 && smooth < 1) view.smooth = Math.min(smooth, 0.999);
   for (const name of WORDS) view[name] = given.get(name) ?? "";
+  // One says nothing without the other.
+  if (view.x !== "metric") view.by = "";
+  else if (!view.by) view.x = USUAL.x;
   if (given.get("value") === "last") view.value = "last";
   for (const part of listed(given.get("zoom"))) {
-    const match = /^(step|epoch|time):(-?[\d.e+-]+)~(-?[\d.e+-]+)$/.exec(part);
+    const match = /^(step|epoch|time|value):(-?[\d.e+-]+)~(-?[\d.e+-]+)$/.exec(part);
     const [from, to] = match ? [Number(match[2]), Number(match[3])] : [];
     if (match && from < to && Number.isFinite(to - from)) view.zoom[match[1]] = [from, to];
   }
@@ -59,10 +63,11 @@ const listed = (text) => (text ? text.match(/(?:\\[^]|[^\\,])+/g) ?? [] : []).ma
 const short = (number) => String(Number(number.toPrecision(14)));
 
 // What a zoom of this chart counts in: steps and epochs differ, times are all charts' own.
-export const zoomUnit = (view, unit) => (view.x === "step" ? unit : "time");
+export const zoomUnit = (view, unit) => ({ step: unit, metric: "value" })[view.x] ?? "time";
 
-// A view on another axis: a zoom in time means nothing on the other time axis.
-export function onAxis(view, x) {
-  const { time, ...steps } = view.zoom;
-  return { ...view, x, zoom: steps };
+// A view on another axis: a zoom in time means nothing on the other time axis, nor one in the
+// values of another curve. `by` is the tag of the curve whose values are the axis.
+export function onAxis(view, x, by = "") {
+  const { time, value, ...steps } = view.zoom;
+  return { ...view, x, by, zoom: steps };
 }

@@ -90,7 +90,8 @@ export function card(page, name) {
 /** Waits on the home page, without a reload, until the card of `name` says `word`. */
 export async function waitForState(person, name, word, seconds) {
   const { page } = person;
-  const place = card(page, name).first().getByText(word, { exact: true });
+  // Its sentence may hold the same word.
+  const place = card(page, name).first().locator(".state").filter({ hasText: new RegExp(`^\\s*${word}\\s*$`) });
   try {
     await place.waitFor({ timeout: seconds * 1000 });
   } catch (error) {

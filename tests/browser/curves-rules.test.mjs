@@ -99,6 +99,7 @@ test("training and validation share a chart; loss stands left of accuracy", () =
   assert.deepEqual([layers.name, ...layers.charts.map(({ name }) => name)], ["layers", "layers/1/w", "layers/2/w", "layers/10/w"]);
   const keras = tags.chartsOf([curve("epoch_loss", "train"), curve("epoch_loss", "validation"), curve("evaluation_loss_vs_iterations", "validation")]);
   assert.deepEqual(keras[0].charts.map(({ unit, parts }) => `${unit} ${parts.length}`), ["step 1", "epoch 2"]);
+  assert.equal(tags.unitOf("epoch"), "step", "which epoch it is, at each step");
   // Compared, each tag is a chart of its own.
   const [compared] = tags.chartsOf(["val/accuracy", "train/loss", "val/loss", "train/accuracy"].map((tag) => curve(tag)), { pair: false });
   assert.deepEqual(compared.charts.map(({ name }) => name), ["train/loss", "train/accuracy", "val/loss", "val/accuracy"]);
@@ -136,6 +137,22 @@ test("a line has gaps where nothing is finite or a log axis has no place", () =>
   assert.deepEqual(series.nonPositive([line(values)]), { points: 1, partly: 0 });
   // A single point between gaps is a dot: a line of one point is nothing.
   assert.ok(scene.sceneOf({ width: 400, height: 200, lines: [line([null, 3, null])], view: { x: "step" } }).shapes.some(({ kind }) => kind === "dot"));
+});
+
+test("one value alone stands out: a large dot, its height across the chart, its number", () => {
+  const shapes = (lines) => scene.sceneOf({ width: 400, height: 200, lines, view: { x: "step" }, rule: "min" }).shapes;
+  const drawn = shapes([line([0.5])]);
+  const dot = drawn.find(({ kind }) => kind === "dot");
+  assert.ok(dot.radius > 4);
+  const across = drawn.find(({ kind, dash }) => kind === "line" && dash?.length);
+  assert.deepEqual([across.points[1], across.points[3]], [dot.y, dot.y]);
+  assert.ok(across.points[2] - across.points[0] > 300);
+  assert.ok(drawn.some(({ kind, text }) => kind === "text" && text === "0.5"));
+  assert.ok(!drawn.some(({ kind }) => kind === "ring"), "the best of one is no news");
+  const many = shapes(Array.from({ length: 9 }, (_, at) => line([at / 16 + 0.01])));
+  assert.equal(many.filter(({ kind }) => kind === "dot").length, 9);
+  assert.ok(!many.some(({ kind, bold }) => kind === "text" && bold), "so many numbers would hide one another");
+  assert.ok(!shapes([line([1, 2])]).some(({ kind }) => kind === "dot"));
 });
 
 test("marks of an axis can be told apart, also where a logarithm has no powers of ten", () => {
@@ -209,6 +226,14 @@ test("an address holds the whole view and nothing that is usual", () => {
   assert.equal(view.writeView(view.USUAL, "?id=1&id=2&x=wall"), "?id=1&id=2");
   assert.deepEqual(view.readView("?x=nonsense&smooth=7&zoom=step:9~3&zoom=bad&log=yes"), { ...view.USUAL, zoom: {} });
   assert.deepEqual(view.onAxis(wanted, "wall").zoom, { step: [100, 500] });
+  const over = { ...view.onAxis(wanted, "metric", "train/loss"), zoom: { step: [100, 500], value: [0.25, 2] } };
+  assert.match(view.writeView(over), /[?&]x=metric&.*by=train\/loss/);
+  assert.deepEqual(view.readView(view.writeView(over)), over);
+  assert.equal(view.zoomUnit(over, "step"), "value");
+  assert.deepEqual(view.onAxis(over, "step"), { ...wanted, x: "step", zoom: { step: [100, 500] } });
+  // One says nothing without the other.
+  assert.equal(view.readView("?x=metric").x, "step");
+  assert.equal(view.readView("?x=wall&by=loss").by, "");
 });
 
 test("a picture is well-formed whatever a tag is called", () => {

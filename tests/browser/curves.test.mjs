@@ -119,6 +119,12 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
   await isDrawn(page, "loss");
   const place = chart(page, "loss").locator(".place");
   const box = await place.boundingBox();
+  // A cursor stands in all charts at the same step.
+  await page.mouse.move(box.x + box.width * 0.5, box.y + 90);
+  for (const id of ["loss", "accuracy"]) {
+    const cursor = chart(page, id).locator("canvas.cursor");
+    await until(() => cursor.evaluate((canvas) => canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((value) => value > 0)), 30, `the cursor in ${id}`);
+  }
   const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && /"from":/.test(request.postData() ?? ""));
   await page.mouse.move(box.x + box.width * 0.35, box.y + 90);
   await page.mouse.down();
@@ -157,6 +163,45 @@ test("a zoom asks for its own buckets, and a link restores the view", async () =
 
   await place.dblclick();
   await page.waitForURL((url) => !url.search.includes("zoom="));
+  browser.assertNoFaults(person);
+  browser.assertNoFaults(other);
+});
+
+test("checkpoints are marked as they are written, and a curve is drawn over another", async () => {
+  const child = train("kept", {}, "--steps", "0", "--rate", "50", "--steps-per-epoch", "50");
+  const run = await register("kept");
+  const marked = async () => (await ask(portal, cora.name, `/runs/${run.id}/metrics`)).checkpoints;
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await browser.appears(page, chart(page, "loss"), 60, "the chart of the loss");
+  await browser.appears(page, chart(page, "loss").getByText("◆ checkpoint"), 90, "the mark of a checkpoint");
+  const before = await marked();
+  await until(async () => (await marked()).length > before.length, 90, "another checkpoint");
+  child.kill("SIGKILL");
+  await child.ended;
+  const [first] = before;
+  assert.equal(first.file, "checkpoint.json");
+  assert.ok(before.every(({ step }, at) => at === 0 || before[at - 1].step < step), JSON.stringify(before));
+
+  const axis = page.getByLabel("Another curve as horizontal axis");
+  const answered = page.waitForResponse((answer) => answer.url().endsWith("/api/v1/curves") && answer.request().postDataJSON().by === "train/loss");
+  await axis.selectOption("train/loss");
+  const { items } = await (await answered).json();
+  assert.ok(items.length > 0 && items.every(({ x }) => x === "metric"));
+  await page.waitForURL(/x=metric&by=train\/loss/);
+  await isDrawn(page, "accuracy");
+  const picture = (await saved(page, "accuracy", "SVG")).bytes.toString();
+  assert.match(picture, />train\/loss</);
+  await browser.photograph(page, "curves-over-another");
+  await browser.assertNoSidewaysScroll(page, "a curve over another");
+  await browser.assertAccessible(page, "a curve over another");
+  const other = await visit(new URL(page.url()).pathname + new URL(page.url()).search);
+  await browser.appears(other.page, chart(other.page, "accuracy"), 60, "the same chart for somebody else");
+  await isDrawn(other.page, "accuracy");
+  assert.equal(await other.page.getByLabel("Another curve as horizontal axis").inputValue(), "train/loss");
+  await page.getByRole("radio", { name: "Step" }).check();
+  await page.waitForURL((url) => !url.search.includes("by="));
+  assert.equal(await axis.inputValue(), "");
   browser.assertNoFaults(person);
   browser.assertNoFaults(other);
 });

@@ -34,6 +34,32 @@ async function check(picture) {
 
 const main = () => person.page.locator("#main");
 
+test("a demonstration is one press away, and what is chosen in the list is starred, tagged and deleted", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/jobs`);
+  await page.getByRole("button", { name: "Try it with a demonstration" }).click();
+  await page.waitForURL(/\/jobs\/[0-9a-f-]{36}$/);
+  const id = page.url().split("/").at(-1);
+  await browser.appears(page, page.locator('#curves figure[data-chart="loss"]'), 90, "its first curve");
+  await ask(portal, name, `/jobs/${id}/cancel`, { method: "POST" });
+  await browser.appears(page, page.getByText("You stopped it"), 60, "its end");
+  const chosen = async (what) => {
+    await page.goto(`${portal.url}/jobs`);
+    await page.getByLabel("Choose demonstration").check();
+    return page.locator("#selection").getByRole("button", { name: what });
+  };
+  await (await chosen("Star")).click();
+  const row = page.getByRole("row").filter({ hasText: "demonstration" });
+  await row.getByText("with a star:").waitFor();
+  const add = await chosen("Add tag");
+  await page.getByLabel("Tag to add").fill("shown");
+  await add.click();
+  await row.getByRole("link", { name: "shown" }).waitFor();
+  await (await chosen("Delete")).click();
+  await page.getByRole("dialog").getByRole("button", { name: /Yes/ }).click();
+  await page.getByText("You have no jobs yet.").waitFor();
+});
+
 test("the first visit says what to do", async () => {
   const { page } = person;
   await page.getByLabel("Main").getByRole("link", { name: "Jobs" }).click();
@@ -46,7 +72,7 @@ test("the first visit says what to do", async () => {
 test("a script is submitted, and its log grows without navigation", async () => {
   const { page } = person;
   await page.getByRole("radio", { name: "Script" }).check();
-  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
+  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\n'\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
   await page.getByLabel("Name", { exact: true }).fill("counting");
   await page.getByLabel("Environment variables").fill("SEED=7");
   await page.getByText("Starts now").waitFor();
@@ -56,6 +82,7 @@ test("a script is submitted, and its log grows without navigation", async () => 
   const here = page.url();
   const log = page.locator("[data-log]");
   await browser.appears(page, log.getByText("step 2 of 600"), 60, "the second line");
+  assert.equal(await log.locator("span.a1").textContent(), "red alarm");
   await browser.appears(page, main().locator(".state.running"), 30, "that it runs");
   await browser.appears(page, log.getByText("step 4 of 600"), 30, "a later line");
   assert.equal(page.url(), here, "nobody navigated");

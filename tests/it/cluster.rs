@@ -299,6 +299,24 @@ async fn held_gpus_that_rest_are_asked_about() {
     let text = page(&oscar).await;
     assert!(text.contains("Held and idle") && text.contains(&format!("/cluster/sessions/{id}/ask")), "{text}");
     assert!(!page(&annie).await.contains("Held and idle"), "it is for operators");
+    let chief = portal.sign_in("chief").await;
+    let all: Value = chief.get("/api/v1/quotas").await.json().await.unwrap();
+    let strip = &all["strip"];
+    assert_eq!(
+        (&strip["gpus_allocated"], &strip["gpus_idle"], &strip["gpus_down"], &strip["waiting"]),
+        (&json!(2), &json!(2), &json!(0), &json!(0)),
+        "{all}"
+    );
+    let text = chief.visit("/admin/quotas").await.text().await.unwrap();
+    assert!(text.contains("of them idle, <a href=\"/cluster\">") && text.contains("GPUs allocated"), "{text}");
+    for who in [&oscar, &annie, &chief] {
+        let gpus: Value = who.get("/api/v1/gpus").await.json().await.unwrap();
+        let resting = gpus["items"].as_array().unwrap().iter().filter(|gpu| gpu["idle_since"].is_string()).count();
+        assert_eq!(resting, 2, "{gpus}");
+    }
+    portal.add_user("bert", Role::User).await;
+    let gpus: Value = portal.sign_in("bert").await.get("/api/v1/gpus").await.json().await.unwrap();
+    assert!(gpus["items"].as_array().unwrap().iter().all(|gpu| gpu["idle_since"].is_null()), "{gpus}");
 
     // One asks, the other answers by keeping it.
     let pressed = oscar.post_form(&format!("/cluster/sessions/{id}/ask"), &[("csrf_token", &oscar.csrf_token)]).await;

@@ -1,5 +1,5 @@
-//! `lyceum admin` as somebody types it: groups, what is written down of it, and readers of its
-//! output that have seen enough.
+//! The program as somebody types it: groups and limits on the database, what is written down of
+//! it, one's own sessions over the API, and readers of its output that have seen enough.
 
 use std::{
     fs::DirBuilder,
@@ -9,9 +9,14 @@ use std::{
     process::{Command, Output},
 };
 
-use lyceum::db::{Config, Db};
-use serde_json::Value;
+use lyceum::{
+    db::{Config, Db},
+    model::{GroupName, Role, SessionId},
+};
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::portal::TestPortal;
 
 /// A data directory without a portal.
 struct Place(TempDir);
@@ -28,24 +33,40 @@ impl Place {
     }
 
     fn command(&self, words: &str) -> Command {
+        self.command_of(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    fn command_of(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_lyceum"));
-        command.args(words.split(' ')).arg("--data").arg(self.0.path());
+        command.args(words).arg("--data").arg(self.0.path());
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin").env("LYCEUM_ENVIRONMENTS__BUILD", "never");
         command
     }
 
     /// What a command says that ends well.
     fn run(&self, words: &str) -> String {
-        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
-        assert!(status.success() && stderr.is_empty(), "{words}: {}", String::from_utf8_lossy(&stderr));
+        self.run_words(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    fn run_words(&self, words: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command_of(words).output().unwrap();
+        assert!(status.success() && stderr.is_empty(), "{words:?}: {}", String::from_utf8_lossy(&stderr));
         String::from_utf8(stdout).unwrap()
     }
 
     /// What a command says that is refused.
     fn refused(&self, words: &str) -> String {
-        let Output { status, stdout, stderr } = self.command(words).output().unwrap();
-        assert!(status.code() == Some(1) && stdout.is_empty(), "{words}");
+        self.refused_words(&words.split(' ').collect::<Vec<_>>())
+    }
+
+    fn refused_words(&self, words: &[&str]) -> String {
+        let Output { status, stdout, stderr } = self.command_of(words).output().unwrap();
+        assert!(status.code() == Some(1) && stdout.is_empty(), "{words:?}");
         String::from_utf8(stderr).unwrap()
+    }
+
+    async fn db(&self) -> Db {
+        Db::open(&Config::default(), &self.private()).await.unwrap()
     }
 }
 
@@ -81,7 +102,7 @@ async fn groups_are_kept_on_the_command_line() {
     place.run("admin group remove sight");
     assert_eq!(place.run("admin group list").lines().count(), 1);
 
-    let db = Db::open(&Config::default(), &place.private()).await.unwrap();
+    let db = place.db().await;
     let rows = db.audit_after(0, 100).await.unwrap();
     assert!(rows.iter().all(|row| row.actor.starts_with("unix:")), "{rows:?}");
     let told: Vec<_> = rows.iter().map(|row| format!("{} {} {}", row.action, row.subject, row.detail)).collect();
@@ -98,6 +119,233 @@ async fn groups_are_kept_on_the_command_line() {
             "group.remove sight ",
         ]
     );
+}
+
+#[tokio::test]
+async fn limits_are_set_and_shown_on_the_command_line() {
+    let place = Place::new();
+    place.run("admin user add ada");
+    place.run("admin group add vision");
+    assert_eq!(place.run("admin quota get default"), "nothing is set here: what is inherited holds\n");
+
+    // As people write them, and as it is shown it can be set again.
+    let words = [
+        "admin",
+        "quota",
+        "set",
+        "default",
+        "memory_bytes=48 GB",
+        "max_session_seconds=8h",
+        "gpus=1",
+        "cpus=unlimited",
+    ];
+    let set = place.run_words(&words);
+    assert_eq!(set, "cpus=unlimited\ngpus=1\nmax_session_seconds=8h\nmemory_bytes=48GB\n");
+    assert_eq!(place.run("admin quota get default"), set);
+    assert_eq!(place.run(&format!("admin quota set default {}", set.trim().replace('\n', " "))), set);
+    assert_eq!(
+        place.run("admin quota set default memory_bytes=48GiB cpus=inherit gpus=inherit max_session_seconds=inherit"),
+        "memory_bytes=48GB\n"
+    );
+
+    let group = place.run("admin quota set group vision gpus=2 total.gpus=8 total.gpu_hours=2000 chargeable=yes");
+    assert_eq!(group, "total.gpu_hours=2000\ngpus=2\ntotal.gpus=8\nchargeable=yes\nrestrictive=no\n");
+    assert_eq!(place.run("admin quota set cluster gpus=16"), "total.gpus=16\n");
+    assert_eq!(
+        place.run("admin quota set group vision total.gpus=inherit total.gpu_hours=inherit gpus=inherit chargeable=no"),
+        "chargeable=no\nrestrictive=no\n"
+    );
+
+    // An override with its end and its note, which a change keeps that does not name them.
+    let words = ["admin", "quota", "set", "user", "ada", "gpus=2", "--until", "2099-01-31", "--note", "a thesis"];
+    let noted = "  until 2099-01-31T00:00:00Z  # a thesis\n";
+    assert_eq!(place.run_words(&words), format!("gpus=2{noted}"));
+    assert_eq!(place.run("admin quota set user ada gpus=4 cpus=8"), format!("cpus=8\ngpus=4{noted}"));
+    assert_eq!(place.run("admin quota set user ada gpus=4 --until never"), "cpus=8\ngpus=4  # a thesis\n");
+    assert_eq!(place.run_words(&["admin", "quota", "set", "user", "ada", "gpus=4", "--note", ""]), "cpus=8\ngpus=4\n");
+    let shown = place.run("admin quota set user ada gpus=4 cpus=inherit --until 30d");
+    assert!(shown.starts_with("gpus=4  until 20"), "{shown}");
+    let read: Value = serde_json::from_str(&place.run("admin quota get user ada --json")).unwrap();
+    let gpus = &read["fields"]["gpus"];
+    assert_eq!((&gpus["value"], &gpus["note"]), (&Value::from(4), &Value::Null), "{read}");
+    assert!(gpus["expires_at"].is_string() && gpus["updated_by"].as_str().unwrap().starts_with("unix:"), "{read}");
+
+    let rows = place.db().await.audit_after(0, 100).await.unwrap();
+    let changes = rows.iter().filter(|row| row.action == "quota.change");
+    // Three changes leave it with its note; of a fourth it is what was before.
+    assert_eq!(changes.filter(|row| row.subject == "ada" && row.detail.contains("a thesis")).count(), 4);
+}
+
+#[test]
+fn what_cannot_be_set_is_said_and_nothing_is() {
+    let place = Place::new();
+    place.run("admin user add ada");
+    place.run("admin group add vision");
+    for (words, why) in [
+        ("default memory_bytes=48", "memory_bytes: `48` is no value. 48 of what? Write the unit: 48 GB."),
+        ("default max_session_seconds=8", "8 of what? Write the unit: 8 h."),
+        ("default memory_bytes=8h", "Write a size as 48 GB"),
+        ("default max_session_seconds=8GB", "Write a time as 8 h"),
+        ("default gpus=48GB", "GPUs are counted"),
+        ("default gpus=-2", "This is not negative"),
+        ("default gpus=1.5", "no fractions"),
+        ("default gpus=1e9", "no powers"),
+        ("default gpus=99999999999999999999", "more than can be counted"),
+        ("default gpu=1", "there is no field `gpu`"),
+        ("default gpus", "`gpus`: say FIELD=VALUE"),
+        ("default gpus=1 gpus=2", "gpus is named twice"),
+        ("default total.gpus=2", "set at `group NAME` or `cluster`"),
+        ("default chargeable=yes", "there is no field `chargeable`"),
+        ("group vision chargeable=perhaps", "chargeable is `yes` or `no`"),
+        ("group vision total.pending=2", "limited for each person"),
+        ("cluster pending=2", "limited for each person"),
+        ("user bob gpus=2", "there is no user `bob`"),
+        ("group speech gpus=2", "there is no group `speech`"),
+        ("somebody gpus=2", "say whose"),
+        ("default", "say what"),
+        ("default gpus=1 --until 2001-01-31", "--until: This must be in the future."),
+        ("default gpus=1 --until 30", "neither a day"),
+        ("default gpus=1 --until soon", "neither a day"),
+        ("default gpus=inherit --note why", "belong to a value"),
+    ] {
+        let said = place.refused(&format!("admin quota set {words}"));
+        assert!(said.contains(why), "{words}: {said}");
+    }
+    let long = "x".repeat(501);
+    let said = place.refused_words(&["admin", "quota", "set", "default", "gpus=1", "--note", &long]);
+    assert!(said.contains("--note: At most 500 characters."), "{said}");
+    // Everything that is wrong is told at once, and what was right beside it is not set.
+    let said = place.refused("admin quota set default cpus=4 gpus=-2 memory_bytes=48");
+    assert!(said.contains("gpus: `-2`") && said.contains("48 of what?"), "{said}");
+    for level in ["default", "cluster", "user ada"] {
+        assert_eq!(place.run(&format!("admin quota get {level}")), "nothing is set here: what is inherited holds\n");
+    }
+    assert!(place.refused("admin quota get default gpus").contains("`get` shows everything"));
+}
+
+#[tokio::test]
+async fn a_dry_run_says_who_would_be_over_and_changes_nothing() {
+    let place = Place::new();
+    for name in ["ada", "bob"] {
+        place.run(&format!("admin user add {name}"));
+    }
+    let db = place.db().await;
+    for name in ["ada", "bob"] {
+        let user = db.find_user_by_name(name).await.unwrap().unwrap().user;
+        crate::db::admitted(&db, user.id).await;
+    }
+    db.close().await;
+    place.run("admin quota set user bob sessions=3");
+    let told = place.run("admin quota set default sessions=0 memory_bytes=48GB --dry-run --until 2099-01-31");
+    let changes = "This would change, and nothing is changed:\n  sessions: inherit → 0  until 2099-01-31T00:00:00Z\n  \
+                   memory_bytes: inherit → 48GB  until 2099-01-31T00:00:00Z\n";
+    let over = "1 person would be over. Nothing will be stopped; new starts wait until there is room again.\n  \
+                ada: 1 session in use, 0 sessions allowed (default)\n";
+    assert_eq!(told, format!("{changes}{over}"));
+    let told = place.run("admin quota set cluster cpus=1 --dry-run");
+    assert!(
+        told.contains("All together would be over.") && told.contains("all together: 2 cores in use, 1 core allowed"),
+        "{told}"
+    );
+    let told = place.run("admin quota set user bob sessions=2 --dry-run");
+    assert!(told.contains("sessions: 3 → 2\n") && told.ends_with("Nobody would be over.\n"), "{told}");
+    assert!(place.refused("admin quota set default memory_bytes=48 --dry-run").contains("48 of what?"));
+    for (level, set) in [("default", "nothing is set here: what is inherited holds\n"), ("user bob", "sessions=3\n")] {
+        assert_eq!(place.run(&format!("admin quota get {level}")), set);
+    }
+    let rows = place.db().await.audit_after(0, 100).await.unwrap();
+    assert_eq!(rows.iter().filter(|row| row.action == "quota.change").count(), 1);
+}
+
+/// Somebody in a shell, who asks the portal as Ada.
+struct Shell {
+    url: String,
+    token: String,
+}
+
+impl Shell {
+    /// How it ended, and what it said on standard output and standard error. Beside the portal, which
+    /// lives on this thread.
+    async fn run(&self, words: &str) -> (Option<i32>, String, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.args(words.split(' ')).env_clear().env("LYCEUM_URL", &self.url).env("LYCEUM_TOKEN", &self.token);
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    }
+
+    async fn told(&self, words: &str) -> String {
+        let (code, told, complaint) = self.run(words).await;
+        assert_eq!(code, Some(0), "{words}: {complaint}");
+        told
+    }
+}
+
+#[tokio::test]
+async fn ones_own_limits_groups_and_time_in_a_shell() {
+    let portal = TestPortal::start().await;
+    portal.add_user("boss", Role::Admin).await;
+    let id_of_ada = portal.add_user("ada", Role::User).await;
+    let (boss, ada) = (portal.sign_in("boss").await, portal.sign_in("ada").await);
+    let db = portal.db();
+    for name in ["speech", "vision"] {
+        let group = db.add_group(&GroupName::parse(name).unwrap(), None, portal.by()).await.unwrap();
+        db.set_member(group, id_of_ada, true, portal.by()).await.unwrap();
+        let chargeable = json!({ "chargeable": true });
+        let answer = boss.request("PATCH", &format!("/api/v1/quotas/groups/{name}")).json(&chargeable).send().await;
+        assert_eq!(answer.unwrap().status(), 200);
+    }
+    let limits = json!({ "memory_bytes": 48_i64 << 30, "max_extensions": 1 });
+    assert_eq!(boss.request("PATCH", "/api/v1/quotas/users/ada").json(&limits).send().await.unwrap().status(), 200);
+    let made: Value = ada.post("/api/v1/tokens", &json!({ "name": "shell" })).await.json().await.unwrap();
+    let shell = Shell {
+        url: portal.url.clone(),
+        token: made["secret"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned(),
+    };
+
+    // With several groups one has to be said, of those that there are; it is remembered.
+    let (code, _, complaint) = shell.run("session start terminal --cpus 1 --memory 64MiB").await;
+    assert!(
+        code == Some(1) && complaint.contains("group: choose the group that this is charged to: speech, vision"),
+        "{complaint}"
+    );
+    let (_, _, complaint) = shell.run("session start terminal --group chess").await;
+    assert!(complaint.contains("group: you can charge speech, vision"), "{complaint}");
+    let started = shell.told("session start terminal --cpus 1 --memory 64MiB --group vision --name long --json").await;
+    let started: Value = serde_json::from_str(&started).unwrap();
+    let id: SessionId = started["id"].as_str().unwrap().parse().unwrap();
+    assert_eq!(started["group"], "vision", "{started}");
+    let job = shell.told("job submit --group speech --json -- sleep 1").await;
+    assert_eq!(serde_json::from_str::<Value>(&job).unwrap()["group"], "speech", "{job}");
+
+    let (code, _, complaint) = shell.run(&format!("session extend {id}")).await;
+    assert!(code == Some(1) && complaint.contains("nly a running session can be extended"), "{complaint}");
+    let now = portal.clock.now();
+    assert!(db.begin_start(id, now).await.unwrap());
+    assert!(db.mark_running(id, now, now.plus_seconds(3600)).await.unwrap());
+    let kept: Value = serde_json::from_str(&shell.told(&format!("session keep {id} 90m --json")).await).unwrap();
+    assert_eq!(kept["id"], json!(id), "{kept}");
+    assert_eq!(db.find_session(id).await.unwrap().unwrap().keep_until, Some(now.plus_seconds(5400)));
+    let short = &id.to_string()[..35];
+    assert!(shell.told(&format!("session extend {short} 2h")).await.contains("long runs"));
+    assert_eq!(db.find_session(id).await.unwrap().unwrap().expires_at, Some(now.plus_seconds(3 * 3600)));
+    let (code, _, complaint) = shell.run(&format!("session extend {id} 2h")).await;
+    assert!(code == Some(1) && complaint.contains("extended"), "once alone: {complaint}");
+    for wrong in [format!("session extend {id} 0s"), format!("session keep {id} long")] {
+        assert_eq!(shell.run(&wrong).await.0, Some(2), "{wrong}");
+    }
+
+    let table = shell.told("quota").await;
+    let line = |name: &str| {
+        let found =
+            table.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap_or_else(|| panic!("{table}"));
+        found.split("  ").filter(|cell| !cell.is_empty()).map(str::trim).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(line("memory_bytes")[2..], ["48 GB", "override"], "{table}");
+    assert_eq!(line("max_extensions"), ["max_extensions", "-", "1", "override"]);
+    assert_eq!(line("light"), ["light", "1", "6", "default"]);
+    let read: Value = serde_json::from_str(&shell.told("quota --json").await).unwrap();
+    assert_eq!((&read["quota"]["light"]["limit"], &read["usage"]["light"]), (&json!(6), &json!(1)), "{read}");
 }
 
 #[test]

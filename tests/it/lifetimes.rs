@@ -60,7 +60,8 @@ impl Lab {
         let ending = Ending { reason, exit_code: None, signal: None, at, detail: String::new() };
         assert!(db.end_session(first, &ending).await.unwrap());
         let admission = &self.portal.portal.sessions.admission;
-        let verdict = admission.reconsider(self.id_of_ada, second, &waits.spec, waits.class(), None).await.unwrap();
+        let asked = admission.reconsider(self.id_of_ada, second, &waits.spec, waits.class(), None);
+        let verdict = asked.await.unwrap().verdict;
         assert!(matches!(verdict, Verdict::Admit { .. }), "{verdict:?}");
         self.runs(second).await;
         second
@@ -161,7 +162,14 @@ async fn more_time_is_refused_in_the_same_words_everywhere() {
         let answer = lab.ada.post(&extend, &json!({ "seconds": seconds })).await;
         assert_eq!(answer.status(), status, "{seconds}");
     }
-    assert_eq!(lab.boss.post(&extend, &json!({})).await.status(), 404, "not even an administrator's to extend");
+    // An administrator may extend it, by what its owner may; others, operators too, may not.
+    let answer = lab.boss.post(&extend, &json!({})).await;
+    assert_eq!(answer.status(), 409);
+    assert_eq!(answer.json::<Value>().await.unwrap()["detail"], json!(hint));
+    for (name, role) in [("watch", Role::Operator), ("bob", Role::User)] {
+        lab.portal.add_user(name, role).await;
+        assert_eq!(lab.portal.sign_in(name).await.post(&extend, &json!({})).await.status(), 404, "{name}");
+    }
 
     // Near its end the card and the strip say it too, in place of the button.
     let card = async || lab.ada.visit(&format!("/sessions/{id}/card")).await.text().await.unwrap();
@@ -173,13 +181,22 @@ async fn more_time_is_refused_in_the_same_words_everywhere() {
     }
 
     // Less is granted; the warning is over, and comes again before the new end.
-    let answer = lab.ada.post(&extend, &json!({ "seconds": HOUR })).await;
+    let drawer = lab.boss.visit("/admin/quotas/users/ada").await.text().await.unwrap();
+    assert!(!drawer.contains("/extend"), "no button for what would be refused: {drawer}");
+    let answer = lab.boss.post(&extend, &json!({ "seconds": HOUR })).await;
     assert_eq!(answer.status(), 200);
+    let last = lab.portal.db().session_events(id, 0).await.unwrap().pop().unwrap();
+    assert_eq!(last.message, "Extended by 1 h, by an administrator");
+    let rows = lab.portal.db().audit_after(0, 100).await.unwrap();
+    let told = rows.iter().find(|row| row.action == "session.extend").unwrap();
+    assert_eq!((told.actor.as_str(), told.subject.as_str()), ("boss", id.to_string().as_str()));
     eventually("what was refused is forgotten", async || {
         lab.portal.portal.sessions.reconcile().await;
         (lab.strip().await.is_empty() && card().await.contains("/extend")).then_some(())
     })
     .await;
+    let drawer = lab.boss.visit("/admin/quotas/users/ada").await.text().await.unwrap();
+    assert!(drawer.contains(&format!("/sessions/{id}/extend")), "{drawer}");
     lab.portal.clock.advance(HOUR);
     let told = lab.warnings(id, 2).await;
     assert!(told.iter().all(|line| line.starts_with("30 min left: its time is over at ")), "{told:?}");

@@ -12,7 +12,9 @@ use std::{
 
 use lyceum::{
     helper::{cgroup, client::Launcher, identity::Identity, process},
-    model::{Capacity, Clock, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, session::Placement},
+    model::{
+        Capacity, Clock, EndReason, Gpu, GpuInventory, Resources, SessionId, Timestamp, job::Shape, session::Placement,
+    },
     protocol::{AppLaunch, HomeSetup, Program, files},
     scheduler::{Account, Error, Exit, Launch, Observation, Person, PortalUser, Scheduler, local, local::Local},
 };
@@ -75,6 +77,7 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
         seconds: 600,
         person: Person::from(identity.clone()),
         resources: Resources { memory_bytes: 64 * MIB, ..Resources::default() },
+        shape: Shape::default(),
         gpus: vec![Gpu { index: 1, uuid: "counted-1".to_owned(), model: "any".to_owned(), slice: None }],
         app: AppLaunch {
             program: Program::Exec { argv: argv.iter().map(|&word| word.to_owned()).collect() },

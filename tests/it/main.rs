@@ -32,6 +32,7 @@ mod local;
 mod modules;
 mod needs;
 mod nodes;
+mod notifications;
 mod pages;
 mod people;
 mod portal;

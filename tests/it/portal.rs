@@ -24,6 +24,7 @@ use lyceum::{
     listen,
     model::{Capacity, Clock, GpuInventory, LoginId, Loops, Role, Timestamp, UserId, Username},
     nodes::{self, Nodes},
+    notifications::{self, Notifications},
     proxy::Proxy,
     runs::{self, Runs},
     scheduler,
@@ -140,6 +141,14 @@ impl TestPortal {
         let loops = Loops::new(clock.clone());
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
         let (sessions, files, runs) = services(db, &clock, directory.path(), gpus, &loops);
+        // A site that sends mail and calls a host; nobody delivers anything here.
+        let told = notifications::Config {
+            smtp: "localhost".to_owned(),
+            mail_from: "Lyceum <lyceum@example.org>".to_owned(),
+            webhook_hosts: vec!["hooks.example.org".to_owned()],
+            ..notifications::Config::default()
+        };
+        let notifications = Notifications::new(sessions.clone(), runs.clone(), told, [6; 32], String::new());
         let scheduler = sessions.scheduler.clone();
         let cluster = Cluster::new(sessions.admission.clone(), scheduler, cluster::Config::default());
         let portal = Arc::new(Portal::new(Parts {
@@ -150,6 +159,7 @@ impl TestPortal {
             files,
             runs,
             announcements,
+            notifications,
             surroundings: Surroundings { loops: loops.clone(), ..Surroundings::default() },
             gateway: Gateway::new(Proxy::new(clock.clone()), [9; 32], Nodes::new(nodes::Config::default(), b"nodes")),
             single_user: None,
@@ -329,6 +339,7 @@ fn services(
             inventory,
             period: lyceum::model::quota::Period::default(),
             extend_while_others_wait: true,
+            holds_at_once: true,
             zone: jiff::tz::TimeZone::UTC,
             barred: Barred::default(),
         },

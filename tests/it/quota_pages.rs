@@ -57,9 +57,9 @@ async fn overrides(boss: &Caller, name: &str) -> Value {
     quota["overrides"].clone()
 }
 
-/// A running session of one core, as if it had been admitted.
-async fn holds(portal: &TestPortal, owner: UserId) {
-    let new = NewSession {
+/// A request for a light session of one core.
+fn light(owner: UserId) -> NewSession {
+    NewSession {
         id: SessionId::new(),
         owner,
         charged_group: None,
@@ -80,11 +80,49 @@ async fn holds(portal: &TestPortal, owner: UserId) {
         cluster: "local".to_owned(),
         idempotency: None,
         job: None,
-    };
+    }
+}
+
+/// A running session of one core, as if it had been admitted.
+async fn holds(portal: &TestPortal, owner: UserId) {
+    let new = light(owner);
     let facts = lyceum::db::admit::Verdict::Admit { gpus: Vec::new() };
     let asking = crate::db::asking(owner);
     let deed = lyceum::db::admit::Deed::Insert(&new);
     portal.db().admit(&asking, deed, &portal.clock, |_| facts).await.unwrap();
+}
+
+#[tokio::test]
+async fn requests_that_a_change_would_end_are_named() {
+    let Lab { portal, boss, .. } = lab().await;
+    let ada = portal.db().find_user_by_name("ada").await.unwrap().unwrap().user.id;
+    let mut new = light(ada);
+    (new.name, new.light) = ("<b>large</b>".to_owned(), false);
+    new.spec.resources.cpus = 2;
+    let (asking, deed) = (crate::db::asking(ada), lyceum::db::admit::Deed::Insert(&new));
+    let waits = lyceum::db::admit::Verdict::Wait(Vec::new());
+    portal.db().admit(&asking, deed, &portal.clock, |_| waits).await.unwrap();
+    let path = "/admin/quotas/users/ada";
+    let version = hidden(&seen(&boss, path).await, "version");
+    let preview = async |cpus: &str| {
+        let fields = [
+            ("version", version.as_str()),
+            ("each.cpus.was", "inherit"),
+            ("each.cpus.choice", "value"),
+            ("each.cpus.value", cpus),
+            ("step", "preview"),
+        ];
+        let (status, _, page) = send(&boss, path, &fields).await;
+        assert_eq!(status, 200, "{page}");
+        page
+    };
+    let page = preview("1").await;
+    for words in
+        ["would be ended as refused", "&#60;b&#62;large&#60;/b&#62;", "This asks for 2 cores; your limit is 1 core"]
+    {
+        assert!(page.contains(words), "{words}: {page}");
+    }
+    assert!(!preview("2").await.contains("ended as refused"));
 }
 
 #[tokio::test]
@@ -134,7 +172,8 @@ async fn a_change_is_seen_before_it_is_saved() {
     assert_eq!((&set["light"]["note"], &set["memory_bytes"]["note"]), (&json!("ICASSP <deadline>"), &json!(null)));
     let row = portal.db().list_audit(1).await.unwrap().remove(0);
     assert_eq!((row.actor.as_str(), row.subject.as_str()), ("boss", "ada"));
-    assert_eq!(row.detail, "memory_bytes=1610612736 light=2 until 2030-02-01T12:00:00Z (ICASSP <deadline>)");
+    let light = "light=2 until 2030-02-01T12:00:00Z (ICASSP <deadline>), was inherit";
+    assert_eq!(row.detail, format!("memory_bytes=1610612736, was inherit; {light}"));
 
     // An untouched form changes nothing, and a person who waits is let in by a raised limit.
     let page = seen(&boss, path).await;
@@ -444,7 +483,7 @@ async fn two_hundred_people_would_be_over() {
     let next = found["next_cursor"].as_str().unwrap();
     let second = boss.get(&format!("/api/v1/quotas/users?find=u1&sort=gpus&limit=7&cursor={next}")).await;
     assert_eq!(second.json::<Value>().await.unwrap()["items"][0]["user"], "u107");
-    for wrong in ["sort=hours", "only=some", &format!("cursor={next}"), "limit=0", "find=a&find=b"] {
+    for wrong in ["sort=cores", "only=some", &format!("cursor={next}"), "limit=0", "find=a&find=b"] {
         assert_eq!(boss.get(&format!("/api/v1/quotas/users?{wrong}")).await.status(), 422, "{wrong}");
     }
     let page = seen(&boss, "/admin/quotas?sort=seen").await;

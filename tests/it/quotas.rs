@@ -175,6 +175,48 @@ async fn a_change_can_be_looked_at_before_it_is_made() {
 }
 
 #[tokio::test]
+async fn whose_requests_and_hours_a_change_would_end_is_told() {
+    let Lab { portal, boss, ada, .. } = lab().await;
+    let preview = async |body: Value| {
+        let answer = boss.post("/api/v1/quotas/preview", &body).await;
+        assert_eq!(answer.status(), 200, "{body}");
+        answer.json::<Value>().await.unwrap()
+    };
+    patch(&boss, "users/ada", &json!({ "sessions": 1, "cpus": 8, "light": 0 })).await;
+    let (status, running) = start(&ada, json!({ "resources": { "cpus": 2, "memory_bytes": 64 << 20 } })).await;
+    assert_eq!(status, 201, "{running}");
+    let waits =
+        json!({ "name": "waits", "resources": { "cpus": 4, "memory_bytes": 64 << 20 }, "duration_seconds": 7200 });
+    let (status, waiting) = start(&ada, waits).await;
+    assert_eq!((status, &waiting["state"]), (201, &json!("queued")), "{waiting}");
+    // Of what runs nothing is ended; what waits and never fits any more is.
+    let told = preview(json!({ "user": { "name": "ada", "change": { "cpus": 3 } } })).await;
+    let refused = &told["refused"];
+    assert_eq!((refused.as_array().unwrap().len(), &told["over"]), (1, &json!([])), "{told}");
+    assert_eq!((&refused[0]["user"], &refused[0]["name"]), (&json!("ada"), &json!("waits")));
+    assert_eq!(refused[0]["reason"]["code"], "quota.cpus.user", "{told}");
+    for (change, code) in [
+        (json!({ "default": { "cpus": 3 } }), None),
+        (json!({ "user": { "name": "ada", "change": { "cpus": 4 } } }), None),
+        (json!({ "user": { "name": "ada", "change": { "max_session_seconds": 3600 } } }), Some("quota.duration.user")),
+        (json!({ "cluster": { "cpus": 3 } }), Some("quota.cpus.cluster")),
+        (json!({ "cluster": { "cpu_hours": 7 } }), Some("quota.cpu_hours.cluster")),
+        (json!({ "cluster": { "cpus": 4 } }), None),
+    ] {
+        let told = preview(change.clone()).await;
+        assert_eq!(told["refused"][0]["reason"]["code"].as_str(), code, "{change}: {told}");
+    }
+    // It has had two cores for three hours: six of them are used up, whoever holds something now.
+    portal.clock.advance(3 * 3600);
+    let told = preview(json!({ "default": { "cpu_hours": 5 } })).await;
+    let over = json!([{ "user": "ada", "scope": "default", "field": "cpu_hours", "used": 6, "limit": 5 }]);
+    assert_eq!(told["over"], over, "{told}");
+    assert_eq!(preview(json!({ "default": { "cpu_hours": 6 } })).await["over"], json!([]));
+    let over = json!([{ "user": null, "scope": "cluster", "field": "cpu_hours", "used": 6, "limit": 5 }]);
+    assert_eq!(preview(json!({ "cluster": { "cpu_hours": 5 } })).await["over"], over);
+}
+
+#[tokio::test]
 async fn of_two_administrators_the_second_is_told() {
     let Lab { portal: _portal, boss, .. } = lab().await;
     for path in ["groups/vision", "cluster", "default", "users/ada"] {

@@ -51,6 +51,26 @@ def test_what_cannot_be_read_does_not_stop_the_others(lenet, pictures, tmp_path,
     assert code == 0 and "web page" in page["error"] and good["top"] and none["error"] == "is not there"
 
 
+def test_a_folder_stands_for_its_pictures(lenet, pictures, tmp_path, capsys):
+    from trainer.__main__ import main
+
+    (tmp_path / "deep").mkdir()
+    for number in range(40):
+        source = pictures[number % len(pictures)]
+        (tmp_path / ("deep" if number % 2 else ".") / f"{number:02d}.PNG").write_bytes(source.read_bytes())
+    (tmp_path / "notes.txt").write_text("no picture")
+    code = main(["predict", str(best(lenet)), str(tmp_path), "--top", "1"])
+    out, err = capsys.readouterr()
+    images = json.loads(out)["images"]
+    assert code == 0 and [image["path"] for image in images] == sorted(image["path"] for image in images)
+    assert len(images) == 40 and all(len(image["top"]) == 1 for image in images)
+    said = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
+    assert [(line["done"], line["of"]) for line in said if line["event"] == "progress"] == [(32, 40), (40, 40)]
+    (tmp_path / "none").mkdir()
+    code, [error] = call(capsys, "predict", best(lenet), tmp_path / "none")
+    assert code == 2 and "no picture" in error["message"]
+
+
 def test_a_model_that_is_gone_or_alone(lenet, pictures, tmp_path, capsys):
     code, [error] = call(capsys, "predict", tmp_path / "gone.keras", pictures[0])
     assert code == 2 and "is not there" in error["message"]

@@ -60,6 +60,12 @@ impl Field {
         }
     }
 
+    /// What a program would write, where people write as [`Field::read`] wants it.
+    #[must_use]
+    pub fn in_json(&self) -> i64 {
+        self.read(self.example()).unwrap_or_default()
+    }
+
     fn example(&self) -> &'static str {
         match self.unit() {
             Unit::Bytes => "48 GB",

@@ -26,6 +26,26 @@ pub struct Terms {
     pub note: Option<String>,
 }
 
+impl Terms {
+    /// What is wrong with the end of a limit, if something is.
+    #[must_use]
+    pub fn expiry_fault(end: Timestamp, now: Timestamp) -> Option<&'static str> {
+        (end <= now).then_some("This must be in the future.")
+    }
+
+    /// What is wrong with a note, as a code and in words.
+    #[must_use]
+    pub fn note_fault(note: &str) -> Option<(&'static str, &'static str)> {
+        if 500 < note.chars().count() {
+            Some(("too_long", "At most 500 characters."))
+        } else if note.contains(char::is_control) {
+            Some(("characters", "One line without control characters."))
+        } else {
+            None
+        }
+    }
+}
+
 /// One field's change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
@@ -58,6 +78,19 @@ impl Change {
         Self { kind, field, to: value.map(Terms::from) }
     }
 
+    /// What a field is set to, in a word: `2`, `inherit`, `unlimited until … (why)`.
+    #[must_use]
+    pub fn value_in_words(terms: Option<&Terms>) -> String {
+        let Some(terms) = terms else { return "inherit".to_owned() };
+        let value = match Limit::of(terms.value) {
+            Limit::Unlimited => "unlimited".to_owned(),
+            Limit::AtMost(value) => value.to_string(),
+        };
+        let end = terms.expires_at.map(|end| format!(" until {end}")).unwrap_or_default();
+        let note = terms.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+        format!("{value}{end}{note}")
+    }
+
     /// What the field is called in a change of a group: `each.gpus`, `total.gpus`.
     #[must_use]
     pub fn place(&self) -> String {
@@ -69,16 +102,7 @@ impl Change {
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = if self.kind == Kind::Total { "total." } else { "" };
-        write!(f, "{prefix}{}=", self.field.name())?;
-        let Some(terms) = &self.to else { return f.write_str("inherit") };
-        match Limit::of(terms.value) {
-            Limit::Unlimited => f.write_str("unlimited")?,
-            Limit::AtMost(value) => write!(f, "{value}")?,
-        }
-        if let Some(end) = terms.expires_at {
-            write!(f, " until {end}")?;
-        }
-        terms.note.iter().try_for_each(|note| write!(f, " ({note})"))
+        write!(f, "{prefix}{}={}", self.field.name(), Self::value_in_words(self.to.as_ref()))
     }
 }
 

@@ -72,7 +72,8 @@ fn amounts(request: &Request) -> Vec<Field> {
     fields.into_iter().flatten().filter(|field| 0 < requested(field, request)).collect()
 }
 
-fn requested(field: &Field, request: &Request) -> i64 {
+/// How much of a field a request holds while it runs; GPUs of whatever model.
+pub(super) fn requested(field: &Field, request: &Request) -> i64 {
     let asked = &request.resources;
     match field {
         Field::Gpus | Field::GpusOf(_) => asked.gpus,

@@ -3,16 +3,18 @@
 //! and hours bind, and, where the site wants it so, those who wait for what it holds.
 
 use super::{
-    Class, Field, Limit, Limits, Reason, Request, Situation, Waiter,
-    decide::hours,
+    Class, Field, Limit, Limits, Reason, Request, Situation, Waiter, Whose,
+    decide::{hours, requested},
     sentence::{self, Amount, What},
 };
-use crate::model::{Gpu, UserId};
+use crate::model::{Gpu, GroupId, UserId};
 
 /// A running session that wants to go on for longer.
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<'a> {
     pub owner: UserId,
+    /// Which group it is charged to.
+    pub group: Option<GroupId>,
     /// What it holds, and the difference as its duration.
     pub request: &'a Request,
     pub gpus: &'a [Gpu],
@@ -86,7 +88,22 @@ fn holds_up(asked: &Extension<'_>, waiter: &Waiter, situation: &Situation<'_>) -
     let cores = asked.request.class != Class::Light && waiter.request.class != Class::Light;
     let cores = cores && is_short(in_use.cpus - in_use.light_cpus, wanted.cpus, capacity.cpus);
     let memory = is_short(in_use.memory_bytes, wanted.memory_bytes, capacity.memory_bytes);
-    waiter.lacks_room && waiter.owner != asked.owner && (gpus || cores || memory)
+    let together = situation.totals.iter().any(|total| {
+        let counts_both = total.whose == Whose::Cluster || (waiter.group.is_some() && waiter.group == asked.group);
+        counts_both
+            && total.limits.iter().any(|(field, limit)| {
+                let Limit::AtMost(limit) = *limit else { return false };
+                let (holds, wants) = match field {
+                    Field::GpusOf(model) => (
+                        asked.gpus.iter().any(|gpu| gpu.model == *model),
+                        wanted.gpu_model.as_ref().is_none_or(|wanted| wanted == model),
+                    ),
+                    field => (0 < requested(field, asked.request), true),
+                };
+                holds && wants && is_short(total.usage.of(field), requested(field, &waiter.request), limit)
+            })
+    });
+    waiter.lacks_room && waiter.owner != asked.owner && (gpus || cores || memory || together)
 }
 
 #[cfg(test)]
@@ -114,7 +131,8 @@ mod tests {
     fn waiter(gpus: i64, cpus: i64) -> Waiter {
         let resources = Resources { gpus, gpu_model: None, cpus, memory_bytes: GIB };
         let request = Request { resources, duration_seconds: HOUR, class: Class::Session };
-        Waiter { owner: UserId::new(), request, recent_gpu_seconds: 0, since: Timestamp(0), lacks_room: true }
+        let (owner, since) = (UserId::new(), Timestamp(0));
+        Waiter { owner, group: None, request, recent_gpu_seconds: 0, since, lacks_room: true }
     }
 
     /// The codes of what is in the way.
@@ -142,7 +160,7 @@ mod tests {
         };
         let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned(), slice: None };
         let gpus: Vec<Gpu> = (0..request.resources.gpus).map(gpu).collect();
-        let asked = Extension { owner: UserId::new(), request, gpus: &gpus, extensions, waiting };
+        let asked = Extension { owner: UserId::new(), group: None, request, gpus: &gpus, extensions, waiting };
         extend(&asked, &situation).into_iter().map(|reason| reason.code).collect()
     }
 
@@ -206,6 +224,36 @@ mod tests {
     }
 
     #[test]
+    fn who_shares_a_groups_room_waits_for_it_too() {
+        let (vision, used) = (GroupId::new(), Usage { gpus: 2, ..Usage::default() });
+        let limits = Limits::resolve(&[], &WHOLE, true, Timestamp(0));
+        let whose = Whose::Group("vision".to_owned());
+        let totals = [Total { whose, limits: vec![(Field::Gpus, Limit::AtMost(2))], usage: used.clone() }];
+        let period = Period::default();
+        let situation = Situation {
+            limits: &limits,
+            usage: &used,
+            totals: &totals,
+            in_use: &used,
+            capacity: WHOLE,
+            period: &period,
+            period_left: None,
+            own: &[],
+            already_waiting: false,
+        };
+        let judged = |gpus, group, waits: &Waiter| {
+            let (request, owner, waiting) = (holds(gpus, HOUR), UserId::new(), std::slice::from_ref(waits));
+            let asked = Extension { owner, group, request: &request, gpus: &[], extensions: 0, waiting };
+            extend(&asked, &situation).len()
+        };
+        let of_vision = Waiter { group: Some(vision), ..waiter(1, 1) };
+        assert_eq!(judged(1, Some(vision), &of_vision), 1);
+        assert_eq!(judged(0, Some(vision), &of_vision), 0, "it holds nothing of it");
+        assert_eq!(judged(1, Some(vision), &waiter(1, 1)), 0, "the machine has room for those of other groups");
+        assert_eq!(judged(1, None, &of_vision), 0);
+    }
+
+    #[test]
     fn one_does_not_hold_up_oneself() {
         let full = Usage { gpus: 4, ..Usage::default() };
         let limits = Limits::resolve(&[], &WHOLE, true, Timestamp(0));
@@ -224,6 +272,7 @@ mod tests {
         let request = holds(1, HOUR);
         let asked = |owner| Extension {
             owner,
+            group: None,
             request: &request,
             gpus: &[],
             extensions: 0,

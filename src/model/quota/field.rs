@@ -118,6 +118,12 @@ impl Field {
         )
     }
 
+    /// Whether so much of it can be in use; how long something may take cannot.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.unit() != Unit::Seconds && *self != Self::MaxExtensions
+    }
+
     #[must_use]
     pub fn unit(&self) -> Unit {
         match self {

@@ -23,10 +23,10 @@ pub use decide::{decide, wait};
 pub use extend::{Extension, extend, usual_extension};
 pub use field::{Field, Unit};
 pub use limits::Limits;
-pub use order::{Held, Queue, Room, Waiter};
+pub use order::{Held, Queue, Room, Share, Waiter};
 pub use period::{BadPeriod, Interval, Period, Spent, Window, zone_of};
 
-use super::{Capacity, Gpu, Resources, Timestamp};
+use super::{Capacity, Gpu, Resources, Timestamp, maintenance};
 
 /// Why something waits or is refused, as data: the same in page, API and log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -41,6 +41,26 @@ pub struct Reason {
     pub over_by: i64,
     /// One sentence: what happened and what would change it.
     pub hint: String,
+}
+
+impl Reason {
+    /// Whether it is about what is shared: the machine, what a group or all may use together, the
+    /// order, or maintenance. Somebody's own limits are not.
+    #[must_use]
+    pub fn is_about_room(&self) -> bool {
+        let is_together = |rest: &str| matches!(rest.rsplit_once('.'), Some((_, "group" | "cluster")));
+        match self.code.split_once('.') {
+            Some(("capacity", _)) => true,
+            Some(("quota", rest)) => is_together(rest),
+            _ => self.code == ORDER || self.code == maintenance::CODE,
+        }
+    }
+}
+
+/// The codes of reasons in one line, for the log.
+#[must_use]
+pub fn codes(reasons: &[Reason]) -> String {
+    reasons.iter().map(|reason| reason.code.as_str()).collect::<Vec<_>>().join(" ")
 }
 
 /// A limit as it binds, from less to more generous.
@@ -250,6 +270,9 @@ pub struct Situation<'a> {
     /// True when this request already waits, so that it does not count against `pending` again.
     pub already_waiting: bool,
 }
+
+/// The code of a reason: others come first.
+const ORDER: &str = "queue.order";
 
 /// Where a limit comes from that is nobody's but the machine's.
 const MACHINE: &str = "machine";

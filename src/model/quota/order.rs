@@ -1,39 +1,52 @@
 //! The order among those that wait, and who may go ahead without delaying the others. Whoever
-//! used fewer GPUs lately comes first, then whoever asked earlier. A request that only room
-//! is missing for holds a place: later ones start before it where it loses nothing by that
-//! (Feitelson and Weil, “conservative backfilling”), so that small ones fill gaps and a
-//! large one never starves.
+//! used fewer GPUs lately comes first, then whoever asked earlier. A request that only shared
+//! room is missing for, the machine's or what a group or all together may use, holds a place:
+//! later ones start before it where it loses nothing by that (Feitelson and Weil, “conservative
+//! backfilling”), so that small ones fill gaps and a large one never starves.
 
 use std::cmp::Ordering;
 
-use super::{Class, Reason, Request, sentence};
-use crate::model::{Timestamp, UserId};
+use super::{Class, Field, Reason, Request, decide::requested, sentence};
+use crate::model::{GroupId, Timestamp, UserId};
 
 /// Somebody's request that waits, or is just being made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiter {
     pub owner: UserId,
+    /// Which group it is charged to.
+    pub group: Option<GroupId>,
     pub request: Request,
     /// What this person used of GPUs lately; who used less comes first.
     pub recent_gpu_seconds: i64,
     pub since: Timestamp,
-    /// Its own quota would let it in: it waits for room alone, and so may hold back others.
+    /// Its own quota would let it in: it waits for shared room alone, and so may hold back others.
     pub lacks_room: bool,
 }
 
-/// What a machine has of everything.
+/// What there is of everything: on the machine, and of what some may use together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Room {
     pub cpus: i64,
     pub memory_bytes: i64,
     /// How many GPUs of each model.
     pub gpus: Vec<(String, i64)>,
+    pub shares: Vec<Share>,
+}
+
+/// How much of something a group may use together; without a group, all people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    pub group: Option<GroupId>,
+    pub field: Field,
+    pub limit: i64,
 }
 
 /// What an admitted workload holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub request: Request,
+    /// Which group it is charged to.
+    pub group: Option<GroupId>,
     /// The models of its GPUs, one entry each.
     pub gpus: Vec<String>,
     /// When it ends at the latest.
@@ -46,7 +59,9 @@ pub struct Queue {
     now: Timestamp,
     /// Models by their place in the amounts, behind cores and memory.
     models: Vec<String>,
-    /// Cores, memory, and GPUs by model.
+    /// Behind those.
+    shares: Vec<Share>,
+    /// Cores, memory, GPUs by model, and what some may use together.
     capacity: Vec<i64>,
     /// When what is held comes free, in order, each with all that has come free by then.
     freed: Vec<(Timestamp, Vec<i64>)>,
@@ -76,13 +91,14 @@ impl Queue {
             models.push(model);
             capacity.push(count);
         }
+        capacity.extend(room.shares.iter().map(|share| share.limit));
         let mut ends: Vec<(Timestamp, Vec<i64>)> = held
             .iter()
             .map(|held| {
+                let of_model = |model: &String| held.gpus.iter().filter(|gpu| *gpu == model).map(|_| 1).sum::<i64>();
                 let mut amounts = vec![cores(&held.request), held.request.resources.memory_bytes];
-                amounts.extend(
-                    models.iter().map(|model| held.gpus.iter().filter(|gpu| *gpu == model).map(|_| 1).sum::<i64>()),
-                );
+                amounts.extend(models.iter().map(of_model));
+                amounts.extend(room.shares.iter().map(|share| share.part(held.group, &held.request, of_model)));
                 (held.ends_by.max(now.plus_seconds(SOON)), amounts)
             })
             .collect();
@@ -93,7 +109,7 @@ impl Queue {
             amounts.clone_from(&sum);
         }
         waiting.sort_by(Waiter::order);
-        Self { now, models, capacity, freed: ends, waiting }
+        Self { now, models, shares: room.shares, capacity, freed: ends, waiting }
     }
 
     /// Why this request, which would fit now, has to let others go first; `None` where it delays
@@ -102,7 +118,7 @@ impl Queue {
     pub fn objection(&self, own: &Waiter) -> Option<Reason> {
         let ahead = self.ahead_of(own);
         let expected = self.starts(&ahead, Vec::new());
-        let taken = self.place(&[], &own.request, self.now)?;
+        let taken = self.place(&[], own, self.now)?;
         let delayed = self.starts(&ahead, vec![taken]);
         let behind: Vec<Timestamp> = expected
             .into_iter()
@@ -121,9 +137,9 @@ impl Queue {
     pub fn estimate(&self, own: &Waiter) -> Option<Timestamp> {
         let mut places = Vec::new();
         for waiter in self.ahead_of(own) {
-            places.extend(self.earliest(&places, &waiter.request));
+            places.extend(self.earliest(&places, waiter));
         }
-        self.earliest(&places, &own.request).map(|place| place.from)
+        self.earliest(&places, own).map(|place| place.from)
     }
 
     /// Those that come before it and hold places: one for each other person.
@@ -144,7 +160,7 @@ impl Queue {
     fn starts(&self, waiters: &[&Waiter], mut places: Vec<Place>) -> Vec<Option<Timestamp>> {
         let mut starts = Vec::with_capacity(waiters.len());
         for waiter in waiters {
-            let place = self.earliest(&places, &waiter.request);
+            let place = self.earliest(&places, waiter);
             starts.push(place.as_ref().map(|place| place.from));
             places.extend(place);
         }
@@ -152,19 +168,19 @@ impl Queue {
     }
 
     /// The first moment at which there is room for all of its time.
-    fn earliest(&self, places: &[Place], request: &Request) -> Option<Place> {
+    fn earliest(&self, places: &[Place], waiter: &Waiter) -> Option<Place> {
         let mut moments: Vec<Timestamp> = std::iter::once(self.now)
             .chain(self.freed.iter().map(|(end, _)| *end))
             .chain(places.iter().map(|place| place.to))
             .collect();
         moments.sort_unstable();
         moments.dedup();
-        moments.into_iter().find_map(|moment| self.place(places, request, moment))
+        moments.into_iter().find_map(|moment| self.place(places, waiter, moment))
     }
 
     /// A place from this moment on, if there is room for all of its time.
-    fn place(&self, places: &[Place], request: &Request, from: Timestamp) -> Option<Place> {
-        let to = from.plus_seconds(request.duration_seconds);
+    fn place(&self, places: &[Place], waiter: &Waiter, from: Timestamp) -> Option<Place> {
+        let to = from.plus_seconds(waiter.request.duration_seconds);
         let begins = places.iter().map(|place| place.from).filter(|begin| from < *begin && *begin < to);
         let mut least: Option<Vec<i64>> = None;
         for moment in std::iter::once(from).chain(begins) {
@@ -174,7 +190,7 @@ impl Queue {
                 Some(least) => least.iter_mut().zip(free).for_each(|(least, free)| *least = free.min(*least)),
             }
         }
-        Some(Place { from, to, amounts: self.take(request, &least?)? })
+        Some(Place { from, to, amounts: self.take(waiter, &least?)? })
     }
 
     /// What is free at a moment.
@@ -194,26 +210,57 @@ impl Queue {
     }
 
     /// What a request takes of what is free: GPUs of one model where one has enough of them.
-    fn take(&self, request: &Request, free: &[i64]) -> Option<Vec<i64>> {
-        let asked = &request.resources;
+    fn take(&self, waiter: &Waiter, free: &[i64]) -> Option<Vec<i64>> {
+        let (request, asked) = (&waiter.request, &waiter.request.resources);
         let mut amounts = vec![0; free.len()];
         amounts[0] = cores(request);
         amounts[1] = asked.memory_bytes;
+        let first_share = 2 + self.models.len();
+        let shares = || self.shares.iter().enumerate().map(|(place, share)| (first_share + place, share));
+        // Of a model there is no more than may be used of it together.
+        let left = |index: usize| {
+            let field = Field::GpusOf(self.models[index - 2].clone());
+            let bounds = shares().filter(|(_, share)| share.field == field && share.is_of(waiter.group));
+            bounds.map(|(place, _)| free[place]).fold(free[index], i64::min).max(0)
+        };
         let mut missing = asked.gpus;
         let wanted = |model: &String| asked.gpu_model.as_ref().is_none_or(|wanted| wanted == model);
-        let usable: Vec<usize> = (2..free.len()).filter(|&index| wanted(&self.models[index - 2])).collect();
-        let whole = usable.iter().copied().find(|&index| missing <= free[index]);
+        let usable: Vec<usize> = (2..first_share).filter(|&index| wanted(&self.models[index - 2])).collect();
+        let whole = usable.iter().copied().find(|&index| missing <= left(index));
         for index in whole.map_or(usable, |index| vec![index]) {
-            amounts[index] = missing.min(free[index].max(0));
+            amounts[index] = missing.min(left(index));
             missing -= amounts[index];
+        }
+        for (place, share) in shares() {
+            let of_model =
+                |model: &String| self.models.iter().position(|known| known == model).map_or(0, |at| amounts[at + 2]);
+            amounts[place] = share.part(waiter.group, request, of_model);
         }
         let fits = missing == 0 && amounts.iter().zip(free).all(|(amount, free)| *amount == 0 || amount <= free);
         fits.then_some(amounts)
     }
 }
 
+impl Share {
+    /// Whether what is charged to this group counts.
+    fn is_of(&self, group: Option<GroupId>) -> bool {
+        self.group.is_none() || self.group == group
+    }
+
+    /// How much of it something takes that is charged to this group and has so many GPUs of a model.
+    fn part(&self, group: Option<GroupId>, request: &Request, of_model: impl Fn(&String) -> i64) -> i64 {
+        match &self.field {
+            _ if !self.is_of(group) => 0,
+            Field::GpusOf(model) => of_model(model),
+            field => requested(field, request),
+        }
+    }
+}
+
 impl Waiter {
-    fn order(&self, other: &Self) -> Ordering {
+    /// Who goes before whom.
+    #[must_use]
+    pub fn order(&self, other: &Self) -> Ordering {
         let key = |waiter: &Self| (waiter.recent_gpu_seconds, waiter.since, waiter.owner);
         key(self).cmp(&key(other))
     }
@@ -247,16 +294,19 @@ mod tests {
 
     fn held(gpus: usize, hours: i64) -> Held {
         let request = request(i64::try_from(gpus).unwrap(), hours);
-        Held { request, gpus: vec!["A".to_owned(); gpus], ends_by: NOW.plus_seconds(hours * HOUR) }
+        Held { request, group: None, gpus: vec!["A".to_owned(); gpus], ends_by: NOW.plus_seconds(hours * HOUR) }
     }
 
     fn waiter(request: Request, recent: i64) -> Waiter {
-        Waiter { owner: UserId::new(), request, recent_gpu_seconds: recent, since: NOW, lacks_room: true }
+        Waiter { owner: UserId::new(), group: None, request, recent_gpu_seconds: recent, since: NOW, lacks_room: true }
+    }
+
+    fn room(gpus: i64) -> Room {
+        Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), gpus)], shares: Vec::new() }
     }
 
     fn machine(gpus: i64, held: &[Held], waiting: Vec<Waiter>) -> Queue {
-        let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), gpus)] };
-        Queue::new(room, held, waiting, NOW)
+        Queue::new(room(gpus), held, waiting, NOW)
     }
 
     #[test]
@@ -304,7 +354,7 @@ mod tests {
 
     #[test]
     fn models_do_not_stand_in_each_others_way() {
-        let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), 2), ("B".to_owned(), 2)] };
+        let room = Room { gpus: vec![("A".to_owned(), 2), ("B".to_owned(), 2)], ..room(0) };
         let mut wants_a = waiter(request(2, 8), 0);
         wants_a.request.resources.gpu_model = Some("A".to_owned());
         let queue = Queue::new(room, &[held(1, 4)], vec![wants_a], NOW);
@@ -317,10 +367,11 @@ mod tests {
 
     #[test]
     fn light_ones_take_no_cores_and_what_is_overdue_ends_soon() {
-        let room = Room { cpus: 4, memory_bytes: 64 * GIB, gpus: Vec::new() };
+        let room = Room { cpus: 4, gpus: Vec::new(), ..room(0) };
         let busy = Held {
             request: Request { resources: Resources { cpus: 2, ..request(0, 1).resources }, ..request(0, 1) },
             gpus: Vec::new(),
+            group: None,
             ends_by: NOW.plus_seconds(-5),
         };
         let large = waiter(Request { resources: Resources { cpus: 4, ..request(0, 1).resources }, ..request(0, 1) }, 0);
@@ -331,21 +382,76 @@ mod tests {
         assert!(queue.objection(&waiter(request(0, 9), 1)).is_some());
     }
 
+    /// So many GPUs for what is charged to this group; for all together without one.
+    fn share(group: Option<GroupId>, limit: i64) -> Share {
+        Share { group, field: Field::Gpus, limit }
+    }
+
+    #[test]
+    fn what_a_group_may_use_together_is_room_too() {
+        let vision = Some(GroupId::new());
+        // The machine is nearly empty; of the group's four GPUs two are held for 2 h.
+        let busy = Held { group: vision, ..held(2, 2) };
+        let large = Waiter { group: vision, ..waiter(request(4, 8), 0) };
+        let with =
+            |shares| Queue::new(Room { shares, ..room(16) }, std::slice::from_ref(&busy), vec![large.clone()], NOW);
+        for shares in [vec![share(vision, 4)], vec![share(None, 4)], vec![share(None, 9), share(vision, 4)]] {
+            let queue = with(shares.clone());
+            assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(2 * HOUR)), "{shares:?}");
+            let own = |group, hours| Waiter { group, ..waiter(request(1, hours), 1) };
+            assert_eq!(queue.objection(&own(vision, 2)), None, "{shares:?}");
+            assert_eq!(queue.objection(&own(vision, 3)).unwrap().code, "queue.order", "{shares:?}");
+            // Whom another group is charged for takes nothing from it, unless the limit is everybody's.
+            let is_everybodys = shares[0].group.is_none() && shares.len() == 1;
+            assert_eq!(queue.objection(&own(None, 3)).is_some(), is_everybodys, "{shares:?}");
+        }
+        // Of one model: what it may not have more of is no room, and other models are.
+        let of_model = Share { field: Field::GpusOf("A".to_owned()), ..share(vision, 4) };
+        assert!(
+            with(vec![of_model.clone()]).objection(&Waiter { group: vision, ..waiter(request(1, 3), 1) }).is_some()
+        );
+        let gpus = vec![("A".to_owned(), 8), ("B".to_owned(), 8)];
+        let queue =
+            Queue::new(Room { shares: vec![of_model], gpus, ..room(0) }, std::slice::from_ref(&busy), vec![], NOW);
+        assert_eq!(queue.estimate(&large), Some(NOW), "it gets the other model");
+        // So many at once, whatever they hold.
+        let sessions = Share { field: Field::Sessions, ..share(vision, 1) };
+        let next = Waiter { group: vision, ..waiter(request(0, 1), -1) };
+        assert_eq!(with(vec![sessions]).estimate(&next), Some(NOW.plus_seconds(2 * HOUR)));
+    }
+
+    #[test]
+    fn a_lowered_share_keeps_out_what_uses_it_and_nothing_else() {
+        let vision = Some(GroupId::new());
+        let busy = Held { group: vision, ..held(6, 2) };
+        let queue = Queue::new(Room { shares: vec![share(vision, 4)], ..room(16) }, &[busy], vec![], NOW);
+        let own = |gpus| Waiter { group: vision, ..waiter(request(gpus, 1), 0) };
+        assert_eq!(queue.estimate(&own(0)), Some(NOW));
+        assert_eq!(queue.estimate(&own(1)), Some(NOW.plus_seconds(2 * HOUR)));
+        assert_eq!(queue.estimate(&own(5)), None);
+    }
+
     proptest! {
         /// Small ones come all the time, and everything lasts as long as it may: the large one
-        /// starts no later than it was told at first.
+        /// starts no later than it was told at first, whatever it is that it lacks: the machine's
+        /// GPUs, its group's, or everybody's.
         #[test]
         fn a_large_request_never_starves(
             running in prop::collection::vec((1..3usize, 1..6i64), 0..4),
             large in (4..9i64, 1..5i64),
             small in prop::collection::vec((0..60i64, 1..5i64, 1..9i64), 0..40),
+            lacks in 0..3usize,
         ) {
-            let whole = 8;
-            let mut held: Vec<Held> = running.into_iter().map(|(gpus, hours)| held(gpus, hours)).collect();
-            let mut large = waiter(request(large.0, large.1), 0);
-            large.lacks_room = true;
+            let (whole, vision) = (8, Some(GroupId::new()));
+            let of_group = |held: Held| Held { group: vision, ..held };
+            let mut held: Vec<Held> = running.into_iter().map(|(gpus, hours)| of_group(held(gpus, hours))).collect();
+            let large = Waiter { group: vision, ..waiter(request(large.0, large.1), 0) };
             let at = |now, held: &Vec<Held>, waiting| {
-                let room = Room { cpus: 64, memory_bytes: 256 * GIB, gpus: vec![("A".to_owned(), whole)] };
+                let room = match lacks {
+                    0 => room(whole),
+                    1 => Room { shares: vec![share(vision, whole)], ..room(64) },
+                    _ => Room { shares: vec![share(None, whole)], ..room(64) },
+                };
                 Queue::new(room, held, waiting, now)
             };
             let promised = at(NOW, &held, vec![large.clone()]).estimate(&large).unwrap();
@@ -357,12 +463,12 @@ mod tests {
                     break;
                 }
                 held.retain(|held| now < held.ends_by);
-                let own = Waiter { since: now, ..waiter(request(gpus, hours), 1) };
+                let own = Waiter { since: now, group: vision, ..waiter(request(gpus, hours), 1) };
                 let free = whole - held.iter().map(|held| held.request.resources.gpus).sum::<i64>();
                 let queue = at(now, &held, vec![large.clone()]);
                 if gpus <= free && queue.objection(&own).is_none() {
-                    let ends_by = now.plus_seconds(hours * HOUR);
-                    held.push(Held { gpus: vec!["A".to_owned(); usize::try_from(gpus).unwrap()], request: own.request, ends_by });
+                    let (ends_by, gpus) = (now.plus_seconds(hours * HOUR), vec!["A".to_owned(); usize::try_from(gpus).unwrap()]);
+                    held.push(Held { gpus, group: vision, request: own.request, ends_by });
                 }
                 let expected = at(now, &held, vec![large.clone()]).estimate(&large).unwrap();
                 prop_assert!(expected <= promised.max(now), "{expected} is later than {promised}");

@@ -1,7 +1,7 @@
 //! How a reason is said: one sentence or two, what is in the way and what would change it.
 //! The numbers beside it are data; pages, API and log show the same words.
 
-use super::{Field, MACHINE, Period, Reason, Whose, hours};
+use super::{Field, MACHINE, ORDER, Period, Reason, Whose, hours};
 use crate::model::time::human_duration;
 
 /// What the time is asked for.
@@ -244,7 +244,7 @@ pub(super) fn behind_others(ahead: usize, ends_in_time: Option<i64>) -> Reason {
         format!("{requests} ahead of this one and would start later if this went first. Wait for that{way_out}.");
     let ahead = i64::try_from(ahead).unwrap_or(i64::MAX);
     Reason {
-        code: "queue.order".to_owned(),
+        code: ORDER.to_owned(),
         scope: "queue".to_owned(),
         used: ahead,
         requested: 1,

@@ -16,7 +16,7 @@ const MOST_PARAMS: usize = 200;
 const MOST_LOOKED_AT: usize = 5000;
 
 /// Longer names are left out, longer values cut (characters).
-const LONGEST_NAME: usize = 200;
+pub(super) const LONGEST_NAME: usize = 200;
 const LONGEST_VALUE: usize = 200;
 
 /// Values of a small line.
@@ -39,6 +39,9 @@ pub struct Metric {
     pub min: Option<(f64, i64)>,
     pub max: Option<(f64, i64)>,
     pub line: Line,
+    /// The first step whose value is not finite.
+    #[serde(default)]
+    pub nonfinite: Option<i64>,
 }
 
 /// A few values of a curve, at even distances from its first step to its last.
@@ -47,6 +50,13 @@ pub struct Line {
     pub from: i64,
     pub to: i64,
     pub values: Vec<Option<f32>>,
+}
+
+impl Digest {
+    /// Whether there was room for all metrics.
+    pub(super) fn has_all(&self) -> bool {
+        self.metrics.len() < MOST_METRICS
+    }
 }
 
 /// The digest of what has been read.
@@ -86,6 +96,7 @@ fn metric(run: &str, tag: &str, series: &Series) -> Metric {
         min: short.min.zip(short.min_step),
         max: short.max.zip(short.max_step),
         line: line(series),
+        nonfinite: short.first_nonfinite_step,
     }
 }
 

@@ -6,6 +6,7 @@
 mod columns;
 pub(super) mod digest;
 mod expression;
+mod extremes;
 mod groups;
 mod kind;
 mod table;
@@ -31,6 +32,7 @@ use crate::{
 pub use self::{
     digest::Line as SmallLine,
     expression::LONGEST as LONGEST_FILTER,
+    extremes::Extremes,
     kind::Better,
     table::{Asked, Band, Cell, Column, Group, Item, Kind, Order, Spread, Table, Which},
 };
@@ -96,7 +98,14 @@ impl Runs {
     /// What is known of each run.
     async fn lines(&self, runs: Vec<Run>) -> Result<Vec<Line>> {
         let ids: Vec<RunId> = runs.iter().map(|run| run.id).collect();
-        let revisions: HashMap<RunId, u64> = self.db.digest_revisions(&ids).await?.into_iter().collect();
+        let digests = self.digests(&ids).await?;
+        let digest = |id: &RunId| digests.get(id).cloned().unwrap_or_default();
+        Ok(runs.into_iter().map(|run| Line { digest: digest(&run.id), at: At::default(), run }).collect())
+    }
+
+    /// The digests of those of the runs that have one; what was read before is not read again.
+    async fn digests(&self, ids: &[RunId]) -> Result<HashMap<RunId, Arc<Digest>>> {
+        let revisions: HashMap<RunId, u64> = self.db.digest_revisions(ids).await?.into_iter().collect();
         let stale: Vec<RunId> = {
             let kept = self.digests.0.lock();
             let is_known = |(id, revision): &(&RunId, &u64)| kept.get(*id).is_some_and(|(known, _)| known == *revision);
@@ -114,8 +123,8 @@ impl Runs {
             let shown: HashSet<&RunId> = ids.iter().collect();
             kept.retain(|id, _| shown.contains(id));
         }
-        let digest = |id: &RunId| kept.get(id).map(|(_, digest)| Arc::clone(digest)).unwrap_or_default();
-        Ok(runs.into_iter().map(|run| Line { digest: digest(&run.id), at: At::default(), run }).collect())
+        let known = |id: &RunId| kept.get(id).map(|(_, digest)| (*id, Arc::clone(digest)));
+        Ok(revisions.keys().filter_map(known).collect())
     }
 
     /// Looks up some metrics of some rows at a step. What cannot be read has no value.

@@ -36,7 +36,9 @@ use crate::{
         placement,
         process::{self, Life},
     },
-    model::{Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, SessionId, session::Placement},
+    model::{
+        Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, SessionId, health::NoScheduler, session::Placement,
+    },
     protocol::{
         AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
         PROTOCOL, Sample, files,
@@ -99,12 +101,18 @@ struct Shared {
     gpus: gpu::Watch,
     /// What each session's threads had demanded when they were last looked at.
     demanded: Mutex<HashMap<SessionId, Demanded>>,
+    /// The processes of this machine, and when they were read.
+    table: Mutex<Option<(Instant, Arc<process::Table>)>>,
     /// Each session's CPU time when it was last sampled.
     sampled: Mutex<HashMap<SessionId, (Instant, u64)>>,
 }
 
 /// What threads demanded in less time than this would be chance.
 const SHORTEST_LOOK: Duration = Duration::from_secs(1);
+
+/// How old what is known of this machine's processes may be when one looks who works: many
+/// sessions are looked at one after another, and each of them would read about all.
+const TABLE_AGE: Duration = Duration::from_secs(1);
 
 /// When, and by which thread how many nanoseconds.
 type Demanded = (Instant, BTreeMap<i32, u64>);
@@ -124,7 +132,8 @@ impl Local {
         let gpus = gpu::Watch::open(config.nvml.as_ref());
         let uuids = config.inventory.gpus.iter().filter(|_| config.inventory.driver).map(|gpu| gpu.uuid.clone());
         gpus.follow(config.nvml.as_deref(), uuids.collect(), config.gpu_interval, config.clock.clone());
-        Ok(Self { shared: Arc::new(Shared { config, gpus, demanded: Mutex::default(), sampled: Mutex::default() }) })
+        let (demanded, table, sampled) = Default::default();
+        Ok(Self { shared: Arc::new(Shared { config, gpus, demanded, table, sampled }) })
     }
 
     /// Asks the launcher on a thread that may wait. The request is carried out whole even
@@ -186,7 +195,18 @@ impl Shared {
     /// The session's processes, told by its groups, and by descent where it has none.
     fn processes(&self, session: SessionId, placement: &Placement) -> std::io::Result<BTreeSet<i32>> {
         let groups = self.groups(session);
-        if groups.is_empty() { process::of_session(session, Some(placement)) } else { cgroup::processes(&groups) }
+        if !groups.is_empty() {
+            return cgroup::processes(&groups);
+        }
+        // Whoever comes while somebody reads waits for what they read.
+        let mut table = self.table.lock();
+        let known = table.as_ref().filter(|(read, _)| read.elapsed() < TABLE_AGE).map(|(_, known)| Arc::clone(known));
+        let known = match known {
+            Some(known) => known,
+            None => Arc::clone(&table.insert((Instant::now(), Arc::new(process::Table::read()?))).1),
+        };
+        drop(table);
+        Ok(known.of_session(session, Some(placement)))
     }
 
     fn eagerness(&self, session: SessionId, placement: &Placement) -> Option<f64> {
@@ -269,8 +289,8 @@ impl Scheduler for Local {
         &self.shared.config.inventory
     }
 
-    fn is_reachable(&self) -> bool {
-        self.shared.config.launcher.is_there()
+    fn trouble(&self) -> Option<NoScheduler> {
+        (!self.shared.config.launcher.is_there()).then_some(NoScheduler::HelperEnded)
     }
 
     async fn person(&self, user: &PortalUser) -> Result<Person> {

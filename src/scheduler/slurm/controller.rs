@@ -30,19 +30,19 @@ use crate::{
     scheduler::{Error, Result},
 };
 
-/// Between two looks: while something is on its way, while all runs steadily, and at least.
-const EAGER: Duration = Duration::from_secs(2);
-const STEADY: Duration = Duration::from_secs(10);
-const LEAST: Duration = Duration::from_secs(1);
+/// Between two looks, in tenths of the interval that is set: while something is on its way, while
+/// all runs steadily, and at least.
+const EAGER: u64 = 2;
+const STEADY: u64 = 10;
+const LEAST: u64 = 1;
 
 /// How often the size of the cluster is asked for.
 const SIZES: Duration = Duration::from_mins(5);
 
-/// The same, for somebody who looks at the nodes.
-const LOOK: Duration = Duration::from_secs(15);
-
-/// An answer that is older says nothing any more.
-const STALE: Duration = Duration::from_secs(25);
+/// How old the nodes may be for somebody who looks at them, and after how long an answer says
+/// nothing any more; both in tenths of the interval.
+const LOOK: u64 = 15;
+const STALE: u64 = 25;
 
 /// Longer than Slurm's own patience with its controller, which is ten seconds.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -56,6 +56,8 @@ pub(super) type Tally = BTreeMap<String, (i64, i64)>;
 /// The controller as it was at one moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct View {
+    /// An answer that is older says nothing any more.
+    pub stale: Duration,
     /// When the last good answer was asked for, and when it came; none yet.
     pub asked: Option<Instant>,
     pub answered: Option<Instant>,
@@ -65,6 +67,8 @@ pub(super) struct View {
     pub trouble: Option<String>,
     /// The portal's own jobs, told by their marks; the oldest of a session stands first.
     pub jobs: Jobs,
+    /// Everybody's jobs that have not ended, in the order of their numbers.
+    pub queue: Arc<[Row]>,
     pub nodes: Vec<Node>,
     /// When the nodes were listed last.
     pub sized: Option<Instant>,
@@ -81,7 +85,7 @@ impl View {
         if self.is_blind {
             return Some(BLIND.to_owned());
         }
-        if self.answered.is_some_and(|answered| answered.elapsed() < STALE) {
+        if self.answered.is_some_and(|answered| answered.elapsed() < self.stale) {
             return None;
         }
         let why = self.trouble.as_deref().unwrap_or("it has not been asked yet");
@@ -94,7 +98,7 @@ impl View {
     }
 
     fn is_moving(&self) -> bool {
-        self.jobs.values().flatten().any(|row| row.standing == Standing::Waiting)
+        self.jobs.values().flatten().any(|row| row.standing == Standing::Waiting || row.is_ending)
     }
 }
 
@@ -117,11 +121,12 @@ pub(super) struct Controller {
 impl Controller {
     /// Asks from now on, for as long as somebody holds this.
     pub fn start(settings: Settings, account: String, marks: Marks) -> Arc<Self> {
+        let view = View { stale: settings.tenths(STALE), ..View::default() };
         let this = Arc::new(Self {
             settings,
             account,
             marks,
-            view: watch::Sender::default(),
+            view: watch::Sender::new(Arc::new(view)),
             turn: Mutex::default(),
             nudge: Notify::new(),
             calls: AtomicU64::new(0),
@@ -138,8 +143,8 @@ impl Controller {
             let _ = held.refresh().await;
             let pace = if held.view().is_moving() || held.view().trouble.is_some() { EAGER } else { STEADY };
             tokio::select! {
-                () = tokio::time::sleep(pace) => {}
-                () = held.nudge.notified() => tokio::time::sleep(LEAST).await,
+                () = tokio::time::sleep(held.settings.tenths(pace)) => {}
+                () = held.nudge.notified() => tokio::time::sleep(held.settings.tenths(LEAST)).await,
             }
         }
     }
@@ -170,17 +175,20 @@ impl Controller {
 
     /// A view in which also the nodes are new enough to be looked at.
     pub async fn look_at_nodes(&self) -> Result<Arc<View>> {
-        let is_new = |view: &View| view.objection().is_none() && view.sized.is_some_and(|sized| sized.elapsed() < LOOK);
+        let age = self.settings.tenths(LOOK);
+        let is_new = |view: &View| view.objection().is_none() && view.sized.is_some_and(|sized| sized.elapsed() < age);
         let view = self.view();
-        if is_new(&view) { Ok(view) } else { self.look(LOOK).await.and_then(seeing) }
+        if is_new(&view) { Ok(view) } else { self.look(age).await.and_then(seeing) }
     }
 
     async fn look(&self, sizes: Duration) -> Result<Arc<View>> {
         let wanted = Instant::now();
         let _turn = self.turn.lock().await;
         let before = self.view();
-        let is_sized = before.sized.is_some_and(|sized| sized.elapsed() < sizes);
-        if is_sized && before.asked.is_some_and(|asked| wanted <= asked) {
+        let is_new = before.sized.is_some_and(|sized| sized.elapsed() < sizes);
+        // An administrator may just be mending that.
+        let is_sized = is_new && !before.is_blind;
+        if is_new && before.asked.is_some_and(|asked| wanted <= asked) {
             return Ok(before);
         }
         let asked = Instant::now();
@@ -192,9 +200,9 @@ impl Controller {
         let outcome = queue.await;
         let mut view = (*before).clone();
         match outcome {
-            Ok(((jobs, tally), private)) => {
+            Ok(((jobs, tally, queue), private)) => {
                 (view.hides, view.is_blind) = private;
-                (view.jobs, view.tally) = (jobs, tally);
+                (view.jobs, view.tally, view.queue) = (jobs, tally, queue);
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
                 view.good_since = view.good_since.or(Some(asked));
@@ -223,11 +231,11 @@ impl Controller {
         }
     }
 
-    async fn queue(&self) -> Result<(Jobs, Tally), String> {
+    async fn queue(&self) -> Result<(Jobs, Tally, Arc<[Row]>), String> {
         let separator = separator();
         let ran = self.ask("squeue", queue::arguments(&separator)).await?;
-        let (mut jobs, mut tally) = (Jobs::new(), Tally::new());
-        for row in queue::parse(&answer(&ran)?, &separator)? {
+        let (mut jobs, mut tally, mut queue) = (Jobs::new(), Tally::new(), Vec::new());
+        for mut row in queue::parse(&answer(&ran)?, &separator)? {
             for partition in &row.partitions {
                 let counts = tally.entry(partition.clone()).or_default();
                 match row.standing {
@@ -236,14 +244,19 @@ impl Controller {
                     Standing::Ended(_) | Standing::Unknown(_) => {}
                 }
             }
-            if let Some(session) = self.marks.read(&row.comment, row.uid) {
+            row.session = self.marks.read(&row.comment, row.uid);
+            if !matches!(row.standing, Standing::Ended(_)) {
+                queue.push(row.clone());
+            }
+            if let Some(session) = row.session {
                 jobs.entry(session).or_default().push(row);
             }
         }
+        queue.sort_by_key(|row| row.job);
         for rows in jobs.values_mut() {
             rows.sort_by_key(|row| row.job);
         }
-        Ok((jobs, tally))
+        Ok((jobs, tally, queue.into()))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, String> {

@@ -20,8 +20,10 @@ use super::{
 };
 use crate::{
     helper::identity,
-    model::{SessionId, session::Placement},
-    protocol::{AgentLaunch, BatchOrder, ExitRecord, HelperAnswer, HelperRequest, Limits, PROTOCOL, Ran, files},
+    model::{SessionId, job::Shape, session::Placement},
+    protocol::{
+        AgentLaunch, BatchEnd, BatchOrder, ExitRecord, HelperAnswer, HelperRequest, Limits, PROTOCOL, Ran, files,
+    },
     run_directory,
 };
 
@@ -56,6 +58,12 @@ impl Shared {
     /// The nodes that a job of ours may get, as they were listed last.
     pub(super) fn eligible(&self) -> Vec<Node> {
         size::eligible(&self.controller.view().nodes, &self.config.settings.partition)
+    }
+
+    /// Those that a job of this shape may get: its own word on partitions goes first.
+    pub(super) fn eligible_for(&self, view: &View, shape: &Shape) -> Vec<Node> {
+        let partition = shape.option("partition").unwrap_or(&self.config.settings.partition);
+        size::eligible(&view.nodes, partition)
     }
 
     /// A view that can be relied on, or why there is none.
@@ -125,16 +133,20 @@ impl Shared {
     /// What the agent is told. Slurm holds the limits where it can; where it cannot, the agent
     /// looks after memory itself.
     pub(super) fn agent(&self, launch: &Launch) -> AgentLaunch {
+        // It looks after its own node.
+        let each = launch.shape.share(launch.resources.clone());
+        let mut app = launch.app.clone();
+        app.program = submit::spread(app.program, &self.config.settings.tool("srun"), &launch.shape, &each);
         AgentLaunch {
             protocol: PROTOCOL,
             session: launch.session,
             run_directory: self.run_directory(launch.session),
             portal_uid: self.config.service_uid,
-            app: launch.app.clone(),
+            app,
             limits: Limits {
-                cpus: launch.resources.cpus,
-                memory_bytes: launch.resources.memory_bytes,
-                processes: 4096.max(launch.resources.cpus.saturating_mul(512)),
+                cpus: each.cpus,
+                memory_bytes: each.memory_bytes,
+                processes: 4096.max(each.cpus.saturating_mul(512)),
             },
             sampled: true,
             cgroups: Vec::new(),
@@ -249,7 +261,8 @@ impl Shared {
         let gently = gently && row.standing == Standing::Alive;
         let placement = self.placement_of(session, &row).await?;
         let before = self.told.lock().insert(session, (Instant::now(), gently));
-        let ran = self.order(session, &placement.unix_name, BatchOrder::Cancel { job: row.job, gently }).await;
+        let end = if gently { BatchEnd::Gently } else { BatchEnd::Whole };
+        let ran = self.order(session, &placement.unix_name, BatchOrder::Cancel { job: row.job, end }).await;
         self.controller.nudge();
         let failure = match ran {
             Ok(Ran { status: Some(0), .. }) => return Ok(()),

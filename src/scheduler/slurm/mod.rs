@@ -7,6 +7,7 @@
 mod controller;
 mod ending;
 mod job;
+mod listing;
 mod machines;
 mod mark;
 mod queue;
@@ -25,7 +26,10 @@ use std::{
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures_util::stream::BoxStream;
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
 use parking_lot::Mutex;
 
 pub use self::settings::{Quotas, Settings};
@@ -43,9 +47,15 @@ use super::{
 use crate::{
     dial::Endpoint,
     helper::{client::Launcher, identity},
-    model::{Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Resources, SessionId, session::Placement},
+    model::{
+        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId,
+        health::NoScheduler,
+        job::Shape,
+        queue::Part,
+        session::{Allocation, Placement},
+    },
     nodes::Nodes,
-    protocol::{AgentStatus, BatchOrder, Errand, Found, Sample, files, node::Door},
+    protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Sample, files, node::Door},
     run_directory,
 };
 
@@ -173,12 +183,49 @@ impl Scheduler for Slurm {
         true
     }
 
-    fn objection(&self, resources: &Resources, seconds: i64) -> Option<String> {
-        size::objection(&self.shared.eligible(), resources, seconds)
+    async fn queue(&self) -> Option<Queue> {
+        let trouble = self.shared.view().await.err();
+        Some(listing::queue(&self.shared.controller.view(), trouble, self.shared.config.clock.now()))
     }
 
-    fn is_reachable(&self) -> bool {
-        self.shared.config.launcher.is_there() && self.shared.controller.view().objection().is_none()
+    async fn cancel_queued(&self, person: &Person, id: QueueId) -> Result<()> {
+        let end = match id.part {
+            Part::Whole => BatchEnd::Whole,
+            Part::Task(task) => BatchEnd::Task(task),
+            Part::Waiting => BatchEnd::Waiting,
+        };
+        // The order is nobody's session's; by this it is asked about again.
+        let order = self.shared.order(SessionId::new(), &person.unix_name, BatchOrder::Cancel { job: id.job, end });
+        let ran = order.await?;
+        if ran.status != Some(0) {
+            let said = submit::complaint(&ran.complaints);
+            return Err(if ran.status.is_none() || submit::is_unreached(&said) {
+                Error::Unavailable(format!("Slurm did not end the job: {said}"))
+            } else {
+                Error::Refused(format!("Slurm did not end the job: {said}."))
+            });
+        }
+        self.shared.controller.refresh().await.map(drop)
+    }
+
+    fn objection(&self, resources: &Resources, seconds: i64, shape: &Shape) -> Option<String> {
+        let view = self.shared.controller.view();
+        size::objection(&self.shared.eligible_for(&view, shape), resources, seconds, shape.nodes)
+    }
+
+    fn trouble(&self) -> Option<NoScheduler> {
+        if !self.shared.config.launcher.is_there() {
+            return Some(NoScheduler::HelperEnded);
+        }
+        let view = self.shared.controller.view();
+        let why = view.objection()?;
+        if view.is_blind {
+            return Some(NoScheduler::Hidden(why));
+        }
+        let seconds = |age: Duration| i64::try_from(age.as_secs()).unwrap_or(i64::MAX);
+        let now = self.shared.config.clock.now();
+        let answered_at = view.answered.map(|at| now.plus_seconds(-seconds(at.elapsed())));
+        Some(NoScheduler::Silent { why: view.trouble.clone().unwrap_or(why), answered_at })
     }
 
     async fn person(&self, user: &PortalUser) -> Result<Person> {
@@ -204,18 +251,20 @@ impl Scheduler for Slurm {
         if let Some(placement) = this.earlier(&view, &launch).await? {
             return Ok(placement);
         }
-        let nodes = size::eligible(&view.nodes, &this.config.settings.partition);
-        if let Some(objection) = size::objection(&nodes, &launch.resources, launch.seconds) {
+        let (shape, each) = (&launch.shape, launch.shape.share(launch.resources.clone()));
+        let nodes = this.eligible_for(&view, shape);
+        if let Some(objection) = size::objection(&nodes, &each, launch.seconds, shape.nodes) {
             return Err(Error::Refused(objection));
         }
         let granted = launch.seconds.saturating_add(MARGIN);
-        let longest = size::longest(&nodes, &launch.resources).unwrap_or(granted);
+        let longest = size::longest(&nodes, &each).unwrap_or(granted);
         let run_directory = this.run_directory(session);
         let options = submit::options(&submit::Job {
             settings: &this.config.settings,
             name: &launch.name,
             mark: &this.marks.of(session, launch.person.uid),
-            resources: &launch.resources,
+            resources: &each,
+            shape,
             gpus: &launch.gpus,
             seconds: granted.min(longest),
             run_directory: &run_directory,
@@ -282,6 +331,12 @@ impl Scheduler for Slurm {
         }
     }
 
+    async fn allocation(&self, session: SessionId, placement: &Placement) -> Option<Allocation> {
+        let (view, now) = (self.shared.controller.view(), self.shared.config.clock.now());
+        let age = i64::try_from(view.answered?.elapsed().as_secs()).unwrap_or(0);
+        view.job(session, u32::try_from(placement.pid).ok())?.allocation(now.plus_seconds(-age))
+    }
+
     async fn wait_end(&self, session: SessionId, placement: &Placement) {
         let mut news = self.shared.controller.subscribe();
         let before = self.shared.standing(session, placement);
@@ -319,7 +374,11 @@ impl Scheduler for Slurm {
     async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>> {
         placed(placement)?;
         let agent = Endpoint::of(&self.shared.config.nodes, session, placement, Door::Agent);
-        link::events(&agent, placement.uid).await
+        let events = link::events(&agent, placement.uid).await?;
+        // An agent that hangs up has probably ended, and the queue tells of it soon.
+        let controller = Arc::clone(&self.shared.controller);
+        let end = stream::once(async move { controller.nudge() }).filter_map(|()| std::future::ready(None));
+        Ok(events.chain(end).boxed())
     }
 
     async fn ask(

@@ -2,14 +2,19 @@
 //! separator that is drawn anew for each call, because a comment is whatever its author likes,
 //! line breaks and a forged row included.
 
-use super::state::{Standing, standing};
-use crate::model::Timestamp;
+use super::{
+    sinfo::{self, ANY_GPU},
+    state::{Standing, standing},
+};
+use crate::model::{Resources, SessionId, Timestamp, session::Allocation, size::parse_size};
 
 /// A job, as the controller tells of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Row {
     pub job: u32,
     pub standing: Standing,
+    /// It is over but for its tidying up.
+    pub is_ending: bool,
     /// Slurm's own word for why it waits, or for why it ended.
     pub reason: String,
     pub uid: u32,
@@ -19,14 +24,83 @@ pub(super) struct Row {
     pub host: String,
     /// As `wait` has it: the exit code times 256, or the number of a signal.
     pub status: i32,
+    /// When it began; of one that waits, when Slurm thinks that it will.
     pub started_at: Option<Timestamp>,
     pub ended_at: Option<Timestamp>,
+    /// How long it has run, without what it was suspended.
+    pub ran_seconds: Option<i64>,
+    pub of_queue: OfQueue,
     /// Whatever its author likes.
     pub comment: String,
+    /// What of the portal's it is, by its mark.
+    pub session: Option<SessionId>,
 }
 
-const FIELDS: [&str; 10] =
-    ["jobid", "state", "reason", "userid", "partition", "batchhost", "exit_code", "starttime", "endtime", "comment"];
+/// What is told of a job to people who look at the queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct OfQueue {
+    /// `12`, `12_3` or `12_[4-9]`
+    pub label: String,
+    /// The account's name.
+    pub user: String,
+    /// The higher comes first.
+    pub priority: i64,
+    pub submitted_at: Option<Timestamp>,
+    /// `None`: for ever.
+    pub limit_seconds: Option<i64>,
+    pub nodes: i64,
+    pub node_names: String,
+    pub resources: Resources,
+    /// Whatever its author likes, in one line.
+    pub name: String,
+}
+
+impl Row {
+    /// What it holds, or held, and since when, as it was told at this moment: its beginning, later
+    /// by as long as it was suspended.
+    pub fn allocation(&self, told_at: Timestamp) -> Option<Allocation> {
+        // Of one that has not begun, Slurm says when it might.
+        let (started_at, begun) = (self.started_at?, self.standing != Standing::Waiting && !self.host.is_empty());
+        let end = match self.standing {
+            Standing::Ended(_) => self.ended_at?,
+            _ => told_at,
+        };
+        let suspended = end.seconds_since(started_at).saturating_sub(self.ran_seconds?);
+        // While it runs, two clocks are compared.
+        let is_sure = matches!(self.standing, Standing::Ended(_)) || CLOCKS < suspended;
+        let from = started_at.plus_seconds(if is_sure { suspended.max(0) } else { 0 });
+        let Resources { gpus, cpus, memory_bytes, .. } = self.of_queue.resources;
+        begun.then_some(Allocation { from, gpus, cpus, memory_bytes })
+    }
+}
+
+/// So far apart may our clock and Slurm's be (seconds).
+const CLOCKS: i64 = 20;
+
+const FIELDS: [&str; 22] = [
+    "jobid",
+    "state",
+    "reason",
+    "userid",
+    "partition",
+    "batchhost",
+    "exit_code",
+    "starttime",
+    "endtime",
+    "timeused",
+    "jobarrayid",
+    "username",
+    "prioritylong",
+    "submittime",
+    "timelimit",
+    "numnodes",
+    "nodelist",
+    "tres-alloc",
+    "tres-per-job",
+    "tres-per-node",
+    "name",
+    "comment",
+];
 
 /// The words for all jobs of everybody, those that have ended a short while ago included.
 pub(super) fn arguments(separator: &str) -> Vec<String> {
@@ -47,28 +121,88 @@ pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Row>, String> {
         if job.is_empty() {
             return if fields.next().is_none() { Ok(rows) } else { Err(unreadable(first)) };
         }
-        let mut next = || fields.next().ok_or_else(|| unreadable(first));
-        let state = next()?;
-        let (reason, uid, partitions, host, status, started, ended, comment) =
-            (next()?, next()?, next()?, next()?, next()?, next()?, next()?, next()?);
-        rows.push(Row {
-            job: job.trim().parse().map_err(|_err| unreadable(job))?,
-            standing: standing(state.trim()),
-            reason: reason.trim().to_owned(),
-            uid: uid.trim().parse().map_err(|_err| unreadable(uid))?,
-            partitions: partitions.trim().split(',').map(str::to_owned).collect(),
-            host: Some(host.trim()).filter(|host| *host != "n/a").unwrap_or_default().to_owned(),
-            status: status.trim().parse().unwrap_or(0),
-            started_at: moment(started),
-            ended_at: moment(ended),
-            comment: comment.to_owned(),
-        });
+        let mut row = [""; FIELDS.len()];
+        row[0] = job;
+        for field in &mut row[1..] {
+            *field = fields.next().ok_or_else(|| unreadable(first))?;
+        }
+        rows.push(read(&row)?);
     }
 }
 
+fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
+    let comment = row[FIELDS.len() - 1];
+    let [job, state, reason, uid, partitions, host, status, started, ended, ran, label, user, rest @ ..] =
+        row.map(str::trim);
+    let [priority, submitted, limit, nodes, node_names, tres, per_job, per_node, name, _] = rest;
+    let nodes = nodes.parse().unwrap_or(1);
+    Ok(Row {
+        job: job.parse().map_err(|_err| unreadable(job))?,
+        standing: standing(state),
+        is_ending: state == "COMPLETING",
+        reason: reason.to_owned(),
+        uid: uid.parse().map_err(|_err| unreadable(uid))?,
+        partitions: partitions.split(',').map(str::to_owned).collect(),
+        host: if host == "n/a" { String::new() } else { host.to_owned() },
+        status: status.parse().unwrap_or(0),
+        started_at: moment(started),
+        ended_at: moment(ended),
+        ran_seconds: sinfo::seconds(ran),
+        of_queue: OfQueue {
+            label: one_line(label),
+            user: one_line(user),
+            priority: priority.parse().unwrap_or(0),
+            submitted_at: moment(submitted),
+            limit_seconds: sinfo::seconds(limit),
+            nodes,
+            node_names: one_line(node_names),
+            resources: resources(tres, per_job, per_node, nodes),
+            name: one_line(name),
+        },
+        comment: comment.to_owned(),
+        session: None,
+    })
+}
+
+/// `cpu=2,mem=512M,node=1,gres/gpu=1,gres/gpu:a100=1`. Where the site does not count GPUs
+/// there, they stand in what the job asked for in all, or for each of its nodes.
+fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -> Resources {
+    let mut found = Resources { gpus: 0, gpu_model: None, cpus: 0, memory_bytes: 0 };
+    for (name, value) in tres.split(',').filter_map(|one| one.split_once('=')) {
+        let count = || value.parse().unwrap_or(0);
+        match name {
+            "cpu" => found.cpus = count(),
+            "mem" => found.memory_bytes = parse_size(value).unwrap_or(0),
+            "gres/gpu" => found.gpus = count(),
+            _ => {
+                if let Some(model) = name.strip_prefix("gres/gpu:") {
+                    found.gpu_model = Some(model.to_owned());
+                }
+            }
+        }
+    }
+    for (asked, times) in [(per_job, 1), (per_node, nodes)] {
+        if found.gpus == 0 {
+            let bare: Vec<&str> = asked.split(',').map(|one| one.trim_start_matches("gres:")).collect();
+            let gpus = sinfo::gpus(&bare.join(","));
+            found.gpus = gpus.iter().map(|(_, count)| count).sum::<i64>().saturating_mul(times);
+            found.gpu_model = gpus.into_iter().map(|(model, _)| model).find(|model| model != ANY_GPU);
+        }
+    }
+    found
+}
+
+/// Somebody's words as one line that is not too long.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect::<String>().trim().to_owned()
+}
+
+/// The longest name that is kept (characters).
+const LONGEST: usize = 200;
+
 /// Seconds since 1970; anything else is no moment.
 fn moment(text: &str) -> Option<Timestamp> {
-    text.trim().parse::<i64>().ok().filter(|seconds| 0 < *seconds)?.checked_mul(1000).map(Timestamp)
+    text.parse::<i64>().ok().filter(|seconds| 0 < *seconds)?.checked_mul(1000).map(Timestamp)
 }
 
 fn unreadable(what: &str) -> String {
@@ -77,33 +211,60 @@ fn unreadable(what: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
+    use crate::model::size::MIB;
+
+    /// Rows of Slurm 22.05.8, the second with a comment of several lines that tries to be a row.
+    pub const RECORDED: &str = "\
+        2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S>0:00<S>2_[1-4]<S>bob<S>4294901759<S>\
+        1795337990<S>2:00:00<S>2<S><S>cpu=4,mem=512M,node=2,billing=4<S><S>gres:gpu:a100:2<S>a\nb \u{1b}[31m<S><S>\n\
+        1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>0:04<S>1<S>alice<S>1<S>1795337990\
+        <S>UNLIMITED<S>1<S>node1<S>cpu=1,mem=1G,node=1,gres/gpu=1,gres/gpu:a100=1<S><S>gres:gpu:1<S>x<S>ly:x\n1 RUNNING<S>\n";
 
     #[test]
     fn rows_as_they_were_recorded() {
-        let separator = "<S>";
-        // Of Slurm 22.05.8, with a comment of several lines that tries to be a row.
-        let output = "2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S><S>\n\
-                      1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>ly:x\n1 RUNNING<S>\n";
-        let rows = parse(output, separator).unwrap();
+        let rows = parse(RECORDED, "<S>").unwrap();
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0].job, &rows[0].standing, rows[0].host.as_str()), (2, &Standing::Waiting, ""));
         assert_eq!((rows[0].started_at, rows[0].comment.as_str()), (None, ""));
         assert_eq!(rows[0].partitions, ["debug", "long"]);
+        let queued = &rows[0].of_queue;
+        assert_eq!(
+            (queued.label.as_str(), queued.user.as_str(), queued.name.as_str()),
+            ("2_[1-4]", "bob", "a b  [31m")
+        );
+        assert_eq!((queued.priority, queued.limit_seconds, queued.nodes), (4_294_901_759, Some(7200), 2));
+        let asked = Resources { gpus: 4, gpu_model: Some("a100".to_owned()), cpus: 4, memory_bytes: 512 * MIB };
+        assert_eq!(queued.resources, asked, "of both nodes");
         assert_eq!((rows[1].uid, rows[1].status, rows[1].comment.as_str()), (1001, 768, "ly:x\n1 RUNNING"));
         assert_eq!(rows[1].ended_at, Some(Timestamp(1_795_337_998_000)));
-        assert_eq!(parse("", separator).unwrap(), []);
+        assert_eq!((rows[1].of_queue.resources.gpus, rows[1].of_queue.limit_seconds), (1, None));
+        assert_eq!(parse("", "<S>").unwrap(), []);
+    }
+
+    #[test]
+    fn what_was_suspended_is_not_held() {
+        let rows = parse(RECORDED, "<S>").unwrap();
+        let (begin, end) = (Timestamp(1_795_337_994_000), Timestamp(1_795_337_998_000));
+        assert_eq!(rows[0].allocation(end), None, "it waits");
+        let whole = rows[1].allocation(end.plus_seconds(99)).unwrap();
+        assert_eq!(whole, Allocation { from: begin, gpus: 1, cpus: 1, memory_bytes: 1024 * MIB });
+        let from = |row: &Row, at| row.allocation(at).unwrap().from;
+        let suspended = Row { ran_seconds: Some(1), ..rows[1].clone() };
+        assert_eq!(from(&suspended, end), begin.plus_seconds(3));
+        // While it runs, a clock that is a little ahead is no suspension.
+        let running = Row { standing: Standing::Alive, ..suspended };
+        assert_eq!(from(&running, end), begin);
+        assert_eq!(from(&running, begin.plus_seconds(61)), begin.plus_seconds(60));
+        let cancelled = Row { host: String::new(), ..rows[1].clone() };
+        assert_eq!(cancelled.allocation(end), None, "in the queue");
     }
 
     #[test]
     fn what_is_no_answer_is_an_error() {
-        for bad in [
-            "slurm_load_jobs error",
-            "x<S>RUNNING<S>",
-            "1<S>RUNNING<S>None<S>",
-            "a<S>b<S>c<S>d<S>e<S>f<S>g<S>h<S>i<S>j<S>\n",
-        ] {
+        let broken = RECORDED.replacen("1002", "bob", 1);
+        for bad in ["slurm_load_jobs error", "x<S>RUNNING<S>", "1<S>RUNNING<S>None<S>", broken.as_str()] {
             assert!(parse(bad, "<S>").is_err(), "{bad}");
         }
     }

@@ -2,9 +2,11 @@
 //! become single arguments of Slurm's commands; what could be taken for anything else than a
 //! value is a fault.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use serde::Deserialize;
+
+use crate::model::setting::{list, seconds};
 
 /// What can be set. Empty means: as Slurm itself decides.
 #[derive(Clone, Debug, Deserialize)]
@@ -27,7 +29,12 @@ pub struct Settings {
     pub qos: String,
     pub reservation: String,
     pub constraint: String,
+    /// How often the queue is looked at while all runs steadily (seconds); five times as often
+    /// while something waits.
+    #[serde(deserialize_with = "seconds")]
+    pub interval: i64,
     /// Further options of `sbatch`, of those in [`ARGUMENTS`].
+    #[serde(deserialize_with = "list")]
     pub arguments: Vec<String>,
     /// Who keeps the quotas.
     pub quotas: Quotas,
@@ -55,6 +62,7 @@ impl Default for Settings {
             qos: String::new(),
             reservation: String::new(),
             constraint: String::new(),
+            interval: 10,
             arguments: Vec::new(),
             quotas: Quotas::Portal,
         }
@@ -110,6 +118,9 @@ impl Settings {
                 fault(key, "holds a character that Slurm's names do not have");
             }
         }
+        if !(2..=300).contains(&self.interval) {
+            fault("interval", "is between 2s and 5m");
+        }
         for argument in &self.arguments {
             let option = argument.strip_prefix("--").unwrap_or_default();
             let name = option.split('=').next().unwrap_or_default();
@@ -119,6 +130,11 @@ impl Settings {
             }
         }
         faults
+    }
+
+    /// So many tenths of the interval.
+    pub(super) fn tenths(&self, tenths: u64) -> Duration {
+        Duration::from_millis(self.interval.unsigned_abs().saturating_mul(100 * tenths))
     }
 
     /// The path of one of Slurm's commands.
@@ -165,6 +181,8 @@ mod tests {
             ("account", Settings { account: "a b".to_owned(), ..Settings::default() }),
             ("name", Settings { name: String::new(), ..Settings::default() }),
             ("bin", Settings { bin: PathBuf::new(), ..Settings::default() }),
+            ("interval", Settings { interval: 1, ..Settings::default() }),
+            ("interval", Settings { interval: 301, ..Settings::default() }),
             ("arguments", Settings { arguments: vec!["--uid=0".to_owned()], ..Settings::default() }),
             ("arguments", Settings { arguments: vec!["--export=ALL".to_owned()], ..Settings::default() }),
             ("arguments", Settings { arguments: vec!["nice".to_owned()], ..Settings::default() }),

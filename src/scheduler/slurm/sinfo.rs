@@ -134,7 +134,7 @@ fn clean(text: &str) -> String {
 }
 
 /// `gpu:a100:2(S:0-1),gpu:1,shard:8`: the GPUs among the generic resources.
-fn gpus(gres: &str) -> Vec<(String, i64)> {
+pub(super) fn gpus(gres: &str) -> Vec<(String, i64)> {
     let mut found = Vec::new();
     let mut depth = 0_usize;
     let outside = |c: char| {
@@ -164,7 +164,7 @@ fn gpus(gres: &str) -> Vec<(String, i64)> {
 }
 
 /// `1-00:00:00`, `5:00`, `infinite`.
-fn seconds(time: &str) -> Option<i64> {
+pub(super) fn seconds(time: &str) -> Option<i64> {
     let (days, clock) = time.split_once('-').unwrap_or(("0", time));
     let parts: Vec<i64> = clock.split(':').map(str::parse).collect::<Result<_, _>>().ok()?;
     let clock = match parts[..] {

@@ -2,6 +2,8 @@
 //! from `sinfo`. With that the portal refuses, with the numbers, what the controller would
 //! accept and never start.
 
+use std::collections::BTreeSet;
+
 use super::sinfo::Node;
 use crate::model::{Capacity, Gpu, GpuInventory, Resources, size::human_size};
 
@@ -29,7 +31,7 @@ pub(super) fn eligible(nodes: &[Node], partitions: &str) -> Vec<Node> {
 }
 
 /// Why these nodes can never run this, with the numbers; `None` where one can.
-pub(super) fn objection(nodes: &[Node], asked: &Resources, seconds: i64) -> Option<String> {
+pub(super) fn objection(nodes: &[Node], asked: &Resources, seconds: i64, count: i64) -> Option<String> {
     // Nobody knows the cluster yet: Slurm itself decides.
     if nodes.is_empty() {
         return None;
@@ -50,8 +52,13 @@ pub(super) fn objection(nodes: &[Node], asked: &Resources, seconds: i64) -> Opti
     if !nodes.iter().any(|node| node.fits(asked)) {
         return Some("Each part of this fits on some node, but no node has all of it: ask for less.".to_owned());
     }
+    let names = |nodes: &mut dyn Iterator<Item = &Node>| nodes.map(|node| node.name.clone()).collect::<BTreeSet<_>>();
+    let fitting = names(&mut nodes.iter().filter(|node| node.fits(asked))).len();
+    if i64::try_from(fitting).unwrap_or(i64::MAX) < count {
+        return Some(format!("This asks for {count} nodes; there are {fitting} that have what it asks for."));
+    }
     let longest = longest(nodes, asked).filter(|longest| *longest < seconds)?;
-    let partitions: std::collections::BTreeSet<&str> = nodes.iter().map(|node| node.partition.as_str()).collect();
+    let partitions: BTreeSet<&str> = nodes.iter().map(|node| node.partition.as_str()).collect();
     let partitions: Vec<&str> = partitions.into_iter().collect();
     Some(format!(
         "This asks for {} minutes; Slurm’s partition {} allows {} at most.",
@@ -81,7 +88,7 @@ pub(super) fn largest(nodes: &[Node]) -> Option<Capacity> {
 
 /// All of it together: each node once, however many partitions it is in.
 pub(super) fn whole(nodes: &[Node]) -> (Capacity, GpuInventory) {
-    let mut names = std::collections::BTreeSet::new();
+    let mut names = BTreeSet::new();
     let (mut capacity, mut gpus) = (Capacity { gpus: 0, cpus: 0, memory_bytes: 0 }, Vec::new());
     for node in nodes.iter().filter(|node| names.insert(node.name.as_str())) {
         capacity.cpus += node.cpus;
@@ -124,7 +131,7 @@ mod tests {
     fn what_never_fits_is_refused_with_the_numbers() {
         let nodes = parse(RECORDED, "<S>").unwrap();
         let refused =
-            |partition: &str, asked: &Resources, seconds| objection(&eligible(&nodes, partition), asked, seconds);
+            |partition: &str, asked: &Resources, seconds| objection(&eligible(&nodes, partition), asked, seconds, 1);
         assert_eq!(refused("", &asked(2, 4, 4 * GIB), 3600), None);
         assert_eq!(refused("long", &asked(0, 8, GIB), i64::MAX), None);
         assert_eq!(refused("nowhere", &asked(9, 9, GIB), 60), None, "Slurm says it itself");
@@ -139,6 +146,10 @@ mod tests {
             let sentence = refused(partition, &asked, seconds).unwrap();
             assert!(sentence.contains(part), "{sentence}");
         }
+        let both = objection(&eligible(&nodes, ""), &asked(0, 4, GIB), 60, 2);
+        assert_eq!(both, None);
+        let three = objection(&eligible(&nodes, "debug,long"), &asked(0, 4, GIB), 60, 3).unwrap();
+        assert!(three.contains("3 nodes; there are 2"), "a node in two partitions is one: {three}");
         let h100 = Resources { gpu_model: Some("h100".to_owned()), ..asked(1, 1, GIB) };
         assert!(refused("", &h100, 60).unwrap().contains("1 × h100; the largest node has 0"));
         assert_eq!(longest(&eligible(&nodes, ""), &asked(0, 1, GIB)), Some(3600));

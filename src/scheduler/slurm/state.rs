@@ -50,6 +50,9 @@ pub(super) fn why_it_waits(reason: &str) -> String {
     // `ReqNodeNotAvail, UnavailableNodes:node2` and the like: the first word says what it is.
     let word = reason.trim_start_matches('(').split([',', ' ', '(', ')']).next().unwrap_or_default();
     let told = match word {
+        "ReqNodeNotAvail" if reason.replace('_', " ").contains("reserved for other job") => {
+            "the node that it asks for is promised to another job first"
+        }
         "" | "None" => return "Handed to Slurm, which has not looked at it yet.".to_owned(),
         // `Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions`,
         // in older versions with underscores.
@@ -152,6 +155,7 @@ mod tests {
             ("None", "has not looked"),
             ("Priority", "higher priority"),
             ("ReqNodeNotAvail, UnavailableNodes:node2", "drained"),
+            ("ReqNodeNotAvail, May be reserved for other job", "promised to another job"),
             ("QOSMaxGRESPerUser", "limit of its QOS"),
             ("AssocGrpCpuLimit", "limit of its account"),
             ("(Resources)", "not free yet"),

@@ -7,8 +7,8 @@ use std::path::Path;
 use super::settings::Settings;
 use crate::{
     helper::batch::NOT_RUN,
-    model::{Gpu, Resources, size::MIB},
-    protocol::{Ran, files},
+    model::{Gpu, Resources, job::Shape, size::MIB},
+    protocol::{Program, Ran, files},
 };
 
 /// A job to hand in.
@@ -17,7 +17,9 @@ pub(super) struct Job<'a> {
     pub name: &'a str,
     /// The mark by which it is found again.
     pub mark: &'a str,
+    /// Of each node.
     pub resources: &'a Resources,
+    pub shape: &'a Shape,
     /// The GPUs that were counted for it: they tell the model.
     pub gpus: &'a [Gpu],
     pub seconds: i64,
@@ -29,19 +31,22 @@ const MAX_NAME: usize = 64;
 
 /// The options of `sbatch`, each a word of its own.
 pub(super) fn options(job: &Job<'_>) -> Vec<String> {
-    let Job { settings, resources, .. } = job;
+    let Job { settings, resources, shape, .. } = job;
     let mut options: Vec<String> =
         ["--parsable", "--no-requeue", "--export=NIL", "--propagate=NONE", "--chdir=/"].map(str::to_owned).into();
     options.extend([
         format!("--job-name={}", name(job.name)),
         format!("--comment={}", job.mark),
         format!("--output={}", job.run_directory.join(files::BATCH).display()),
-        "--nodes=1".to_owned(),
-        "--ntasks=1".to_owned(),
-        format!("--cpus-per-task={}", resources.cpus),
+        format!("--nodes={}", shape.nodes),
+        format!("--ntasks={}", shape.tasks()),
+        format!("--cpus-per-task={}", cpus_per_task(shape, resources)),
         format!("--mem={}M", mebibytes(resources.memory_bytes)),
         format!("--time={}", minutes(job.seconds)),
     ]);
+    if 1 < shape.tasks() {
+        options.push(format!("--ntasks-per-node={}", shape.tasks_per_node));
+    }
     if 0 < resources.gpus {
         let model = model(resources, job.gpus).map(|model| format!("{model}:")).unwrap_or_default();
         options.push(format!("--gres=gpu:{model}{}", resources.gpus));
@@ -57,8 +62,33 @@ pub(super) fn options(job: &Job<'_>) -> Vec<String> {
             options.push(format!("--{option}={value}"));
         }
     }
-    options.extend(settings.arguments.iter().cloned());
+    // What is said last counts, as on a shell.
+    options.extend(settings.arguments.iter().chain(&shape.options).cloned());
     options
+}
+
+fn cpus_per_task(shape: &Shape, resources: &Resources) -> i64 {
+    (resources.cpus / shape.tasks_per_node.max(1)).max(1)
+}
+
+/// A command that is started several times is started by `srun`, on all of the job's nodes; a
+/// script runs once, and does so itself.
+pub(super) fn spread(program: Program, srun: &Path, shape: &Shape, resources: &Resources) -> Program {
+    match program {
+        Program::Exec { argv } if 1 < shape.tasks() => {
+            let srun = [
+                srun.display().to_string(),
+                format!("--nodes={}", shape.nodes),
+                format!("--ntasks={}", shape.tasks()),
+                format!("--ntasks-per-node={}", shape.tasks_per_node),
+                format!("--cpus-per-task={}", cpus_per_task(shape, resources)),
+                "--kill-on-bad-exit=1".to_owned(),
+                "--export=ALL".to_owned(),
+            ];
+            Program::Exec { argv: srun.into_iter().chain(argv).collect() }
+        }
+        other => other,
+    }
 }
 
 /// The script: it turns into the agent, which reads the launch and removes it. What Slurm's
@@ -176,12 +206,15 @@ mod tests {
     use super::*;
     use crate::model::size::GIB;
 
+    static ONE: Shape = Shape { nodes: 1, tasks_per_node: 1, options: Vec::new() };
+
     fn job<'a>(settings: &'a Settings, name: &'a str, resources: &'a Resources) -> Job<'a> {
         Job {
             settings,
             name,
             mark: "lyceum:x:y",
             resources,
+            shape: &ONE,
             gpus: &[],
             seconds: 5400,
             run_directory: Path::new("/r/1"),
@@ -217,6 +250,29 @@ mod tests {
         }
         assert!(!options.iter().any(|option| option.starts_with("--qos")), "what is not set is not asked for");
         assert!(options.iter().all(|option| option.starts_with("--")));
+    }
+
+    #[test]
+    fn several_nodes() {
+        let resources = Resources { gpus: 2, cpus: 8, memory_bytes: GIB, ..Resources::default() };
+        let settings = Settings { partition: "gpu".to_owned(), ..Settings::default() };
+        let shape = Shape { nodes: 3, tasks_per_node: 2, options: vec!["--partition=long".to_owned()] };
+        let options = options(&Job { shape: &shape, ..job(&settings, "x", &resources) });
+        for wanted in
+            ["--nodes=3", "--ntasks=6", "--ntasks-per-node=2", "--cpus-per-task=4", "--mem=1024M", "--gres=gpu:2"]
+        {
+            assert!(options.iter().any(|option| option == wanted), "{wanted}: {options:?}");
+        }
+        assert_eq!(options.last().unwrap(), "--partition=long", "the last one counts");
+        let argv = |program| match spread(program, Path::new("/usr/bin/srun"), &shape, &resources) {
+            Program::Exec { argv } => argv,
+            other => panic!("{other:?}"),
+        };
+        let given = argv(Program::Exec { argv: vec!["hostname".to_owned(), "-s".to_owned()] });
+        assert_eq!((given[0].as_str(), given.last().unwrap().as_str()), ("/usr/bin/srun", "-s"));
+        assert!(given.contains(&"--ntasks=6".to_owned()) && given.contains(&"--cpus-per-task=4".to_owned()));
+        let script = Program::Script { text: "x".to_owned() };
+        assert!(matches!(spread(script, Path::new("/x"), &shape, &resources), Program::Script { .. }));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::{
     cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT},
     db::gpus::{Point, Span},
     model::{
-        SessionId, Timestamp,
+        Session, SessionId, Timestamp,
         gpus::{Condition, Driver, Health, Obstacle},
         machines::{Machine, MachineState, Share},
     },
@@ -184,6 +184,12 @@ pub struct GpuAnswer {
     /// The session that holds it, for whoever may open it.
     #[schema(value_type = Option<String>, format = "uuid")]
     session: Option<SessionId>,
+    /// It is held and has computed next to nothing since then, for whoever may open the session.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    idle_since: Option<Timestamp>,
+    /// An operator waits to hear since then whether it is still needed; likewise.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    asked_at: Option<Timestamp>,
     /// Programs that no session started; their owners for operators.
     outside: Vec<OutsideProgram>,
     /// How it is linked to the others.
@@ -217,6 +223,12 @@ pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resul
         let seen = holder.map(|session| (session, sight.of_holder(session.id, session.owner, &session.owner_name)));
         let own = user.user.name.as_str();
         let reading = gpu.condition.reading();
+        let opens = seen.as_ref().filter(|(_, seen)| seen.may_open()).map(|(session, _)| *session);
+        let rests = |session: &&Session| {
+            let idle = view.idle.iter().find(|idle| idle.session == session.id)?;
+            idle.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid).then_some(idle.since)
+        };
+        let idle_since = opens.as_ref().and_then(rests);
         let others = inventory.gpus.iter().filter(|other| other.uuid != gpu.gpu.uuid);
         GpuAnswer {
             index: gpu.gpu.index,
@@ -234,7 +246,9 @@ pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resul
             power_limit_milliwatts: reading.and_then(|reading| reading.power_limit_milliwatts),
             health: reading.map(|reading| reading.health.clone()),
             owner: seen.as_ref().and_then(|(_, seen)| seen.name(own)),
-            session: seen.filter(|(_, seen)| seen.may_open()).map(|(session, _)| session.id),
+            session: opens.map(|session| session.id),
+            idle_since,
+            asked_at: opens.filter(|_| idle_since.is_some()).and_then(|session| Some(session.asked.as_ref()?.at)),
             outside: gpu
                 .outside
                 .iter()

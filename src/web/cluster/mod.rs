@@ -1,9 +1,10 @@
 //! `/cluster`: the machines of a cluster; or the one machine, its GPUs, what they do and did, how they are linked, and for
-//! operators the sessions whose GPUs rest, with the two things to do about one: ask, stop.
+//! operators the sessions whose GPUs rest, with the two things to do about one: ask, stop. `queue` is the batch system's.
 
 pub mod api;
 mod draw;
 pub mod machines;
+pub mod queue;
 mod sight;
 
 use std::sync::Arc;

@@ -279,7 +279,7 @@ fn row(parameters: &RawPathParams) -> Result<u32> {
 const SANDBOX: (HeaderName, HeaderValue) =
     (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("default-src 'none'; sandbox"));
 
-fn png(bytes: Vec<u8>) -> Response {
+pub fn png(bytes: Vec<u8>) -> Response {
     let about = [
         SANDBOX,
         (header::CONTENT_TYPE, HeaderValue::from_static("image/png")),

@@ -23,9 +23,9 @@ use super::{
     paging::{Listed, Paging},
 };
 use crate::{
-    datasets::{self, Changes, NewDataset},
+    datasets::{self, NewDataset},
     db::datasets::DatasetFilter,
-    model::{Dataset, DatasetId, DatasetState, JobId, Timestamp, job::Visibility},
+    model::{Dataset, DatasetId, DatasetState, DescriptionChanges, JobId, Timestamp, job::Visibility},
 };
 
 /// A dataset of pictures.
@@ -199,14 +199,14 @@ pub async fn find(
 }
 
 /// Change name, notes or visibility of one's own.
-#[utoipa::path(patch, path = "/datasets/{id}", tag = "datasets", params(("id" = String, Path)), request_body = Changes,
+#[utoipa::path(patch, path = "/datasets/{id}", tag = "datasets", params(("id" = String, Path)), request_body = DescriptionChanges,
     responses((status = 200, body = DatasetView), (status = 404, description = "There is none of yours", body = Problem),
         (status = 422, description = "Fields cannot be so", body = Problem)))]
 pub async fn change(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     Id(id): Id<DatasetId>,
-    Json(changes): Json<Changes>,
+    Json(changes): Json<DescriptionChanges>,
 ) -> Result<axum::Json<DatasetView>> {
     Ok(axum::Json(portal.datasets.change(user.actor(), id, changes).await?.into()))
 }

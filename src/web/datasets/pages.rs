@@ -12,13 +12,14 @@ use serde_json::{Map, Value, json};
 
 use super::items::{ItemParameters, ItemView, items};
 use crate::{
-    datasets::{self, Changes, Contents, NewDataset, browse},
+    datasets::{self, Contents, NewDataset, browse},
     db::datasets::DatasetFilter,
-    model::{Dataset, DatasetId, DatasetState, Resources},
+    model::{Dataset, DatasetId, DatasetState, DescriptionChanges, Resources},
     web::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
+        href::href,
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
@@ -62,21 +63,13 @@ pub async fn list(
         limit: SHOWN + 1,
     };
     let page = Listed::new(portal.datasets.list(filter).await?, SHOWN, |one: &Dataset| one.id);
-    let query = |cursor: Option<&str>| {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        for (name, value) in [("search", Some(visit.search.as_str())), ("cursor", cursor)] {
-            if let Some(value) = value.filter(|value| !value.is_empty()) {
-                query.append_pair(name, value);
-            }
-        }
-        format!("/datasets?{}", query.finish())
-    };
+    let page_href = |cursor: &str| href("/datasets", [("search", visit.search.as_str()), ("cursor", cursor)]);
     let view = DatasetsPage {
         layout: portal.layout_of(&user.0, Nav::Datasets),
         notice: (visit.done.as_deref() == Some("removed")).then(|| "The dataset is forgotten.".to_owned()),
         rows: page.items.iter().map(|one| DatasetRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
-        first_href: paged.then(|| query(None)),
-        next_href: page.next_cursor.as_deref().map(|cursor| query(Some(cursor))),
+        first_href: paged.then(|| page_href("")),
+        next_href: page.next_cursor.as_deref().map(page_href),
         search: visit.search,
     };
     Ok(Page(view).into_response())
@@ -207,21 +200,21 @@ fn inside(dataset: &Dataset, contents: &Contents, visit: &ItemParameters) -> Res
     let version: String = dataset.manifest_sha256.chars().take(8).collect();
     let has_pictures = document.cache.is_some();
     let address = |cursor: Option<&str>, split: &str, label: &str| {
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
         let sort = match visit.sort {
             browse::By::Path => "",
             browse::By::Size => "size",
             browse::By::Pixels => "pixels",
         };
         let descending = if visit.descending { "true" } else { "" };
-        let pairs =
-            [("label", label), ("split", split), ("search", &visit.search), ("sort", sort), ("descending", descending)];
-        for (name, value) in pairs.into_iter().chain(cursor.map(|cursor| ("cursor", cursor))) {
-            if !value.is_empty() {
-                query.append_pair(name, value);
-            }
-        }
-        format!("/datasets/{}?{}#pictures", dataset.id, query.finish())
+        let words = [
+            ("label", label),
+            ("split", split),
+            ("search", &visit.search),
+            ("sort", sort),
+            ("descending", descending),
+            ("cursor", cursor.unwrap_or_default()),
+        ];
+        href(&format!("/datasets/{}", dataset.id), words) + "#pictures"
     };
     let card = |item: ItemView| ItemCard::new(dataset.id, item, has_pictures, document, &version);
     let bars = browse::histogram(document);
@@ -284,7 +277,7 @@ pub async fn change(
     Id(id): Id<DatasetId>,
     form: Form,
 ) -> Result<Redirect> {
-    let changes = Changes {
+    let changes = DescriptionChanges {
         name: Some(form.get("name").to_owned()),
         notes: Some(form.get("notes").to_owned()),
         visibility: form.get("visibility").parse().ok(),

@@ -72,12 +72,7 @@ pub async fn content(
 ) -> Result<Response> {
     let (spot, entry) = portal.files.look(&user.user, &path).await?;
     if entry.kind == Kind::Folder && asked.0.archive == Some(Archive::Tar) {
-        let body = match method {
-            Method::HEAD => Body::empty(),
-            _ => stream(portal.files.archive(&user.user, &spot).await?),
-        };
-        let about = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")), saved_as(&spot, ".tar")];
-        return Ok((SANDBOX, about, body).into_response());
+        return archive(&portal, &user, &method, &spot).await;
     }
     if entry.kind == Kind::Folder {
         return Err(Error::conflict("This is a folder: download it with `archive=tar`, or one of its files."));
@@ -90,6 +85,16 @@ pub async fn content(
         }
         other => Ok(other?),
     }
+}
+
+/// A folder with everything in it, as a tar stream.
+pub async fn archive(portal: &Portal, user: &CurrentUser, method: &Method, spot: &Spot) -> Result<Response> {
+    let body = match *method {
+        Method::HEAD => Body::empty(),
+        _ => stream(portal.files.archive(&user.user, spot).await?),
+    };
+    let about = [(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar")), saved_as(spot, ".tar")];
+    Ok((SANDBOX, about, body).into_response())
 }
 
 async fn answer(

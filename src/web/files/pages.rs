@@ -22,6 +22,7 @@ use crate::{
         Portal,
         error::{Error, Result},
         extract::{CurrentUser, Form, PathParameter, Query},
+        href::href,
         page::{Nav, Page},
         views::{Column, Crumb, FileItem, FileRow, FilesPage, Moment, RootTab},
     },
@@ -71,28 +72,20 @@ impl Visit {
 
     /// The address of a folder's list in this order and with this choice of entries.
     fn address(&self, path: &RawPath) -> String {
-        let mut address = address("/files", path);
-        let mut query = url::form_urlencoded::Serializer::new(String::new());
-        match self.sort {
-            By::Name => &mut query,
-            By::Size => query.append_pair("sort", "size"),
-            By::Modified => query.append_pair("sort", "modified"),
+        let sort = match self.sort {
+            By::Name => "",
+            By::Size => "size",
+            By::Modified => "modified",
         };
-        for (name, _) in [("descending", self.descending), ("hidden", self.hidden)].iter().filter(|(_, on)| *on) {
-            query.append_pair(name, "true");
-        }
-        if !self.find.is_empty() {
-            query.append_pair("find", &self.find);
-        }
-        if let Some(cursor) = &self.cursor {
-            query.append_pair("cursor", cursor);
-        }
-        let query = query.finish();
-        if !query.is_empty() {
-            address.push('&');
-            address.push_str(&query);
-        }
-        address
+        let flag = |on: bool| if on { "true" } else { "" };
+        let words = [
+            ("sort", sort),
+            ("descending", flag(self.descending)),
+            ("hidden", flag(self.hidden)),
+            ("find", &self.find),
+            ("cursor", self.cursor.as_deref().unwrap_or_default()),
+        ];
+        href(&address("/files", path), words)
     }
 }
 

@@ -11,6 +11,7 @@ use axum::{
 };
 use serde::Deserialize;
 
+use super::several;
 use crate::{
     admission::Standing,
     db::jobs::JobFilter,
@@ -27,7 +28,7 @@ use crate::{
         extract::{CurrentUser, Form, Query},
         page::{Nav, Page},
         start_form as sessions,
-        views::{EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, Verdict, WorkForm},
+        views::{EnvironmentChoice, FieldError, NewJob, NewSession, NewSessionForm, SlurmForm, Verdict, WorkForm},
     },
 };
 
@@ -97,23 +98,45 @@ pub async fn submit(
         retry_wait: fields.get("retry_wait_seconds").trim().to_owned(),
         after: fields.get("after").trim().to_owned(),
         needs: fields.get("needs").to_owned(),
+        several: several::read(&fields),
+        slurm: portal.sessions.scheduler.has_queue().then(|| SlurmForm {
+            sbatch: fields.get("sbatch") == "yes",
+            nodes: fields.get("nodes").trim().to_owned(),
+            tasks_per_node: fields.get("tasks_per_node").trim().to_owned(),
+        }),
         live: Vec::new(),
     };
     let submitted = match request(&form, &work) {
         Ok(request) => {
             let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
-            portal.jobs.submit(user.actor(), request, key).await.map_err(Error::from)
+            if work.several.is_asked() {
+                match several::request(&work.several, request) {
+                    Ok(many) => {
+                        let made = portal.sweeps.submit(user.actor(), many, key).await.map_err(Error::from);
+                        made.map(|sweep| format!("/sweeps/{}", sweep.id))
+                    }
+                    Err(faults) => Err(Error::invalid(faults)),
+                }
+            } else {
+                let made = portal.jobs.submit(user.actor(), request, key).await.map_err(Error::from);
+                made.map(|job| format!("/jobs/{}", job.id))
+            }
         }
         Err(faults) => Err(Error::invalid(faults)),
     };
     let error = match submitted {
-        Ok(job) => return Ok(Redirect::to(&format!("/jobs/{}", job.id)).into_response()),
+        Ok(address) => return Ok(Redirect::to(&address).into_response()),
         Err(error) if error.is_for_the_form() => error,
         Err(error) => return Err(error),
     };
     let mut errors = sessions::faults_beside_fields(&error, &form);
-    for fault in errors.iter_mut().filter(|fault| fault.field.starts_with("after[")) {
-        "after".clone_into(&mut fault.field);
+    for fault in &mut errors {
+        // The form has one field for each of these.
+        for whole in ["after", "parameters", "metric"] {
+            if fault.field.strip_prefix(whole).is_some_and(|rest| rest.starts_with(['[', '.'])) {
+                whole.clone_into(&mut fault.field);
+            }
+        }
     }
     let standing = portal.sessions.standing(user.id()).await?;
     let form = NewSessionForm { idempotency_key: sessions::new_key(), ..form };
@@ -131,6 +154,11 @@ fn work_of(like: JobRequest) -> WorkForm {
         command: shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
         script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
         variables: lines.collect::<Vec<_>>().join("\n"),
+        slurm: Some(SlurmForm {
+            sbatch: like.sbatch.unwrap_or(false),
+            nodes: like.nodes.map(|nodes| nodes.to_string()).unwrap_or_default(),
+            tasks_per_node: like.tasks_per_node.map(|tasks| tasks.to_string()).unwrap_or_default(),
+        }),
         retries: like.retries.map(|retries| retries.to_string()).unwrap_or_default(),
         retry_wait: like.retry_wait_seconds.map(|wait| wait.to_string()).unwrap_or_default(),
         ..WorkForm::default()
@@ -173,6 +201,9 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     };
     let retries = number("retries", &work.retries);
     let retry_wait_seconds = number("retry_wait_seconds", &work.retry_wait);
+    let slurm = work.slurm.clone().unwrap_or_default();
+    let nodes = number("nodes", &slurm.nodes);
+    let tasks_per_node = number("tasks_per_node", &slurm.tasks_per_node);
     let needs = work.needs.parse().unwrap_or(Needs::Ok);
     let mut after = Vec::new();
     for id in work.after.split([' ', ',']).filter(|id| !id.is_empty()) {
@@ -187,6 +218,9 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
     Ok(JobRequest {
         retries,
         retry_wait_seconds,
+        sbatch: Some(true).filter(|_| slurm.sbatch && work.is_script),
+        nodes,
+        tasks_per_node,
         after: Some(after).filter(|after| !after.is_empty()),
         name: like.name,
         command,
@@ -212,6 +246,7 @@ async fn view(
     (form, work): (NewSessionForm, WorkForm),
     errors: Vec<FieldError>,
 ) -> Result<NewJob> {
+    let slurm = portal.sessions.scheduler.has_queue().then(|| work.slurm.clone().unwrap_or_default());
     let layout = portal.layout_of(&user.0, Nav::Jobs);
     let csrf_token = layout.csrf_token.clone();
     let chosen = form.duration.parse().unwrap_or(0);
@@ -227,7 +262,7 @@ async fn view(
         durations: NewSession::durations(sessions::longest(portal, standing, Class::Job), chosen),
         meters: cards::meters(standing),
         form: NewSessionForm { csrf_token, ..form },
-        work: WorkForm { live: live(portal, user).await?, ..work },
+        work: WorkForm { live: live(portal, user).await?, slurm, ..work },
         errors,
         verdict: None,
         copy_of: None,

@@ -6,6 +6,7 @@
 pub(super) mod form;
 pub(super) mod hardware;
 pub(super) mod pages;
+mod several;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,18 +23,19 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
-    sessions::{AdmissionAnswer, asked_lines, last_lines, plain_text, wants_events},
+    sessions::{AdmissionAnswer, asked_lines, estimated_start, last_lines, plain_text, waiting_since, wants_events},
     streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
 };
 use crate::{
     db::jobs::JobFilter,
     jobs::{Changes, JobRequest},
     model::{
-        EndReason, Gpu, Job, JobId, Resources, Role, SessionState, Timestamp, UserId,
+        EndReason, Gpu, Job, JobId, Resources, Role, SessionState, SweepId, Timestamp, UserId,
         hold::After,
         job::{Visibility, Work},
         quota::Reason,
     },
+    sweeps::SweepRequest,
 };
 
 /// A job, as the API shows it: where it is in its life is that of its latest attempt.
@@ -74,6 +76,9 @@ pub struct JobView {
     pub time_limit_seconds: i64,
     #[schema(value_type = String, format = "date-time")]
     pub created_at: Timestamp,
+    /// Since when its attempt waits, while it does.
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub waiting_since: Option<Timestamp>,
     /// When its program came to run.
     #[schema(value_type = Option<String>, format = "date-time")]
     pub started_at: Option<Timestamp>,
@@ -89,6 +94,17 @@ pub struct JobView {
     pub visibility: Visibility,
     /// A sentence for people.
     pub detail: Option<String>,
+    /// The sweep or array that it is a task of, and which; lists leave this and the rest out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = Option<String>, format = "uuid")]
+    pub sweep: Option<SweepId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub index: Option<i64>,
+    /// When it begins at the latest, where it waits for room and that can be told; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false, value_type = Option<String>, format = "date-time")]
+    pub estimated_start: Option<Timestamp>,
     /// What it runs; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -96,6 +112,13 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub script: Option<String>,
+    /// Over how many nodes it lies; `resources` are those of all of them together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub nodes: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub tasks_per_node: Option<i64>,
     /// How long after a failure it is tried again.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -138,6 +161,7 @@ impl From<Job> for JobView {
             log_directory: spec.log_directory,
             time_limit_seconds: spec.duration_seconds,
             created_at: job.created_at,
+            waiting_since: waiting_since(latest.state, latest.created_at),
             started_at: latest.ready_at.or(latest.started_at),
             expires_at: latest.expires_at,
             ended_at: latest.ended_at,
@@ -146,8 +170,13 @@ impl From<Job> for JobView {
             starred: job.starred,
             visibility: job.visibility,
             detail: latest.detail,
+            sweep: None,
+            index: None,
+            estimated_start: None,
             command: None,
             script: None,
+            nodes: None,
+            tasks_per_node: None,
             retry_wait_seconds: None,
             after: None,
             variables: None,
@@ -157,7 +186,10 @@ impl From<Job> for JobView {
 
 /// A job with what it runs.
 async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
+    let sweep = portal.sweeps.of_job(job.id).await?.map(|(sweep, _)| sweep.id);
     let task = portal.jobs.task(&job).await?;
+    let index = task.part.map(|part| part.index);
+    let (nodes, tasks_per_node) = (Some(task.shape.nodes), Some(task.shape.tasks_per_node));
     let is_own = job.owner == reader;
     let variables = is_own.then_some(task.variables);
     let after = is_own.then_some(task.after);
@@ -166,7 +198,19 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
         Work::Command(argv) => (Some(argv), None),
         Work::Script(text) => (None, Some(text)),
     };
-    Ok(JobView { command, script, retry_wait_seconds, after, variables, ..JobView::from(job) })
+    Ok(JobView {
+        sweep,
+        index,
+        estimated_start: estimated_start(portal, job.latest.id, job.latest.state),
+        command,
+        script,
+        nodes,
+        tasks_per_node,
+        retry_wait_seconds,
+        after,
+        variables,
+        ..JobView::from(job)
+    })
 }
 
 /// `?state=&owner=` and more of the list, with paging.
@@ -176,7 +220,7 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
 pub struct JobParameters {
     #[param(value_type = Option<String>)]
     state: Option<String>,
-    /// Operators: somebody's name, or `*` for everybody.
+    /// Somebody's name, or `*` for everybody: those of their jobs that one may see.
     owner: Option<String>,
     tag: Option<String>,
     /// Those with a star alone.
@@ -205,6 +249,7 @@ pub async fn list(
         }
     };
     let filter = JobFilter {
+        reader: reader(&user),
         owner: owner_asked(&portal, &user, parameters.owner.as_deref()).await?,
         state,
         live_only: false,
@@ -218,16 +263,23 @@ pub async fn list(
     Ok(Listed::new(found.into_iter().map(JobView::from).collect(), limit, |view: &JobView| view.id))
 }
 
+/// Who sees what is shared with them alone; operators see all.
+fn reader(user: &CurrentUser) -> Option<UserId> {
+    (user.user.role < Role::Operator).then(|| user.id())
+}
+
 /// Whose jobs are listed; `None` for everybody's.
 async fn owner_asked(portal: &Portal, user: &CurrentUser, asked: Option<&str>) -> Result<Option<UserId>> {
     match asked {
         None | Some("") => Ok(Some(user.id())),
         Some(name) if name == user.user.name.as_str() => Ok(Some(user.id())),
-        Some(_) if user.user.role < Role::Operator => {
-            Err(Error::forbidden("Only operators see lists of other people's jobs."))
-        }
         Some("*") => Ok(None),
-        Some(name) => Ok(Some(portal.db.find_user_by_name(name).await?.ok_or_else(Error::not_found)?.user.id)),
+        Some(name) => match portal.db.find_user_by_name(name).await? {
+            Some(found) => Ok(Some(found.user.id)),
+            None if Role::Operator <= user.user.role => Err(Error::not_found()),
+            // Who there is is not told: nobody of that name shows anything.
+            None => Ok(Some(UserId::new())),
+        },
     }
 }
 
@@ -239,9 +291,19 @@ pub async fn submit(
     user: CurrentUser,
     State(portal): State<Arc<Portal>>,
     IdempotencyKey(key): IdempotencyKey,
-    Json(request): Json<JobRequest>,
+    Json(mut request): Json<JobRequest>,
 ) -> Result<Created<JobView>> {
-    let job = portal.jobs.submit(user.actor(), request, key.as_deref()).await?;
+    let job = match request.array.take() {
+        None => portal.jobs.submit(user.actor(), request, key.as_deref()).await?,
+        Some(array) => {
+            let many = SweepRequest { job: request, array: Some(array), ..SweepRequest::default() };
+            let sweep = portal.sweeps.submit(user.actor(), many, key.as_deref()).await?;
+            let first = portal.sweeps.job_at(&sweep, 0).await?;
+            // Where nothing may wait now, the first task is not a job yet.
+            first
+                .ok_or_else(|| Error::conflict("The array is written, and its tasks begin as soon as there is room."))?
+        }
+    };
     Ok(Created(format!("/api/v1/jobs/{}", job.id), whole(&portal, user.id(), job).await?))
 }
 

@@ -9,19 +9,20 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use serde::Deserialize;
-use url::form_urlencoded::Serializer;
 
 use crate::{
     db::jobs::JobFilter,
     jobs::{Changes, Error as JobError, Happening},
-    model::{Job, JobId, Role, SessionState, job::Work, time::human_duration},
+    model::{Job, JobId, Role, SessionState, hold::Pause, job::Work, time::human_duration},
     web::{
         Portal, cards,
         error::{Error, Result},
         extract::{CurrentUser, Form, Id, Query},
+        href::href,
         markdown::Markdown,
         page::{Nav, Page},
         paging::{Listed, Paging},
+        start_form,
         views::{
             self, Circumstances, FieldError, Followed, JobForm, JobRow, JobSearch, JobsPage, Moment, ShowJob,
             ShowSession, TimelineLine, sentence,
@@ -60,9 +61,7 @@ impl Visit {
             ("all", &self.all),
             ("cursor", cursor.unwrap_or_default()),
         ];
-        let pairs = pairs.into_iter().filter(|(_, value)| !value.is_empty());
-        let query = Serializer::new(String::new()).extend_pairs(pairs).finish();
-        if query.is_empty() { "/jobs".to_owned() } else { format!("/jobs?{query}") }
+        href("/jobs", pairs)
     }
 }
 
@@ -79,10 +78,11 @@ pub async fn list(
         state: visit.state.clone(),
         tag: visit.tag.trim().to_owned(),
         starred: !visit.starred.is_empty(),
-        all: !visit.all.is_empty() && Role::Operator <= user.user.role,
+        all: !visit.all.is_empty(),
     };
     let paging = Paging::new(Some(SHOWN), visit.cursor.clone());
     let filter = JobFilter {
+        reader: (user.user.role < Role::Operator).then(|| user.id()),
         owner: (!search.all).then(|| user.id()),
         state: search.state.parse().ok(),
         live_only: search.state == "live",
@@ -93,16 +93,23 @@ pub async fn list(
         limit: SHOWN + 1,
     };
     let Listed { items, next_cursor } = Listed::new(portal.jobs.list(filter).await?, SHOWN, |job: &Job| job.id);
+    let try_key = (items.is_empty() && !search.narrows()).then(start_form::new_key);
     let rows = items.into_iter().map(|job| {
         let is_own = job.owner == user.id();
         JobRow::new(job, is_own, now)
     });
+    let pauses = portal.jobs.pauses(user.id()).await?;
     let view = JobsPage {
+        pauses: pauses.iter().map(Pause::sentence).collect(),
+        is_paused: pauses.iter().any(|pause| !pause.of_everybody),
+        all_is_paused: pauses.iter().any(|pause| pause.of_everybody),
         layout: portal.layout_of(&user.0, Nav::Jobs),
         notice: notice(&visit.done),
         error: (!visit.failed.is_empty())
             .then(|| "Some were left as they are: they are not in a state for that.".to_owned()),
         rows: rows.collect(),
+        try_key,
+        has_queue: portal.sessions.scheduler.has_queue(),
         here: visit.address(visit.cursor.as_deref()),
         first_href: visit.cursor.is_some().then(|| visit.address(None)),
         next_href: next_cursor.map(|cursor| visit.address(Some(&cursor))),
@@ -191,6 +198,7 @@ async fn view(
         step: live.status.map(|status| status.step),
         is_own,
         drained_at: portal.sessions.drained_at(&job.latest),
+        estimated_start: live.estimated_start,
         ..Circumstances::default()
     };
     let (class, word) = views::session_badge(&job.latest);
@@ -206,6 +214,7 @@ async fn view(
     }
     let follows = if is_own { portal.jobs.dependencies(&job).await? } else { Vec::new() };
     let moments = ShowSession::moments(&job.latest, now);
+    let sweep = portal.sweeps.of_job(job.id).await?.filter(|_| is_own || cards::is_operator(user));
     let (is_script, program) = match task.work {
         Work::Command(argv) => {
             (false, shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_nul| argv.join(" ")))
@@ -233,6 +242,7 @@ async fn view(
         program,
         variables: if is_own { task.variables.into_iter().collect() } else { Vec::new() },
         facts,
+        sweep: sweep.map(|(sweep, _)| (sweep.id.to_string(), sweep.name)),
         follows: follows.into_iter().map(Followed::from).collect(),
         moments: moments.into_iter().filter(|(label, _)| *label != "Last used").collect(),
         notes: Markdown::new(&job.notes),

@@ -14,7 +14,7 @@ use crate::{
     db::limits::Marks,
     model::{
         FieldError, Timestamp,
-        quota::{Change, Field, Kind, Terms},
+        quota::{Change, Field, Kind, Terms, Unit},
     },
     web::error::{Error, Result},
 };
@@ -121,39 +121,38 @@ impl Fields {
                     let terms = |value| Terms { value, expires_at: about.expires_at, note: about.note.clone() };
                     changes.push(Change { kind, field, to: number.as_i64().map(terms) });
                 }
-                _ => faults.push(FieldError::new(
-                    &place,
-                    "invalid_value",
-                    "This must be null, -1 or a whole number from 0.",
-                )),
+                value => faults.push(FieldError::new(&place, "invalid_value", misread(&field, &value))),
             }
         }
         changes
     }
 }
 
-impl About {
-    fn faults(&self, now: Timestamp) -> Vec<FieldError> {
-        let end = self.expires_at.and_then(|end| expiry_fault(end, now));
-        let note = self.note.as_deref().and_then(note_fault);
-        let end = end.map(|message| FieldError::new("expires_at", "in_the_past", message));
-        end.into_iter().chain(note.map(|(code, message)| FieldError::new("note", code, message))).collect()
+/// What to write instead of a value that is none: a size or a time as people say it is told in
+/// the number that was meant.
+fn misread(field: &Field, value: &Value) -> String {
+    let wanted = match field.unit() {
+        Unit::Bytes => "This is a whole number of bytes",
+        Unit::Seconds => "This is a whole number of seconds",
+        Unit::Hours => "This is a whole number of hours",
+        Unit::Count => "This must be a whole number from 0",
+    };
+    let meant = value.as_str().and_then(|text| Some((text, field.read(text).ok()?)));
+    match meant {
+        Some((text, number)) => {
+            let text: String = text.trim().chars().take(40).collect();
+            format!("{wanted}, not a text: for “{text}” write {number}.")
+        }
+        None => format!("{wanted}, as {}; or -1 for unlimited, or null to inherit.", field.in_json()),
     }
 }
 
-/// What is wrong with the end of a limit, if something is.
-pub(super) fn expiry_fault(end: Timestamp, now: Timestamp) -> Option<&'static str> {
-    (end <= now).then_some("This must be in the future.")
-}
-
-/// What is wrong with a note, as a code and in words.
-pub(super) fn note_fault(note: &str) -> Option<(&'static str, &'static str)> {
-    if 500 < note.chars().count() {
-        Some(("too_long", "At most 500 characters."))
-    } else if note.contains(char::is_control) {
-        Some(("characters", "One line without control characters."))
-    } else {
-        None
+impl About {
+    fn faults(&self, now: Timestamp) -> Vec<FieldError> {
+        let end = self.expires_at.and_then(|end| Terms::expiry_fault(end, now));
+        let note = self.note.as_deref().and_then(Terms::note_fault);
+        let end = end.map(|message| FieldError::new("expires_at", "in_the_past", message));
+        end.into_iter().chain(note.map(|(code, message)| FieldError::new("note", code, message))).collect()
     }
 }
 

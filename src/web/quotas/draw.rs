@@ -10,7 +10,7 @@ use super::{
     table::meter,
 };
 use crate::{
-    admission::Over,
+    admission::{Foretold, Over, Refused},
     auth::Principal,
     db::{
         self,
@@ -29,7 +29,7 @@ use crate::{
         page::Nav,
         views::{
             ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, Moment, OverLine,
-            PersonPanel, Refusal, Source, Typed, field_words, limit_words, resources_line,
+            PersonPanel, Refusal, RefusedLine, Source, Typed, field_words, limit_words, resources_line,
         },
     },
 };
@@ -144,7 +144,7 @@ pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
     let set = portal.db.limits_at(whose.level()).await?;
     let models: Vec<String> = admission.inventory.models().into_iter().map(|(model, _)| model).collect();
     let sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
-    let single = portal.db.count_users().await? <= 1;
+    let single = portal.db.is_for_one().await?;
     let resolve = |rows: &[_]| Limits::resolve(rows, &admission.capacity, single, portal.clock.now());
     let (holds, usage) = match whose {
         Whose::User(user) => {
@@ -319,7 +319,7 @@ pub(super) fn preview(
     standing: &Standing,
     sheet: &Sheet,
     change: &LevelChange,
-    over: Vec<Over>,
+    told: Foretold,
 ) -> LimitsPreview {
     let now = portal.clock.now();
     let without = standing.holds.as_ref().map(|(_, without)| without);
@@ -365,12 +365,15 @@ pub(super) fn preview(
         over: Vec::new(),
         people_over: 0,
         more_over: 0,
+        refused: Vec::new(),
+        more_refused: 0,
     };
-    with_over(view, over, now)
+    with_foretold(view, told, now)
 }
 
-/// Names those who would be over, as many as a person reads.
-pub(super) fn with_over(view: LimitsPreview, over: Vec<Over>, now: Timestamp) -> LimitsPreview {
+/// Names those who would be over, and requests that would be refused, as many as a person reads.
+pub(super) fn with_foretold(view: LimitsPreview, told: Foretold, now: Timestamp) -> LimitsPreview {
+    let Foretold { over, refused } = told;
     let mut people: Vec<&str> = over.iter().filter_map(|over| over.user.as_deref()).collect();
     people.sort_unstable();
     people.dedup();
@@ -379,7 +382,17 @@ pub(super) fn with_over(view: LimitsPreview, over: Vec<Over>, now: Timestamp) ->
         used: over.field.amount(over.used),
         limit: over.field.amount(over.limit),
         source: Source::of(&over.scope, now),
+        verb: if matches!(over.field, Field::GpuHours | Field::CpuHours) { "used" } else { "in use" },
         user: over.user,
     };
-    LimitsPreview { over: over.into_iter().take(MOST_NAMED).map(line).collect(), people_over, more_over, ..view }
+    let more_refused = refused.len().saturating_sub(MOST_NAMED);
+    let end = |refused: Refused| RefusedLine { user: refused.user, name: refused.name, why: refused.reason.hint };
+    LimitsPreview {
+        over: over.into_iter().take(MOST_NAMED).map(line).collect(),
+        people_over,
+        more_over,
+        refused: refused.into_iter().take(MOST_NAMED).map(end).collect(),
+        more_refused,
+        ..view
+    }
 }

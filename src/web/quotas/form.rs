@@ -3,7 +3,6 @@
 //! two people who change different fields neither undoes the other, and of what was typed
 //! nothing is lost.
 
-use super::change::{expiry_fault, note_fault};
 use crate::{
     db::{
         limits::Marks,
@@ -12,6 +11,7 @@ use crate::{
     model::{
         FieldError, Timestamp,
         quota::{Change, Field, Kind, Terms},
+        time::parse_day_or_moment,
     },
     web::{
         extract::Form,
@@ -119,10 +119,10 @@ impl Row {
         let expires_at = match self.typed.until.trim() {
             "" => None,
             text => {
-                let end = read_moment(text);
+                let end = parse_day_or_moment(text);
                 let message = match end {
                     None => Some("Write a moment as 2030-01-31 or 2030-01-31 12:00, in UTC."),
-                    Some(end) => expiry_fault(end, now),
+                    Some(end) => Terms::expiry_fault(end, now),
                 };
                 if let Some(message) = message {
                     fault("until", "invalid_value", message.to_owned());
@@ -131,7 +131,7 @@ impl Row {
             }
         };
         let note = self.typed.note.trim();
-        if let Some((code, message)) = note_fault(note) {
+        if let Some((code, message)) = Terms::note_fault(note) {
             fault("note", code, message.to_owned());
         }
         let note = (!note.is_empty()).then(|| note.to_owned());
@@ -147,13 +147,6 @@ fn key(typed: &Typed) -> String {
         Choice::Unlimited => format!("unlimited|{until}|{note}"),
         Choice::Value => format!("{value}|{until}|{note}"),
     }
-}
-
-/// A day (its first moment) or a moment, in UTC.
-fn read_moment(text: &str) -> Option<Timestamp> {
-    let text = text.trim_end_matches('Z');
-    let at: jiff::civil::DateTime = text.parse().ok()?;
-    Some(Timestamp(at.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_millisecond()))
 }
 
 impl Sheet {

@@ -16,7 +16,7 @@ use crate::{
         groups::{GroupFilter, ListedGroup},
         quotas::{Level, QuotaGroup, SetLimit},
     },
-    model::quota::{Effective, Field, Kind, Limit, Usage},
+    model::quota::{Effective, Kind, Limit, Unit, Usage},
     web::{
         Portal,
         error::Result,
@@ -57,7 +57,13 @@ pub async fn list(
     for one in listed.items {
         let Some(group) = portal.db.find_quota_group(&one.group.id.to_string()).await? else { continue };
         let set = portal.db.limits_at(Level::Group(group.id)).await?;
-        let usage = holdings.by_group.remove(&group.id).unwrap_or_default();
+        // Hours are counted where they are limited.
+        let counts_hours = |limit: &SetLimit| limit.kind == Kind::Total && limit.field.unit() == Unit::Hours;
+        let usage = if set.iter().any(counts_hours) {
+            portal.sessions.admission.used_together(Some(group.id)).await?
+        } else {
+            holdings.by_group.remove(&group.id).unwrap_or_default()
+        };
         rows.push(group_row(group, one.members, &set, &usage));
     }
     let address = |cursor: &str| {
@@ -83,8 +89,7 @@ fn group_row(group: QuotaGroup, members: i64, set: &[SetLimit], usage: &Usage) -
     });
     let held = |limit: &SetLimit| {
         let total = Effective { limit: Limit::of(limit.terms.value), source: "total".into() };
-        let meter = meter(&limit.field, usage, &total)?;
-        (!matches!(limit.field, Field::GpuHours | Field::CpuHours)).then_some(meter)
+        meter(&limit.field, usage, &total)
     };
     let meters: Vec<Meter> = set.iter().filter(|limit| limit.kind == Kind::Total).filter_map(held).collect();
     QuotaGroupRow {

@@ -39,10 +39,11 @@ use crate::{
     db::{
         limits::{Author, LevelChange, Outcome},
         quotas::{Level, QuotaGroup, SetLimit, Version},
+        refusals::Refusal,
     },
     model::{
-        FieldError, Timestamp, User,
-        quota::{Field, Kind, Usage},
+        FieldError, Resources, SessionId, Timestamp, User,
+        quota::{Field, Kind, Reason, Usage},
     },
 };
 use change::Read;
@@ -65,6 +66,24 @@ pub struct UserQuota {
     /// The fields that are set for this person alone.
     pub overrides: BTreeMap<String, Override>,
     pub usage: Usage,
+    /// What was refused them lately, the latest first.
+    pub refusals: Vec<RefusalView>,
+}
+
+/// A request that was refused.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Refusal)]
+pub struct RefusalView {
+    pub app: String,
+    pub name: String,
+    pub resources: Resources,
+    pub duration_seconds: i64,
+    pub reasons: Vec<Reason>,
+    #[schema(value_type = String, format = "date-time")]
+    pub at: Timestamp,
+    /// The session or attempt, where it waited first.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub session: Option<SessionId>,
 }
 
 /// A field that is set at one level.
@@ -104,13 +123,14 @@ pub struct GroupQuota {
     pub chargeable: bool,
     /// Nobody in it gets more than it gives.
     pub restrictive: bool,
-    /// What is charged to it now.
+    /// What is charged to it now; hours of the period where they are limited.
     pub usage: Usage,
 }
 
 /// What is set at every level but for single people.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct AllQuotas {
+    pub strip: table::Strip,
     pub default: LevelQuota,
     pub cluster: ClusterQuota,
     pub groups: Vec<GroupQuota>,
@@ -131,8 +151,18 @@ pub struct SeveralChanged {
     changed: Vec<String>,
 }
 
+/// So many of somebody's refusals are told: as many as are kept.
+const REFUSALS: i64 = 20;
+
 /// More are not changed at once.
 const MOST_AT_ONCE: usize = 500;
+
+impl From<Refusal> for RefusalView {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { id, app, name, resources, duration_seconds, reasons, at, waited } = refusal;
+        Self { app, name, resources, duration_seconds, reasons, at, session: waited.then_some(id) }
+    }
+}
 
 #[utoipa::path(get, path = "/quotas", tag = "quotas", responses((status = 200, body = AllQuotas)))]
 pub async fn all(_: Operator, State(portal): State<Arc<Portal>>) -> Result<axum::Json<AllQuotas>> {
@@ -141,7 +171,8 @@ pub async fn all(_: Operator, State(portal): State<Arc<Portal>>) -> Result<axum:
         groups.push(group_quota(&portal, group).await?.1);
     }
     let default = level_quota(&portal).await?.1;
-    Ok(axum::Json(AllQuotas { default, cluster: cluster_quota(&portal).await?.1, groups }))
+    let strip = table::Strip::of(&portal).await?;
+    Ok(axum::Json(AllQuotas { strip, default, cluster: cluster_quota(&portal).await?.1, groups }))
 }
 
 #[utoipa::path(get, path = "/quotas/users/{name}", tag = "quotas", params(("name" = String, Path)),
@@ -264,7 +295,9 @@ pub(super) fn effective(standing: &Standing) -> BTreeMap<String, Effective> {
 async fn user_quota(portal: &Portal, user: &User) -> Result<(Version, UserQuota)> {
     let standing = portal.sessions.standing(user.id).await?;
     let set = portal.db.limits_at(Level::User(user.id)).await?;
+    let refused = portal.sessions.admission.refusals(user.id, REFUSALS).await?;
     let quota = UserQuota {
+        refusals: refused.into_iter().map(RefusalView::from).collect(),
         user: user.name.to_string(),
         effective: effective(&standing),
         overrides: set_for(&set, Kind::Each),
@@ -280,13 +313,13 @@ async fn level_quota(portal: &Portal) -> Result<(Version, LevelQuota)> {
 
 async fn cluster_quota(portal: &Portal) -> Result<(Version, ClusterQuota)> {
     let set = portal.db.limits_at(Level::Cluster).await?;
-    let usage = portal.sessions.admission.holdings().await?.all;
+    let usage = portal.sessions.admission.used_together(None).await?;
     Ok((Version::of(&set, None), ClusterQuota { fields: set_for(&set, Kind::Total), usage }))
 }
 
 async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, GroupQuota)> {
     let set = portal.db.limits_at(Level::Group(group.id)).await?;
-    let mut holdings = portal.sessions.admission.holdings().await?;
+    let usage = portal.sessions.admission.used_together(Some(group.id)).await?;
     let version = Version::of(&set, Some(&group));
     let quota = GroupQuota {
         group: group.name,
@@ -294,7 +327,7 @@ async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, Gro
         total: set_for(&set, Kind::Total),
         chargeable: group.chargeable,
         restrictive: group.restrictive,
-        usage: holdings.by_group.remove(&group.id).unwrap_or_default(),
+        usage,
     };
     Ok((version, quota))
 }

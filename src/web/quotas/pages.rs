@@ -167,8 +167,8 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         let name = reader.principal.user.name.as_str();
         let author = Author { name, at: now, is_manager: !reader.principal.is_admin() };
         let Some(objection) = objection(&change, &author, &standing.set, whose.group()) else {
-            let over = portal.sessions.admission.preview(std::slice::from_ref(&change)).await?;
-            let page = preview(portal, reader.principal, whose, &standing, &sheet, &change, over);
+            let told = portal.sessions.admission.preview(std::slice::from_ref(&change)).await?;
+            let page = preview(portal, reader.principal, whose, &standing, &sheet, &change, told);
             return Ok(Page(page).into_response());
         };
         objection

@@ -9,9 +9,9 @@ use utoipa::ToSchema;
 
 use super::{GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, several};
 use crate::{
-    admission::Over,
+    admission::{Foretold, Over, Refused},
     db::{limits::LevelChange, quotas::Level},
-    model::quota::Kind,
+    model::quota::{Kind, Reason},
     web::{
         Portal,
         error::{Error, Result},
@@ -43,11 +43,22 @@ pub struct Named<T> {
     change: T,
 }
 
-/// Who would hold more than they may. Nothing is stopped for that: they start nothing more
-/// until they are below.
+/// Who would hold, or has used, more than they may. Nothing is stopped for that: they start nothing
+/// more until they are below.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct PreviewAnswer {
     pub over: Vec<OverLimit>,
+    /// Requests that wait, could never start any more, and would be ended as refused.
+    pub refused: Vec<RefusedRequest>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RefusedRequest {
+    pub user: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// What its owner would read.
+    pub reason: Reason,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -94,7 +105,8 @@ pub async fn preview(
             return Err(Error::field("default", "one_level", "Name one of default, cluster, user, users and group."));
         }
     };
-    let over = portal.sessions.admission.preview(&changes).await?;
+    let Foretold { over, refused } = portal.sessions.admission.preview(&changes).await?;
+    let ended = |Refused { user, name, reason }: Refused| RefusedRequest { user, name, reason };
     let shown = |over: Over| OverLimit {
         user: over.user,
         scope: over.scope,
@@ -102,5 +114,6 @@ pub async fn preview(
         used: over.used,
         limit: over.limit,
     };
-    Ok(axum::Json(PreviewAnswer { over: over.into_iter().map(shown).collect() }))
+    let (over, refused) = (over.into_iter().map(shown).collect(), refused.into_iter().map(ended).collect());
+    Ok(axum::Json(PreviewAnswer { over, refused }))
 }

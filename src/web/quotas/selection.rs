@@ -9,7 +9,7 @@ use axum::{
 };
 
 use super::{
-    draw::with_over,
+    draw::with_foretold,
     find_several,
     form::{Asked, Row, Sheet, fields},
     save,
@@ -69,7 +69,7 @@ pub async fn change(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form
     let outcome = if form.get("step") == "save" {
         save(&portal, &admin, &changes).await?
     } else if sheet.version == chosen.sheet.version {
-        let over = portal.sessions.admission.preview(&changes).await?;
+        let told = portal.sessions.admission.preview(&changes).await?;
         let lines = changes.first().map(lines).unwrap_or_default();
         let mut hidden = sheet.pairs();
         hidden.extend(names.iter().map(|name| ("user".to_owned(), name.clone())));
@@ -84,8 +84,10 @@ pub async fn change(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form
             over: Vec::new(),
             people_over: 0,
             more_over: 0,
+            refused: Vec::new(),
+            more_refused: 0,
         };
-        return Ok(Page(with_over(view, over, now)).into_response());
+        return Ok(Page(with_foretold(view, told, now)).into_response());
     } else {
         Outcome::Stale(Level::Default)
     };

@@ -17,9 +17,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::Effective as EffectiveView;
 use crate::{
     auth::Principal,
+    cluster::GpuView,
     db::standings::{Line, Only, Order, Place, TableFilter},
     model::{
         Capacity, Timestamp,
+        gpus::{Condition, Obstacle},
+        machines::MachineState,
         quota::{Effective, Field, Limit, Limits, Period, Unit as FieldUnit, Usage},
     },
     web::{
@@ -52,7 +55,7 @@ pub struct TableParameters {
     find: String,
     /// Empty for everybody; `override`: with a limit of their own; `active`: using something, or waiting.
     only: String,
-    /// `name`, `-name`, `gpus` (who holds most first) or `seen` (who was seen last first).
+    /// `name`, `-name`, `gpus` (who holds most first), `hours` (who has used most GPU-hours of the period first) or `seen` (who was seen last first).
     #[param(default = "name")]
     sort: String,
     #[param(minimum = 1, maximum = 500, default = 50)]
@@ -78,8 +81,9 @@ impl TableParameters {
             "" | "name" => Order::Name,
             "-name" => Order::NameDown,
             "gpus" => Order::Gpus,
+            "hours" => Order::Hours,
             "seen" => Order::Seen,
-            _ => return Err(Error::field("sort", "invalid_value", "One of name, -name, gpus, seen.")),
+            _ => return Err(Error::field("sort", "invalid_value", "One of name, -name, gpus, hours, seen.")),
         };
         let after = paging.after::<Cursor>()?.map(|Cursor(place)| place);
         if after.as_ref().is_some_and(|place| place.order != sort) {
@@ -108,6 +112,7 @@ impl fmt::Display for Cursor {
             Order::Name => "name",
             Order::NameDown => "-name",
             Order::Gpus => "gpus",
+            Order::Hours => "hours",
             Order::Seen => "seen",
         };
         write!(f, "{order} {number} {text}")
@@ -126,6 +131,7 @@ impl FromStr for Cursor {
             Some("name") => Order::Name,
             Some("-name") => Order::NameDown,
             Some("gpus") => Order::Gpus,
+            Some("hours") => Order::Hours,
             Some("seen") => Order::Seen,
             _ => return Err(NoPlace),
         };
@@ -136,6 +142,48 @@ impl FromStr for Cursor {
             Order::Name | Order::NameDown if number != 0 => Err(NoPlace),
             _ => Ok(Self(Place { order, number, text })),
         }
+    }
+}
+
+/// The cluster in a line.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = QuotaStrip)]
+pub struct Strip {
+    gpus: i64,
+    gpus_allocated: i64,
+    /// Of the allocated, those that have computed next to nothing for as long as the site sets.
+    gpus_idle: i64,
+    /// Those that cannot be used, allocated or not.
+    gpus_down: i64,
+    /// Requests that wait to be admitted.
+    waiting: i64,
+    #[schema(value_type = Option<String>, format = "date-time")]
+    oldest_wait_since: Option<Timestamp>,
+}
+
+impl Strip {
+    /// As it is now, by the last look at the GPUs.
+    pub(super) async fn of(portal: &Portal) -> Result<Self> {
+        let held = portal.db.quota_strip().await?;
+        let view = portal.cluster.view();
+        let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        let is_down =
+            |gpu: &&GpuView| matches!(gpu.condition, Condition::Down(_)) || gpu.obstacle == Some(Obstacle::Down);
+        let gpus_down = match portal.sessions.scheduler.machines().await {
+            Some(cluster) => {
+                let down = cluster.machines.iter().filter(|machine| machine.state == MachineState::Down);
+                down.map(|machine| machine.all_gpus().all).sum()
+            }
+            None => count(view.gpus.iter().filter(is_down).count()),
+        };
+        Ok(Self {
+            gpus: portal.sessions.admission.capacity.gpus,
+            gpus_allocated: held.gpus_allocated,
+            gpus_idle: count(view.idle.iter().map(|idle| idle.gpus.len()).sum()),
+            gpus_down,
+            waiting: held.waiting,
+            oldest_wait_since: held.oldest_wait_since,
+        })
     }
 }
 
@@ -213,7 +261,7 @@ fn known(parameters: TableParameters) -> TableParameters {
     let of = |text: String, words: &[&str]| if words.contains(&text.as_str()) { text } else { String::new() };
     TableParameters {
         only: of(parameters.only, &["override", "active"]),
-        sort: of(parameters.sort, &["-name", "gpus", "seen"]),
+        sort: of(parameters.sort, &["-name", "gpus", "hours", "seen"]),
         find: parameters.find.trim().chars().take(200).collect(),
         limit: None,
         ..parameters
@@ -227,7 +275,7 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
     let (filter, limit) = parameters.filter()?;
     let lines = admission.table(&filter).await?;
     let listed = Listed::new(lines, limit, |(line, _)| Cursor(line.place(filter.sort)));
-    let strip = portal.db.quota_strip().await?;
+    let strip = Strip::of(portal).await?;
     let sorted = |is: bool, direction| is.then_some(direction);
     let (order, column) =
         (filter.sort, |label, sort: &str, sorted| Column { label, href: parameters.address(PATH, sort, ""), sorted });
@@ -237,6 +285,7 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
             _ => column("Person", "", sorted(order == Order::NameDown, "descending")),
         },
         gpus: column("GPUs", "gpus", sorted(order == Order::Gpus, "descending")),
+        hours: column("GPU-hours", "hours", sorted(order == Order::Hours, "descending")),
         seen: column("Seen", "seen", sorted(order == Order::Seen, "descending")),
     };
     let paged = parameters.cursor.as_ref().is_some_and(|cursor| !cursor.is_empty());
@@ -248,9 +297,11 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
                 field: "gpus",
                 label: "GPUs allocated".to_owned(),
                 used: strip.gpus_allocated,
-                limit: Some(admission.capacity.gpus),
+                limit: Some(strip.gpus),
                 ..Meter::default()
             },
+            idle: strip.gpus_idle,
+            down: strip.gpus_down,
             waiting: strip.waiting,
             oldest_wait: strip.oldest_wait_since.map(|since| Moment {
                 at: since,
@@ -407,9 +458,13 @@ mod tests {
 
     #[test]
     fn places_are_read_as_they_were_written() {
-        for (order, number, text) in
-            [(Order::Name, 0, "ada"), (Order::NameDown, 0, "a.b-c"), (Order::Gpus, 4, "ada"), (Order::Seen, -7, "id")]
-        {
+        for (order, number, text) in [
+            (Order::Name, 0, "ada"),
+            (Order::NameDown, 0, "a.b-c"),
+            (Order::Gpus, 4, "ada"),
+            (Order::Hours, 7200, "ada"),
+            (Order::Seen, -7, "id"),
+        ] {
             let place = Place { order, number, text: text.to_owned() };
             let read = Cursor(place.clone()).to_string().parse::<Cursor>();
             assert!(read.is_ok_and(|Cursor(read)| read == place));

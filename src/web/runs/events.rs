@@ -41,7 +41,8 @@ pub struct EventParameters {
     since: Option<u64>,
 }
 
-/// What comes to a run: events `points`, `state`, and `reset` where curves are to be asked for anew.
+/// What comes to a run: events `points`, `state`, `checkpoints` where there are others than before, and `reset` where curves
+/// are to be asked for anew.
 #[utoipa::path(get, path = "/runs/{id}/events", tag = "runs",
     params(("id" = String, Path), EventParameters, ("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was heard.")),
     responses((status = 200, content_type = "text/event-stream", body = String),
@@ -158,11 +159,15 @@ impl Follower {
         }
         self.revision = delta.revision;
         let event = match &delta.what {
-            What::Points(grown) if grown.is_empty() => return,
-            What::Points(grown) => Event::default().event("points").json_data(Points { curves: grown }),
-            What::Reset => Event::default().event("reset").json_data(serde_json::json!({})),
+            What::Points(grown) if grown.is_empty() => None,
+            What::Points(grown) => Some(Event::default().event("points").json_data(Points { curves: grown })),
+            What::Reset => Some(Event::default().event("reset").json_data(serde_json::json!({}))),
         };
-        self.ready.push_back(event.unwrap_or_default().id(delta.revision.to_string()));
+        let written =
+            delta.has_checkpoints.then(|| Event::default().event("checkpoints").json_data(serde_json::json!({})));
+        for event in event.into_iter().chain(written) {
+            self.ready.push_back(event.unwrap_or_default().id(delta.revision.to_string()));
+        }
     }
 
     fn tell_state(&mut self, run: &Run) {

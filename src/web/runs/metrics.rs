@@ -93,7 +93,7 @@ pub(super) async fn tags(
     if is_known(headers, &version) {
         return Ok(unchanged(&version));
     }
-    let found = portal.runs.look(run, move |store| metrics(store, complete, &selection)).await?;
+    let found = portal.runs.look(run.id, move |store| metrics(store, complete, &selection)).await?;
     Ok(versioned(&version, &found))
 }
 
@@ -110,10 +110,12 @@ pub struct CurveParameters {
     /// The most buckets; where there are fewer points, each has its own.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     points: Option<usize>,
-    /// `step`, `wall` (seconds since 1970) or `relative` (seconds since the directory's first point).
+    /// `step`, `wall` (seconds since 1970), `relative` (seconds since the directory's first point) or `metric`.
     #[serde(default)]
     #[param(inline)]
     x: Axis,
+    /// With `x=metric` the tag of the other curve: where its last value by then lies on the axis.
+    by: Option<String>,
     /// From 0 to 0.999: adds `smoothed`.
     #[param(minimum = 0, maximum = 0.999)]
     smoothing: Option<f64>,
@@ -158,15 +160,15 @@ pub(super) async fn one(
     if wants_csv {
         return table(portal, run, tag, parameters.run, headers).await;
     }
-    let CurveParameters { run: directory, from, to, points, x: axis, smoothing, .. } = parameters;
+    let CurveParameters { run: directory, from, to, points, x: axis, by, smoothing, .. } = parameters;
     let points = points.unwrap_or(USUAL_POINTS);
-    let question = question(Question { run: directory, tag, axis, from, to, points, smoothing })?;
+    let question = question(Question { run: directory, tag, axis, by, from, to, points, smoothing })?;
     let version = version(&portal, &run, "").await?;
     if is_known(headers, &version) {
         return Ok(unchanged(&version));
     }
     let complete = run.reading.complete;
-    let found = portal.runs.look(&run, move |store| curve(store, complete, &question)).await?;
+    let found = portal.runs.look(run.id, move |store| curve(store, complete, &question)).await?;
     Ok(versioned(&version, &found.map_err(|_not_there| no_such_curve())?))
 }
 
@@ -186,6 +188,9 @@ fn question(asked: Question) -> Result<Question> {
     }
     if asked.smoothing.is_some_and(|weight| !(0.0..=0.999).contains(&weight)) {
         return Err(Error::field("smoothing", "out_of_range", "Between 0 and 0.999."));
+    }
+    if (asked.axis == Axis::Metric) != asked.by.is_some() {
+        return Err(Error::field("by", "invalid_value", "The tag of the other curve, with x=metric alone."));
     }
     Ok(asked)
 }
@@ -209,7 +214,7 @@ async fn table(
     }
     let piece = move |portal: Arc<Portal>, run: Run, from: usize| {
         let (directory, tag) = (directory.clone(), tag.clone());
-        async move { portal.runs.look(&run, move |store| csv(store, directory.as_deref(), &tag, from, PIECE)).await }
+        async move { portal.runs.look(run.id, move |store| csv(store, directory.as_deref(), &tag, from, PIECE)).await }
     };
     let first = piece(portal.clone(), run.clone(), 0).await?.map_err(|_not_there| no_such_curve())?;
     let head = Bytes::from(format!("step,wall_time,value,attempt\n{}", first.unwrap_or_default()));
@@ -231,7 +236,7 @@ async fn table(
 
 /// A run as it is now: its points, and whether there may be more.
 async fn version(portal: &Portal, run: &Run, form: &str) -> Result<HeaderValue> {
-    let revision = portal.runs.look(run, crate::runs::revision).await?;
+    let revision = portal.runs.look(run.id, crate::runs::revision).await?;
     let complete = if run.reading.complete { "-complete" } else { "" };
     let version = format!("\"{revision}{complete}{form}\"");
     HeaderValue::from_str(&version).map_err(Error::internal)
@@ -280,6 +285,9 @@ pub struct ManyCurves {
     #[serde(default)]
     #[schema(inline)]
     x: Axis,
+    /// With `x` as `metric` the tag of the other curve.
+    #[serde(default)]
+    by: Option<String>,
     #[serde(default)]
     from: Option<f64>,
     #[serde(default)]
@@ -319,7 +327,7 @@ pub async fn many(
     State(portal): State<Arc<Portal>>,
     Json(asked): Json<ManyCurves>,
 ) -> Result<Response> {
-    let ManyCurves { runs, jobs, tags, run: directory, x: axis, from, to, points, smoothing } = asked;
+    let ManyCurves { runs, jobs, tags, run: directory, x: axis, by, from, to, points, smoothing } = asked;
     if MOST_RUNS < runs.len() + jobs.len() {
         return Err(Error::field("runs", "too_many", "At most 100."));
     }
@@ -327,7 +335,7 @@ pub async fn many(
         return Err(Error::field("tags", "too_many", "At most 200."));
     }
     let points = points.unwrap_or(USUAL_POINTS);
-    let asked = question(Question { run: directory, tag: String::new(), axis, from, to, points, smoothing })?;
+    let asked = question(Question { run: directory, tag: String::new(), axis, by, from, to, points, smoothing })?;
     // Looked up first: who may not see one of them gets none.
     let mut known = Vec::new();
     for id in runs {
@@ -342,7 +350,8 @@ pub async fn many(
     for (id, run) in known {
         let (complete, asked, tags) = (run.reading.complete, asked.clone(), tags.clone());
         let room = (MOST_CURVES.saturating_sub(curves), MOST_BUCKETS.saturating_sub(buckets));
-        let found = portal.runs.look(&run, move |store| crate::runs::all(store, complete, &asked, &tags, room)).await?;
+        let found =
+            portal.runs.look(run.id, move |store| crate::runs::all(store, complete, &asked, &tags, room)).await?;
         let Some(found) = found else {
             let message = "More than 1000 curves or 500000 buckets in all: ask for fewer points, tags or runs.";
             return Err(Error::field("points", "too_many", message));

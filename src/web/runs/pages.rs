@@ -282,7 +282,7 @@ async fn view(portal: &Portal, user: &Arc<Principal>, run: &Run) -> Result<RunPa
     let now = portal.clock.now();
     let complete = run.reading.complete;
     let selection = Selection { limit: SHOWN_CURVES, ..Selection::default() };
-    let found = portal.runs.look(run, move |store| metrics(store, complete, &selection)).await?;
+    let found = portal.runs.look(run.id, move |store| metrics(store, complete, &selection)).await?;
     let (revision, truncated) = (found.revision, found.truncated);
     Ok(RunPage {
         layout: portal.layout_of(user, Nav::Runs),

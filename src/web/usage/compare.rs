@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     UsageRow,
-    draw::{address, charts, others_word, span_rows},
+    draw::{charts, others_word, span_rows},
     others,
     range::{Range, Words},
     table,
@@ -23,6 +23,7 @@ use crate::{
         Portal,
         error::{Error, FieldError, Result},
         extract::{CurrentUser, Query},
+        href::href,
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{Column, ComparePage, RangeTab, UsageTabs, UsedRow},
@@ -80,7 +81,7 @@ impl CompareVisit {
     /// Range, and by what and in which order, as an address says it.
     fn address<'a>(&'a self, range: &Range, by: &'a str, sort: &'a str, cursor: &'a str) -> String {
         let more = [("by", by), ("sort", sort), ("cursor", cursor)];
-        address("/usage/compare", range.words(self.words()).iter().chain(&more))
+        href("/usage/compare", range.words(self.words()).iter().chain(&more))
     }
 }
 
@@ -130,9 +131,11 @@ pub async fn page(
     // Models come all at once.
     let limit = if by == By::GpuModel { MODELS } else { ROWS };
     let page = Some(usage::Page { after, limit: limit + 1 });
-    let UsedList { rows, count, most, .. } = portal.db.used(&Asked { by, whose, from, to, now, sort, page }).await?;
+    let asked = Asked { by, whose, from, to, now, sort, page };
+    let spans = timeline::cut(from, to, range.step(), zone);
+    let (UsedList { rows, count, most, .. }, over_time) =
+        tokio::try_join!(portal.db.used(&asked), portal.db.used_in(whose, &spans))?;
     let list = Listed::new(rows, limit, |row| Place::of(row, sort));
-    let over_time = portal.db.used_in(whose, &timeline::cut(from, to, range.step(), zone)).await?;
     let kept: Vec<_> =
         [("by", by_word), ("sort", sort_word)].into_iter().filter(|(_, word)| !word.is_empty()).collect();
     let view = ComparePage {
@@ -153,7 +156,7 @@ pub async fn page(
         has_cores: by != By::GpuModel,
         rows: list.items.into_iter().map(|row| used_row(row, most, links(whose, by))).collect(),
         count,
-        csv_href: address("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
+        csv_href: href("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
         first_href: (!is_first).then(|| visit.address(&range, by_word, sort_word, "")),
         next_href: list
             .next_cursor

@@ -1,7 +1,5 @@
-//! What the pages of usage draw alike: charts of a time and the same as a table, the choice of
-//! whose usage is seen, and addresses.
-
-use url::form_urlencoded::Serializer;
+//! What the pages of usage draw alike: charts of a time and the same as a table, and the choice
+//! of whose usage is seen.
 
 use super::others;
 use crate::{
@@ -50,12 +48,4 @@ pub(super) fn span_rows(used: &[UsedIn], step: Step) -> Vec<SpanRow> {
 fn label(span: &Span, step: Step) -> String {
     let week = if step == Step::Week { "week of " } else { "" };
     format!("{week}{}", span.date.strftime("%a %-d %b %Y"))
-}
-
-/// An address with what is not empty of these names and values behind its `?`.
-pub(super) fn address<'a>(path: &str, words: impl IntoIterator<Item = &'a (&'static str, &'a str)>) -> String {
-    let mut query = Serializer::new(String::new());
-    query.extend_pairs(words.into_iter().filter(|(_, value)| !value.is_empty()));
-    let query = query.finish();
-    if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") }
 }

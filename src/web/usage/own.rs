@@ -14,7 +14,7 @@ use jiff::civil::Date;
 use serde::Deserialize;
 
 use super::{
-    draw::{address, charts, span_rows, tabs},
+    draw::{charts, span_rows, tabs},
     range::{Range, Words},
 };
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
         Portal, cards, csv,
         error::{Error, FieldError, Result},
         extract::{CurrentUser, Query},
+        href::href,
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
@@ -115,11 +116,11 @@ pub async fn page(
         spans: span_rows(&over_time, range.step()),
         history: history(&portal, &visit, &range),
         lines: page.items.iter().map(|session| line(&portal, session)).collect(),
-        csv_href: address("/usage/table", &kept),
-        first_href: before.map(|_| address("/usage", &kept) + "#history"),
+        csv_href: href("/usage/table", &kept),
+        first_href: before.map(|_| href("/usage", &kept) + "#history"),
         next_href: page
             .next_cursor
-            .map(|cursor| address("/usage", kept.iter().chain([&("cursor", cursor.as_str())])) + "#history"),
+            .map(|cursor| href("/usage", kept.iter().chain([&("cursor", cursor.as_str())])) + "#history"),
     };
     if faults.is_empty() { Ok(Page(view).into_response()) } else { Ok(Error::invalid(faults).with_page(Page(view))) }
 }
@@ -225,7 +226,7 @@ fn history(portal: &Portal, visit: &OwnVisit, range: &Range) -> HistoryFilter {
             .iter()
             .map(|reason| (reason.as_str(), end_reason_word(*reason), chosen == Some(*reason)))
             .collect(),
-        all_href: address("/usage", &words) + "#history",
+        all_href: href("/usage", &words) + "#history",
         kept: words.into_iter().map(|(name, value)| (name, value.to_owned())).collect(),
     }
 }

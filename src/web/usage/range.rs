@@ -12,6 +12,7 @@ use crate::{
     },
     web::{
         error::FieldError,
+        href::href,
         views::{self, RangeChooser, RangeTab},
     },
 };
@@ -97,11 +98,7 @@ impl Range {
         let tab = |word: Option<&str>, label: &str, choice| {
             let range = word.map(|word| ("range", word));
             let label = label.to_owned();
-            RangeTab {
-                href: super::draw::address(action, range.iter().chain(kept)),
-                label,
-                is_current: self.choice == choice,
-            }
+            RangeTab { href: href(action, range.iter().chain(kept)), label, is_current: self.choice == choice }
         };
         let first = tab(None, period_label(period), Choice::Period);
         let days = DAYS.iter().map(|(word, days, label)| tab(Some(word), label, Choice::Days(*days)));

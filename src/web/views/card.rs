@@ -62,7 +62,7 @@ pub struct CardContext {
     pub app_title: String,
     /// Where a person's browser goes to use it (`open_url` of the API).
     pub open_url: String,
-    /// How many seconds one extension adds; `None` where no more are allowed.
+    /// How many seconds one extension adds; `None` where no more are allowed, or it is not the reader's to extend.
     pub extend_seconds: Option<i64>,
     /// Its app listens on a port, which everybody on its node can reach.
     pub visible_on_node: bool,
@@ -95,6 +95,12 @@ impl Action {
     pub(super) fn extend(session: &Session, seconds: i64) -> Self {
         let label = format!("Extend {}", human_duration(seconds));
         Self::post(session, label, Look::Plain, "extend", "seconds", seconds.to_string())
+    }
+
+    /// What happened to a job has been seen.
+    pub(super) fn dismiss(job: String) -> Self {
+        let target = Target::Post { path: "/me/notifications/seen".to_owned(), field: "job", value: job };
+        Self { label: "Dismiss".to_owned(), look: Look::Quiet, target, confirm: None }
     }
 
     fn post(session: &Session, label: String, look: Look, verb: &str, field: &'static str, value: String) -> Self {
@@ -288,7 +294,7 @@ fn actions(session: &Session, context: &CardContext, idle: bool) -> Vec<Action> 
         SessionState::Starting => vec![log, cancel],
         SessionState::Running => {
             let keep = (idle && own).then(|| Action::keep(session));
-            let extend = context.extend_seconds.filter(|_| own).map(|seconds| Action::extend(session, seconds));
+            let extend = context.extend_seconds.map(|seconds| Action::extend(session, seconds));
             let stop = stop("Stop", "Stop this session? What is not saved is lost.");
             own.then(|| open("Open", Look::Primary)).into_iter().chain(keep).chain(extend).chain([stop]).collect()
         }

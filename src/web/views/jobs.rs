@@ -23,8 +23,16 @@ pub struct JobsPage {
     pub notice: Option<String>,
     /// Why something was not done with those that were chosen.
     pub error: Option<String>,
+    /// Who holds the reader's waiting jobs, and which of the two it is.
+    pub pauses: Vec<String>,
+    pub is_paused: bool,
+    pub all_is_paused: bool,
     pub search: JobSearch,
     pub rows: Vec<JobRow>,
+    /// Where there are none: what makes one demonstration of two clicks.
+    pub try_key: Option<String>,
+    /// The cluster has a queue of its own, which has a page.
+    pub has_queue: bool,
     /// The address of this very page, for the way back.
     pub here: String,
     pub first_href: Option<String>,
@@ -39,7 +47,7 @@ pub struct JobSearch {
     pub state: String,
     pub tag: String,
     pub starred: bool,
-    /// Everybody's, for operators.
+    /// Others' too, as far as one may see them.
     pub all: bool,
 }
 
@@ -50,6 +58,9 @@ impl JobSearch {
 }
 
 impl JobsPage {
+    /// Two minutes of curves, from our own program.
+    pub const DEMONSTRATION: &'static str = "lyceum demo-train --steps 1200 --rate 10";
+
     pub const STATES: [(&'static str, &'static str); 5] = [
         ("live", "Not ended"),
         ("queued", "Waiting"),
@@ -147,6 +158,27 @@ pub struct NewJob {
     pub base_url: String,
 }
 
+/// How a job lies over the nodes of a cluster.
+#[derive(Clone, Debug, Default)]
+pub struct SlurmForm {
+    /// The script's own lines count.
+    pub sbatch: bool,
+    /// Empty: one.
+    pub nodes: String,
+    pub tasks_per_node: String,
+}
+
+impl SlurmForm {
+    /// Scripts to begin with: their names and texts.
+    pub const TEMPLATES: [(&'static str, &'static str); 5] = [
+        ("A single GPU", include_str!("../../../templates/jobs/scripts/gpu.sh")),
+        ("Several nodes", include_str!("../../../templates/jobs/scripts/nodes.sh")),
+        ("MPI", include_str!("../../../templates/jobs/scripts/mpi.sh")),
+        ("An Apptainer container", include_str!("../../../templates/jobs/scripts/apptainer.sh")),
+        ("Cores alone", include_str!("../../../templates/jobs/scripts/cores.sh")),
+    ];
+}
+
 /// What only jobs have.
 #[derive(Clone, Debug, Default)]
 pub struct WorkForm {
@@ -162,8 +194,33 @@ pub struct WorkForm {
     /// Ids of jobs that have to end first, and how: `ok`, `any`, `failed`.
     pub after: String,
     pub needs: String,
+    /// Many at once: an array, or parameters a line each.
+    pub several: SeveralForm,
+    /// What is asked on a cluster alone; `None` elsewhere.
+    pub slurm: Option<SlurmForm>,
     /// Offered to follow: ids and names.
     pub live: Vec<(String, String)>,
+}
+
+/// In what the jobs of a sweep differ, as it was typed.
+#[derive(Clone, Debug, Default)]
+pub struct SeveralForm {
+    pub array: String,
+    /// `name = values`, a line each.
+    pub parameters: String,
+    pub trials: String,
+    pub repeat: String,
+    pub parallel: String,
+    pub metric: String,
+    pub goal: String,
+    pub stop_after_step: String,
+}
+
+impl SeveralForm {
+    /// Whether more than one job is asked for.
+    pub fn is_asked(&self) -> bool {
+        [&self.array, &self.parameters, &self.trials, &self.repeat].iter().any(|text| !text.is_empty())
+    }
 }
 
 impl NewJob {
@@ -179,10 +236,20 @@ impl NewJob {
         match field {
             "command" => "Command",
             "script" => "Script",
+            "nodes" => "Nodes",
+            "tasks_per_node" => "Tasks on each",
+            "sbatch" => "Slurm’s lines",
             "variables" => "Environment variables",
             "retries" => "Tries again",
             "retry_wait_seconds" => "Seconds between tries",
             "after" => "After",
+            "array" => "Array",
+            "parameters" => "Parameters",
+            "trials" => "Trials",
+            "repeat" => "Repeat",
+            "parallel" => "At once",
+            "metric" => "Metric",
+            "stop_after_step" => "End those behind from step",
             other => super::NewSession::label(other),
         }
     }
@@ -220,6 +287,8 @@ pub struct ShowJob {
     /// For its owner alone.
     pub variables: Vec<(String, String)>,
     pub facts: Vec<(&'static str, String)>,
+    /// The sweep that it is a task of: id and name.
+    pub sweep: Option<(String, String)>,
     pub follows: Vec<Followed>,
     pub moments: Vec<(&'static str, Moment)>,
     pub notes: Markdown,

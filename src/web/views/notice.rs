@@ -1,4 +1,4 @@
-//! What the reader should know of their sessions, on every page: a line for each with its
+//! What the reader should know of their sessions and jobs, on every page: a line for each with its
 //! sentence and the buttons that help, fetched as one fragment and told by browsers.
 
 use askama::Template;
@@ -8,6 +8,7 @@ use crate::{
     model::{
         Session, SessionState,
         ending::{Cause, Notice},
+        notification::{Event, Unseen},
     },
     web::page::filters,
 };
@@ -17,6 +18,8 @@ use crate::{
 #[template(path = "parts/notices.html")]
 pub struct Notices {
     pub notices: Vec<NoticeLine>,
+    /// Of jobs there is so much more to see.
+    pub more: usize,
     pub csrf_token: String,
 }
 
@@ -24,14 +27,16 @@ pub struct Notices {
 pub struct NoticeLine {
     /// What browsers remember, so that nothing is told twice.
     pub key: String,
-    pub id: String,
+    pub href: String,
     pub name: String,
     /// A few words for a notification: “‘nb’ will be stopped”.
     pub title: String,
     pub sentence: Sentence,
     pub actions: Vec<Action>,
-    /// True before an end, false for good news.
+    /// True before an end and where something went wrong, false for good news.
     pub warns: bool,
+    /// It is over as soon as its reader is at `href`.
+    pub until_seen: bool,
 }
 
 impl NoticeLine {
@@ -56,12 +61,30 @@ impl NoticeLine {
         };
         Self {
             key: notice.key(session.id),
-            id: session.id.to_string(),
+            href: format!("/sessions/{}", session.id),
             name: session.name.clone(),
             title: format!("‘{}’ {about}", session.name),
             sentence: sentence(session, notice, &context.around),
             actions,
             warns: matches!(notice, Notice::Ending { .. }),
+            until_seen: false,
+        }
+    }
+
+    /// Of what happened to a job.
+    #[must_use]
+    pub fn of_job(unseen: &Unseen) -> Self {
+        let message = &unseen.message;
+        let job = message.job.map(|(job, _)| job.to_string()).unwrap_or_default();
+        Self {
+            key: unseen.key(),
+            href: format!("/jobs/{job}"),
+            name: message.title.clone(),
+            title: message.title.clone(),
+            sentence: Sentence::default().text(&message.text),
+            actions: vec![Action::dismiss(job)],
+            warns: message.event != Event::Finished,
+            until_seen: true,
         }
     }
 }

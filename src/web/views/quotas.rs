@@ -38,14 +38,25 @@ pub struct QuotasPage {
 pub struct QuotaStrip {
     /// GPUs allocated, of those that there are.
     pub gpus: Meter,
+    /// Of the allocated, those that have hardly computed for long.
+    pub idle: i64,
+    /// Those that cannot be used.
+    pub down: i64,
     pub waiting: i64,
     pub oldest_wait: Option<Moment>,
+}
+
+impl QuotaStrip {
+    fn has_gpus(&self) -> bool {
+        self.gpus.limit.is_some_and(|gpus| 0 < gpus)
+    }
 }
 
 #[derive(Clone, Debug)]
 pub struct QuotaColumns {
     pub person: Column,
     pub gpus: Column,
+    pub hours: Column,
     pub seen: Column,
 }
 
@@ -320,6 +331,8 @@ pub struct LimitsPreview {
     /// How many people would be over, and how many of `over` are not shown.
     pub people_over: usize,
     pub more_over: usize,
+    pub refused: Vec<RefusedLine>,
+    pub more_refused: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -329,12 +342,22 @@ pub struct ChangeLine {
     pub after: String,
 }
 
-/// Somebody who would hold more than they may.
+/// A request that waits and would be ended.
+#[derive(Clone, Debug)]
+pub struct RefusedLine {
+    pub user: String,
+    pub name: String,
+    pub why: String,
+}
+
+/// Somebody who would hold, or has used, more than they may.
 #[derive(Clone, Debug)]
 pub struct OverLine {
     /// `None` for all together.
     pub user: Option<String>,
     pub used: String,
+    /// `in use`, or `used` of what nobody gives back.
+    pub verb: &'static str,
     pub limit: String,
     pub source: Source,
 }
@@ -413,15 +436,20 @@ impl QuotasPage {
 impl LimitsPreview {
     /// How many would be over, in a sentence.
     fn verdict(&self) -> String {
-        let totals = self.over.iter().filter(|line| line.user.is_none()).count();
-        let people = match self.people_over {
-            0 if totals == 0 => return "Nobody would be over.".to_owned(),
-            0 => "All together would be over".to_owned(),
-            1 => "1 person would be over".to_owned(),
-            many => format!("{many} people would be over"),
-        };
-        format!("{people}. Nothing will be stopped; new starts wait until there is room again.")
+        over_verdict(self.people_over, self.over.iter().filter(|line| line.user.is_none()).count())
     }
+}
+
+/// What a change would mean in a sentence: so many people, and so many totals, would be over.
+#[must_use]
+pub fn over_verdict(people: usize, totals: usize) -> String {
+    let who = match people {
+        0 if totals == 0 => return "Nobody would be over.".to_owned(),
+        0 => "All together would be over".to_owned(),
+        1 => "1 person would be over".to_owned(),
+        many => format!("{many} people would be over"),
+    };
+    format!("{who}. Nothing will be stopped; new starts wait until there is room again.")
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{FieldError, Moment};
+use super::{FieldError, Moment, Told};
 use crate::web::page::{Layout, Theme, filters};
 
 /// The settings of the viewer.
@@ -27,6 +27,7 @@ pub struct Settings {
     pub new_token: Option<NewToken>,
     /// How many browsers are signed in, this one included.
     pub logins: i64,
+    pub told: Told,
 }
 
 #[derive(Clone, Debug)]

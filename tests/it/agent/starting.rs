@@ -1,7 +1,7 @@
 //! How apps start: their environment and descriptors, readiness, the home they find, and
 //! what is said when one of these fails.
 
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 use lyceum::protocol::{ExitCause, Phase, ReadyProbe, files};
 use rustix::{
@@ -46,7 +46,11 @@ async fn the_environment_is_what_was_asked_for_and_nothing_leaks_in() {
     let environment = fs::read_to_string(agent.home("env")).unwrap();
     let mut seen: Vec<&str> = environment.split_terminator('\0').collect();
     seen.sort_unstable();
-    // The shell itself sets these two.
+    // Our own program is found behind everything else.
+    let ours = Path::new(env!("CARGO_BIN_EXE_lyceum")).parent().unwrap().to_str().unwrap();
+    expected.get_mut("PATH").unwrap().extend([":", ours]);
+    expected.insert("LYCEUM_BIN".to_owned(), ours.to_owned());
+    // The shell itself sets this one.
     expected.insert("PWD".to_owned(), agent.given.home.path().to_str().unwrap().to_owned());
     let mut expected: Vec<String> = expected.into_iter().map(|(key, value)| format!("{key}={value}")).collect();
     expected.sort_unstable();

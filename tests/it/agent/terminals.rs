@@ -4,7 +4,7 @@
 use futures_util::StreamExt;
 use lyceum::protocol::{AgentStatus, ExitCause, Phase};
 use rustix::process::Signal;
-use tokio::net::UnixStream;
+use tokio::{net::UnixStream, time::Instant};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 use super::{Agent, Given, PATIENCE, StatusCode, eventually};
@@ -38,8 +38,8 @@ impl Viewer {
         futures_util::SinkExt::send(&mut self.socket, message).await.unwrap();
     }
 
-    async fn next(&mut self) -> Option<Message> {
-        tokio::time::timeout(PATIENCE, self.socket.next())
+    async fn next(&mut self, until: Instant) -> Option<Message> {
+        tokio::time::timeout_at(until, self.socket.next())
             .await
             .unwrap_or_else(|_| panic!("nothing more came after {:?}", self.seen))
             .and_then(Result::ok)
@@ -47,8 +47,10 @@ impl Viewer {
 
     /// Reads until `text` was shown.
     pub(super) async fn sees(&mut self, text: &str) {
+        // Signs of life alone would go on for ever.
+        let end = Instant::now() + PATIENCE;
         while !self.seen.contains(text) {
-            match self.next().await {
+            match self.next(end).await {
                 Some(Message::Binary(bytes)) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
                 Some(Message::Ping(_) | Message::Text(_)) => {}
                 other => panic!("{other:?} came instead of {text:?} after {:?}", self.seen),
@@ -58,8 +60,9 @@ impl Viewer {
 
     /// Reads to the close frame: its code and reason.
     async fn closed(&mut self) -> (u16, String) {
+        let end = Instant::now() + PATIENCE;
         loop {
-            match self.next().await {
+            match self.next(end).await {
                 Some(Message::Close(Some(frame))) => return (frame.code.into(), frame.reason.to_string()),
                 Some(Message::Binary(bytes)) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
                 Some(_) => {}

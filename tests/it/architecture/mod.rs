@@ -28,6 +28,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("demo", &["model", "curves"]),
     // A dataset is built by a job and looked at through files agents.
     ("datasets", &["model", "db", "files", "jobs", "sessions", "protocol"]),
+    // A model is trained, and asked, by jobs; what they leave is read through files agents.
+    ("models", &["model", "db", "files", "jobs", "sessions", "protocol"]),
     ("db", &["model"]),
     ("gpu", &["model"]),
     ("apps", &["model", "protocol"]),
@@ -45,6 +47,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
     // An attempt of a job is a workload like any other: one loop launches and ends them all.
     ("jobs", &["model", "db", "admission", "sessions", "apps"]),
+    // Tasks become jobs, and are compared by the curves of those.
+    ("sweeps", &["model", "db", "admission", "jobs", "sessions", "runs", "curves"]),
+    // What happened to jobs and their curves is told by e-mail and to other hosts.
+    ("notifications", &["model", "db", "sessions", "runs"]),
     // Whoever reads curves after a workload's end is a files agent.
     ("runs", &["model", "db", "scheduler", "files", "curves", "protocol"]),
     ("proxy", &["model", "dial"]),
@@ -58,6 +64,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "sessions",
             "jobs",
             "datasets",
+            "sweeps",
+            "models",
+            "notifications",
             "cluster",
             "files",
             "runs",
@@ -103,6 +112,7 @@ const CONFINED: &[(&[&str], &[&str], &str)] = &[
     (&["askama"], &["web"], "pages are drawn in web"),
     (&["utoipa_axum"], &["web"], "routes are declared in web"),
     (&["sqlx"], &["db"], "the database is spoken to in db"),
+    (&["lettre"], &["notifications"], "e-mail is written in notifications"),
     (&["ldap3"], &["auth"], "the directory is asked in auth/ldap"),
     (&["nvml_wrapper"], &["gpu"], "the driver is asked in gpu"),
     (&["std", "env"], &["config", "main"], "only config reads the environment (main: the binary's own path)"),

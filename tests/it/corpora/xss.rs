@@ -11,8 +11,8 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, RunId, SessionId, UserId, Username, Window,
-        announcement,
+        Announcement, AnnouncementId, EndReason, JobId, Maintenance, Role, RunId, SessionId, SweepId, UserId, Username,
+        Window, announcement,
         job::{Task, Work},
         run::{Reading, Skipped},
     },
@@ -128,13 +128,29 @@ async fn job(world: &World, session: SessionId, words: &str) -> JobId {
     job
 }
 
+/// A sweep of theirs, with these words wherever words are.
+async fn sweep(world: &World, session: SessionId, words: &str) -> SweepId {
+    let db = world.portal.db();
+    let owner = db.find_session(session).await.unwrap().unwrap().owner;
+    let (mut new, mut plan) = crate::db::sweeps::sweep(owner, words);
+    words.clone_into(&mut new.note);
+    words.clone_into(&mut plan.metric.as_mut().unwrap().tag);
+    for task in &mut plan.tasks {
+        task.values = [(words.to_owned(), words.to_owned())].into();
+    }
+    db.add_sweep(&new, &plan, None, &crate::db::NOTED).await.unwrap();
+    new.id
+}
+
 async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, group): (&str, &str), words: &str) {
     let query: String = url::form_urlencoded::byte_serialize(words.as_bytes()).collect();
     let encoded = query.replace('+', "%20");
     let job = job(world, sessions[0], words).await;
+    let sweep = sweep(world, sessions[0], words).await;
     for route in web::all_routes().iter().filter(|route| route.method == "GET" && !route.path.starts_with("/static/")) {
         let ids: Vec<String> = sessions.iter().map(SessionId::to_string).chain([encoded.clone()]).collect();
         let ids = if route.path.contains("/jobs/") { vec![job.to_string(), encoded.clone()] } else { ids };
+        let ids = if route.path.contains("/sweeps/") { vec![sweep.to_string(), encoded.clone()] } else { ids };
         let several = if route.path.contains("{id}") { ids.as_slice() } else { &ids[..1] };
         for id in several {
             let path = route
@@ -144,6 +160,8 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
                 .replace("{group}", group)
                 .replace("{uuid}", &encoded)
                 .replace("{row}", "0")
+                .replace("{test}", &encoded)
+                .replace("{drawing}", &encoded)
                 .replace("{kind}", &encoded);
             // A stream has no end.
             if path.ends_with("/events") {
@@ -159,6 +177,7 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/sessions/new?from={}", sessions[0]),
         format!("/jobs?find={query}&state={query}&tag={query}&starred={query}&all={query}&done={query}&failed={query}"),
         format!("/jobs?cursor={query}"),
+        format!("/sweeps?cursor={query}&all={query}"),
         format!("/jobs/{encoded}"),
         format!("/jobs/new?from={job}"),
         format!("/jobs/new?from={query}"),
@@ -231,7 +250,25 @@ async fn forms(world: &World, caller: &Caller, (name, group): (&str, &str), word
                 "duration",
             ][..],
         ),
-        ("/jobs", &["work", "command", "script", "variables", "name", "profile", "working_directory", "log_directory"]),
+        (
+            "/jobs",
+            &[
+                "work",
+                "command",
+                "script",
+                "variables",
+                "name",
+                "profile",
+                "working_directory",
+                "log_directory",
+                "after",
+                "array",
+                "parameters",
+                "trials",
+                "metric",
+            ],
+        ),
+        ("/jobs/queue", &["do", "whose", "note"]),
         ("/jobs/selection", &["do", "job", "tag", "back"]),
         ("/settings/password", &["current_password", "new_password", "repeat_password"]),
         ("/settings/tokens", &["name", "scopes", "expires"]),
@@ -239,6 +276,7 @@ async fn forms(world: &World, caller: &Caller, (name, group): (&str, &str), word
         ("/admin/maintenance", &["mode", "message", "from", "to", "drain_at"]),
         ("/runs", &["directory", "name", "visibility", "group"]),
         ("/settings/theme", &["theme"]),
+        ("/settings/notifications", &["events", "mail", "webhook", "stalled_minutes"]),
         ("/login", &["username", "next"]),
     ] {
         let fields: Vec<(&str, &str)> = fields.iter().map(|field| (*field, words)).collect();

@@ -20,6 +20,7 @@ async fn users() {
     on_both(async |house| {
         let db = &house.db;
         assert_eq!(db.count_users().await.unwrap(), 0);
+        assert!(db.is_for_one().await.unwrap());
         assert!(db.find_user(UserId::new()).await.unwrap().is_none());
         assert!(db.find_user_by_name("x' OR '1'='1").await.unwrap().is_none());
         assert!(db.find_user_by_name("zoe\0").await.unwrap().is_none());
@@ -34,6 +35,7 @@ async fn users() {
         };
         let id = db.add_user(new.clone(), BY).await.unwrap();
         assert!(matches!(db.add_user(new.clone(), BY).await, Err(Error::Unique)));
+        assert!(db.is_for_one().await.unwrap());
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!(account.user, db.find_user_by_name("zoe").await.unwrap().unwrap().user);
         let user = account.user;
@@ -52,6 +54,7 @@ async fn users() {
             db.list_users().await.unwrap().into_iter().map(|user| user.name.as_str().to_owned()).collect();
         assert_eq!(names, ["_z", "b-a", "b.a", "b0", "b_a", "ba", "zoe"], "in one order everywhere");
         assert_eq!(db.count_users().await.unwrap(), 7);
+        assert!(!db.is_for_one().await.unwrap());
 
         db.set_theme(id, "dark").await.unwrap();
         let login = Login { created_at: START.plus_seconds(5), ..login(id) };

@@ -16,8 +16,10 @@ use lyceum::{
     },
     model::{
         Announcement, AnnouncementId, Clock, EndReason, GroupId, GroupName, LoginId, Maintenance, Role, Run, SessionId,
-        TokenId, UserId, Username, Window, announcement,
+        SweepId, SweepState, TokenId, UserId, Username, Window, announcement,
+        hold::Pause,
         job::Attempt,
+        notification::Wishes,
         quota::{Field, Period},
     },
 };
@@ -51,6 +53,8 @@ struct Scene<'a> {
     ended: [Attempt; 2],
     /// Of one that may be tried again.
     retried: Attempt,
+    /// One that runs, one that is paused, another that runs, one that has ended.
+    sweeps: [SweepId; 4],
     announcements: [Announcement; 2],
     runs: [Run; 2],
 }
@@ -95,6 +99,9 @@ impl<'a> Scene<'a> {
         let attempts = live.map(|attempt| attempt.id);
         let ended = [ended_job(db, ada, "resumed").await, ended_job(db, ada, "deleted").await];
         let retried = super::holds::failed_job(db, ada, "retried").await;
+        let sweeps = super::sweeps::of_every_kind(db, ada).await;
+        let held = Pause { of_everybody: false, by: "unused".to_owned(), note: String::new(), at: START };
+        db.pause_queue(Some(unused), Some(&held), &NOTED).await.unwrap();
         let announcements = [announcement("one"), announcement("two")];
         for one in &announcements {
             db.add_announcement(one, None, &NOTED).await.unwrap();
@@ -118,6 +125,7 @@ impl<'a> Scene<'a> {
             attempts,
             ended,
             retried,
+            sweeps,
             announcements,
             runs,
         }
@@ -154,7 +162,7 @@ impl<'a> Scene<'a> {
                 let (id, reason) = (self.sessions[2], EndReason::StoppedByAdmin);
                 db.begin_stop(id, reason, soon, "Stop", Some("chief")).await.map(drop)
             }
-            job if job.starts_with("job.") => self.perform_on_jobs(job).await,
+            job if ["job.", "queue.", "sweep."].iter().any(|of| job.starts_with(of)) => self.perform_on_jobs(job).await,
             "quota.change" => {
                 let change = LevelChange::new(Level::Group(vision), each([(Field::Gpus, Some(1))]).to_vec());
                 db.change_limits(&[change], &Author::administrator("chief", soon)).await.map(drop)
@@ -198,6 +206,7 @@ impl<'a> Scene<'a> {
                 db.change_run(&after, &named(action)).await.map(drop)
             }
             "run.remove" => db.remove_run(self.runs[1].id, &named(action)).await.map(drop),
+            "notifications.change" => db.set_notification_wishes(ada, &Wishes::default(), &named(action)).await,
             "maintenance.on" | "maintenance.change" | "maintenance.off" => {
                 let before = db.maintenance().await?;
                 let set = Maintenance {
@@ -217,7 +226,7 @@ impl<'a> Scene<'a> {
 
     /// The same, of what is done to jobs.
     async fn perform_on_jobs(&self, action: &str) -> Result<(), Error> {
-        let Self { db, ada, .. } = *self;
+        let Self { db, ada, unused, .. } = *self;
         let soon = START.plus_seconds(1);
         match action {
             "job.submit" => begin(db, &new_attempt(ada, "another", None)).await,
@@ -227,6 +236,25 @@ impl<'a> Scene<'a> {
                 new.job.as_mut().unwrap().cause = Cause::Retried(START);
                 begin(db, &new).await
             }
+            "queue.pause" => {
+                let pause = Pause { of_everybody: false, by: "ada".to_owned(), note: String::new(), at: START };
+                db.pause_queue(Some(ada), Some(&pause), &named(action)).await.map(drop)
+            }
+            "queue.resume" => db.pause_queue(Some(unused), None, &named(action)).await.map(drop),
+            "sweep.submit" => {
+                let (new, plan) = super::sweeps::sweep(ada, "another");
+                db.add_sweep(&new, &plan, None, &named(action)).await
+            }
+            "sweep.pause" | "sweep.resume" | "sweep.stop" => {
+                use SweepState::{Paused, Running, Stopping};
+                let (at, from, to) = match action {
+                    "sweep.pause" => (0, Running, Paused),
+                    "sweep.resume" => (1, Paused, Running),
+                    _ => (2, Running, Stopping),
+                };
+                db.set_sweep_state(self.sweeps[at], &[from], (to, ""), Some(&named(action))).await.map(drop)
+            }
+            "sweep.delete" => db.remove_sweep(self.sweeps[3], &named(action)).await.map(drop),
             "job.cancel" => {
                 let (id, reason) = (self.attempts[0], EndReason::StoppedByOwner);
                 db.begin_stop(id, reason, soon, "Stop", Some("ada")).await.map(drop)

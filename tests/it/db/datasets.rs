@@ -3,7 +3,10 @@
 
 use lyceum::{
     db::{Error, audit::Entry, datasets::DatasetFilter, idempotency::Once},
-    model::{Dataset, DatasetId, DatasetState, GroupName, JobId, UserId, dataset::Outcome, job::Visibility},
+    model::{
+        Dataset, DatasetId, DatasetState, DescriptionChanges, GroupName, JobId, UserId, dataset::Outcome,
+        job::Visibility,
+    },
 };
 
 use super::{BY, NOTED, START, add_user, number, on_both};
@@ -67,13 +70,14 @@ async fn a_dataset_comes_to_its_end_once() {
         assert_eq!((there.state, there.detail.as_str(), there.job), (DatasetState::Ready, "", None));
         assert_eq!((there.manifest_sha256.as_str(), there.pictures, there.broken, there.classes), ("abc", 3, 2, 1));
 
-        assert!(db.change_dataset(new.id, None, Some("notes"), None, later).await.unwrap());
+        let noting = DescriptionChanges { notes: Some("notes".to_owned()), ..DescriptionChanges::default() };
+        assert!(db.change_dataset(new.id, &noting, later).await.unwrap());
         let changed = db.find_dataset(new.id).await.unwrap().unwrap();
         assert_eq!(
             (changed.name.as_str(), changed.notes.as_str(), changed.visibility),
             ("Straße", "notes", Visibility::Private)
         );
-        assert!(!db.change_dataset(DatasetId::new(), Some("x"), None, None, later).await.unwrap());
+        assert!(!db.change_dataset(DatasetId::new(), &noting, later).await.unwrap());
         let noted = Entry { action: "dataset.remove", ..NOTED };
         assert!(db.remove_dataset(new.id, &noted).await.unwrap());
         assert!(!db.remove_dataset(new.id, &noted).await.unwrap());
@@ -94,7 +98,8 @@ async fn datasets_are_listed_for_whom_they_are_shown_to() {
         let of_a = ["private 50%", "for the GROUP", "for everybody"].map(|name| dataset(a, "a", name));
         for (one, visibility) in of_a.iter().zip([Visibility::Private, Visibility::Group, Visibility::Everybody]) {
             db.add_dataset(one, "{}", None, &NOTED).await.unwrap();
-            assert!(db.change_dataset(one.id, Some(&one.name), None, Some(visibility), START).await.unwrap());
+            let shown = DescriptionChanges { visibility: Some(visibility), ..DescriptionChanges::default() };
+            assert!(db.change_dataset(one.id, &shown, START).await.unwrap());
         }
         let usual = |viewer| DatasetFilter { viewer, own: false, state: None, find: "", before: None, limit: 10 };
         let list = async |filter: DatasetFilter<'_>| {

@@ -28,6 +28,7 @@ fn admission(db: &Db, gpus: i64, now: Timestamp, extend_while_others_wait: bool)
         inventory: inventory(gpus),
         period: Period::default(),
         extend_while_others_wait,
+        holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
         barred: lyceum::admission::Barred::default(),
     }

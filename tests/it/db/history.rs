@@ -18,7 +18,7 @@ use lyceum::{
     },
     model::{
         Announcement, AnnouncementId, Clock, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
-        announcement, files::Measured, quota::Field,
+        announcement, files::Measured, hold::Pause, quota::Field,
     },
 };
 
@@ -98,10 +98,17 @@ async fn fill(db: &Db) -> UserId {
     db.admit(&asking(user), Deed::Insert(&refused), &clock, |_| Verdict::Refuse(Vec::new())).await.unwrap();
     db.set_storage(user, Some(&Measured::default()), START).await.unwrap();
     running(db, user).await;
+    super::sweeps::added(db, user, "lr").await;
+    super::notifications::told(db, user).await;
+    let pause = Pause { of_everybody: true, by: "a".to_owned(), note: String::new(), at: START };
+    db.pause_queue(None, Some(&pause), &NOTED).await.unwrap();
     super::holds::following(db, user, ended_job(db, user, "train").await).await;
     let workload = db.list_sessions(Filter { limit: 1, ..Filter::default() }).await.unwrap()[0].id;
     db.keep_hardware(workload, &lyceum::model::hardware::Hardware::default()).await.unwrap();
     db.add_dataset(&super::datasets::dataset(user, "a", "pictures"), "{}", None, &NOTED).await.unwrap();
+    let model = super::models::model(user, "a", "shapes");
+    db.add_model(&model, "{}", None, &NOTED).await.unwrap();
+    db.add_model_test(&super::models::test(model.id, user)).await.unwrap();
     user
 }
 

@@ -95,6 +95,7 @@ async fn lists_of_jobs() {
         let mine = JobFilter { owner: Some(owner), ..all() };
         assert_eq!(listed(all()).await, [theirs, live, old]);
         assert_eq!(listed(mine).await, [live, old]);
+        assert_eq!(listed(JobFilter { reader: Some(owner), ..all() }).await, [live, old], "the other one is private");
         assert_eq!(listed(JobFilter { limit: 1, ..mine }).await, [live]);
         assert_eq!(listed(JobFilter { before: Some(live), ..mine }).await, [old]);
         assert_eq!(listed(JobFilter { live_only: true, ..mine }).await, [live]);
@@ -174,6 +175,18 @@ async fn who_shares_a_group() {
             }
         }
         assert!(db.share_a_group(a, b).await.unwrap());
+        let job = ended_job(db, a, "shared").await.job;
+        let sees = async |reader| {
+            let filter = JobFilter { reader: Some(reader), owner: Some(a), ..all() };
+            db.list_jobs(filter).await.unwrap().len()
+        };
+        for (visibility, seen) in
+            [(Visibility::Private, [1, 0, 0]), (Visibility::Group, [1, 1, 0]), (Visibility::Everybody, [1, 1, 1])]
+        {
+            let change = JobChange { visibility: Some(visibility), ..JobChange::default() };
+            assert!(db.change_job(job, &change).await.unwrap());
+            assert_eq!([sees(a).await, sees(b).await, sees(c).await], seen, "{visibility}");
+        }
         assert!(!db.share_a_group(a, c).await.unwrap());
     })
     .await;

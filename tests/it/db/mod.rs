@@ -16,6 +16,8 @@ mod history;
 mod holds;
 mod jobs;
 mod listed;
+pub mod models;
+pub mod notifications;
 pub mod opening;
 mod people;
 mod quota_changes;
@@ -25,6 +27,7 @@ mod races;
 pub mod runs;
 mod sessions;
 mod storage;
+pub mod sweeps;
 mod usage;
 pub mod whole;
 
@@ -230,7 +233,7 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
         app: "job".to_owned(),
         name: name.to_owned(),
         idempotency: None,
-        job: Some(NewAttempt { attempt, cause, hold: None }),
+        job: Some(NewAttempt { attempt, cause, hold: None, place: None }),
         ..new_session(owner, 0)
     }
 }
@@ -246,7 +249,15 @@ pub async fn begun(db: &Db, new: &NewSession) -> Attempt {
 /// What a job runs that is tried once and follows nobody.
 pub fn task(work: Work) -> Task {
     let variables = [("A".to_owned(), "1".to_owned())].into();
-    Task { work, variables, retries: 0, retry_wait_seconds: 0, after: Vec::new() }
+    Task {
+        work,
+        variables,
+        retries: 0,
+        retry_wait_seconds: 0,
+        after: Vec::new(),
+        part: None,
+        shape: lyceum::model::job::Shape::default(),
+    }
 }
 
 /// Writes a job that has ended.
@@ -265,7 +276,7 @@ pub fn exited(at: Timestamp) -> Ending {
 /// Nobody is charged, and hours are of 30 days.
 pub fn asking(owner: UserId) -> Asking<'static> {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    Asking { owner, group: None, period: &PERIOD }
+    Asking { owner, group: None, period: &PERIOD, holds_at_once: true }
 }
 
 /// Limits for each person.

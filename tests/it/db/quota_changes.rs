@@ -100,7 +100,8 @@ async fn several_people_change_together_or_not_at_all() {
             assert_eq!(value(db, Level::User(user), &Field::Gpus).await, Some(4));
         }
         let told: Vec<_> = db.list_audit(2).await.unwrap().into_iter().map(|row| (row.subject, row.detail)).collect();
-        assert_eq!(told, [("bob".to_owned(), "gpus=4".to_owned()), ("ada".to_owned(), "gpus=4".to_owned())]);
+        let change = |who: &str, what: &str| (who.to_owned(), what.to_owned());
+        assert_eq!(told, [change("bob", "gpus=4, was 9"), change("ada", "gpus=4, was inherit")]);
     })
     .await;
 }

@@ -239,7 +239,7 @@ pub async fn group(db: &Db, name: &str) -> QuotaGroup {
 
 fn charging(owner: UserId, group: GroupId) -> Asking<'static> {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    Asking { owner, group: Some(group), period: &PERIOD }
+    Asking { owner, group: Some(group), period: &PERIOD, holds_at_once: true }
 }
 
 pub fn charged(owner: UserId, group: GroupId, gpus: i64) -> NewSession {
@@ -253,7 +253,7 @@ pub async fn start(
     judge: impl FnOnce(&Facts) -> Verdict + Send,
 ) -> SessionId {
     static PERIOD: Period = Period::Rolling { days: 30 };
-    let asking = Asking { owner: new.owner, group: new.charged_group, period: &PERIOD };
+    let asking = Asking { owner: new.owner, group: new.charged_group, period: &PERIOD, holds_at_once: true };
     let answer = db.admit(&asking, Deed::Insert(new), &Clock::manual(at), judge).await.unwrap();
     assert!(matches!(answer, Admitted::Judged(_)));
     new.id

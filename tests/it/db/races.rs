@@ -169,6 +169,7 @@ fn admission(db: &Db) -> Admission {
         inventory: inventory(MACHINE),
         period: Period::default(),
         extend_while_others_wait: true,
+        holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
         barred: lyceum::admission::Barred::default(),
     }
@@ -187,7 +188,7 @@ async fn end(db: &Db, id: SessionId) -> bool {
 
 /// Ends what was admitted and admits what waits until nothing lives; several do it at once.
 async fn serve_all(admission: Admission) {
-    let deadline = Instant::now() + Duration::from_mins(2);
+    let deadline = Instant::now() + Duration::from_mins(10);
     loop {
         let live = admission.db.live_sessions().await.unwrap();
         if live.is_empty() {
@@ -201,8 +202,8 @@ async fn serve_all(admission: Admission) {
         // Whoever is next in order may be anywhere in the list.
         let mut room = MACHINE;
         for session in waiting {
-            let verdict =
-                admission.reconsider(session.owner, session.id, &session.spec, session.class(), None).await.unwrap();
+            let asked = admission.reconsider(session.owner, session.id, &session.spec, session.class(), None);
+            let verdict = asked.await.unwrap().verdict;
             room -= i64::from(matches!(verdict, Verdict::Admit { .. }));
             if room == 0 {
                 break;

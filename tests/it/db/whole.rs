@@ -10,7 +10,8 @@ use super::number;
 const NEVER: [(&str, &str); 11] = [
     (
         "an admitted session without an interval",
-        "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND id NOT IN (SELECT session_id FROM intervals)",
+        "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND (cluster = 'local' OR started_at IS NOT NULL)
+         AND id NOT IN (SELECT session_id FROM intervals)",
     ),
     (
         "an interval of a session that was not admitted",

@@ -117,3 +117,37 @@ async fn who_leaves_the_directory_loses_the_terminal() {
     stays.person.end(&house, stays.session).await;
     eventually("everything has ended", async || house.records().is_empty().then_some(())).await;
 }
+
+#[tokio::test]
+async fn the_health_report_names_the_directory_that_is_away() {
+    if !needs::root() {
+        return;
+    }
+    let mut slapd = Slapd::start();
+    let mut house = House::new(&[]);
+    house.configure(&slapd.configuration(&house.file("ca.pem"), "refresh = '1s'"));
+    let name = house.unix_account("stays");
+    slapd.add_person(&name, Identity::facts(&name).unwrap().uid).await;
+    house.start().await;
+    let (person, _) = enter(&house, &name).await;
+    let admin = house.admin();
+    let directory = async |level: &str| {
+        eventually(&format!("the directory is told as {level}"), async || {
+            let report = admin.get(&house, "/health").await;
+            let found = report["findings"].as_array()?.iter().find(|one| one["name"] == "directory").cloned()?;
+            (found["level"] == level).then_some((report, found))
+        })
+        .await
+    };
+    directory("ok").await;
+    slapd.stop();
+    let (report, found) = directory("fault").await;
+    let what = found["what"].as_str().unwrap();
+    assert!(what.starts_with("ldap://") && what.contains("it answered last"), "{found}");
+    assert_eq!(report["level"], "fault");
+    let others = report["findings"].as_array().unwrap().iter().filter(|one| one["name"] != "directory");
+    assert!(others.into_iter().all(|one| one["level"] != "fault"), "nothing else is blamed: {report:#}");
+    assert_eq!(person.ask(&house, "GET", "/me", &Value::Null).await.0, 200, "who is in stays in");
+    slapd.start_again();
+    directory("ok").await;
+}

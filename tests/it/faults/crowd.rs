@@ -1,15 +1,24 @@
 //! Crowds: a thousand starts at once, on either database and over restarts, never get past a
-//! limit at any instant; and fifty starts at once are fifty sessions that run.
+//! limit at any instant, neither anybody's own nor a group's; and fifty starts at once are fifty sessions that run.
 
 use std::{collections::HashSet, time::Duration};
 
-use lyceum::model::{SessionState, quota::Field};
+use lyceum::{
+    db::{audit::By, limits::Marks, quotas::Level},
+    model::{
+        Clock, GroupId, GroupName, SessionState,
+        quota::{Change, Field, Kind},
+    },
+};
 use serde_json::json;
 use tokio::{task::JoinSet, time::Instant};
 
 use super::{all_agree, allow_everybody, crowd, fixed_port, on_both, start_once, stop_once};
 use crate::{
-    db::whole::{Interval, assert_whole, intervals, peak},
+    db::{
+        set_limits,
+        whole::{Interval, assert_whole, intervals, intervals_of, peak},
+    },
     life::House,
     wait::eventually,
 };
@@ -17,6 +26,9 @@ use crate::{
 const PEOPLE: usize = 50;
 const STARTS: usize = 1000;
 const GPUS: i64 = 20;
+
+/// What each third of the people may use together, in a group of theirs that is charged.
+const TOGETHER: [i64; 3] = [4, 5, 30];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_starts_stay_within_every_limit() {
@@ -32,6 +44,7 @@ async fn a_thousand_starts(mut house: House) {
     house.start().await;
     allow_everybody(&house, &[(Field::Gpus, 1), (Field::Pending, 1)]).await;
     let people = crowd(&house, PEOPLE).await;
+    let groups = charged_groups(&house).await;
     let url = house.url.clone();
 
     let mut starts = JoinSet::new();
@@ -88,7 +101,32 @@ async fn a_thousand_starts(mut house: House) {
         keys.into_iter().map(|one| peak(&intervals, |interval| key(interval) == one)).max().unwrap()
     };
     assert_eq!((of_each(|(owner, ..)| owner), of_each(|(_, _, gpu, ..)| gpu)), (1, 1), "a person, and a GPU");
+    for (group, most) in groups.iter().zip(TOGETHER) {
+        let charged = intervals_of(&db, &group.to_string()).await;
+        assert!(PEOPLE / TOGETHER.len() <= charged.len(), "everybody of the group had their turn");
+        assert!(peak(&charged, |_| true) <= most, "a group's {most}");
+    }
     db.close().await;
+}
+
+/// Everybody of the crowd is in one of three groups, which has a total and pays for them.
+async fn charged_groups(house: &House) -> Vec<GroupId> {
+    let (db, by) = (house.db().await, By { actor: "test", at: Clock::System.now() });
+    let people = db.list_users().await.unwrap();
+    let mut groups = Vec::new();
+    for (third, most) in TOGETHER.into_iter().enumerate() {
+        let group = db.add_group(&GroupName::parse(&format!("third{third}")).unwrap(), None, by).await.unwrap();
+        let total = [Change::new(Kind::Total, Field::Gpus, Some(most))];
+        set_limits(&db, Level::Group(group), &total, Marks { chargeable: Some(true), restrictive: None }).await;
+        let crowd = people.iter().filter_map(|person| Some((person, person.name.as_str().strip_prefix('c')?)));
+        let numbered = crowd.filter_map(|(person, number)| Some((person, number.parse::<usize>().ok()?)));
+        for (person, _) in numbered.filter(|(_, number)| number % TOGETHER.len() == third) {
+            db.set_member(group, person.id, true, by).await.unwrap();
+        }
+        groups.push(group);
+    }
+    db.close().await;
+    groups
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -45,6 +45,12 @@ async fn press_stop(person: &Person, house: &House, id: SessionId) -> Response {
     form.header("content-type", "application/x-www-form-urlencoded").send().await.unwrap()
 }
 
+/// What the health report says of one part.
+fn finding(report: &Value, name: &str) -> Value {
+    let found = report["findings"].as_array().unwrap().iter().find(|one| one["name"] == name);
+    found.cloned().unwrap_or_else(|| panic!("{name} in {report:#}"))
+}
+
 async fn within<T>(seconds: u64, what: &str, asked: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(seconds), asked).await.unwrap_or_else(|_| panic!("{what} takes too long"))
 }
@@ -123,7 +129,9 @@ async fn while_postgresql_is_away() {
         url.set_port(Some(address.port())).unwrap();
         let mut house = House::new(&[("LYCEUM_DATABASE__URL", url.as_str())]);
         house.start().await;
-        let person = house.person();
+        let (person, admin) = (house.person(), house.admin());
+        // Who is known goes on being known while the database is away.
+        assert_eq!(finding(&admin.get(&house, "/health").await, "database")["level"], "ok");
         let running = person.run(&house, "web").await;
         let gone = person.run(&house, "web").await;
         let later = person.run(&house, "web").await;
@@ -138,6 +146,11 @@ async fn while_postgresql_is_away() {
         assert_eq!(within(3, "an app", person.visit(&house, running, "/")).await.0, 200, "who is in goes on");
         let ready = person.request(&house, "GET", "/readyz").send().await.unwrap();
         assert_eq!(ready.status(), 503);
+        let report = within(25, "the health report", admin.get(&house, "/health")).await;
+        let found = finding(&report, "database");
+        assert_eq!((&report["level"], &found["level"]), (&json!("fault"), &json!("fault")), "{report:#}");
+        assert!(found["what"].as_str().unwrap().contains("does not answer"), "{found}");
+        assert_eq!(finding(&report, "scheduler")["level"], "ok", "nothing else is blamed");
         let gate = opening::gate(address, target.clone()).await;
         person.ended(&house, gone, "exited").await;
         assert_eq!(person.session(&house, running).await["state"], "running");
@@ -152,7 +165,7 @@ async fn while_postgresql_is_away() {
         house.start().await;
         for id in [running, later] {
             assert_eq!(person.session(&house, id).await["state"], "running");
-            assert_eq!(person.visit(&house, id, "/").await.0, 200);
+            person.is_reached(&house, id).await;
         }
         person.end(&house, running).await;
         all_agree(&house, &database.db).await;

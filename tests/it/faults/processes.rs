@@ -13,7 +13,7 @@ use lyceum::{
         identity::Identity,
         process::{self, Stat},
     },
-    model::SessionId,
+    model::{Clock, SessionId},
 };
 use nix::{
     sys::signal::{Signal, kill},
@@ -23,7 +23,7 @@ use serde_json::json;
 
 use super::all_agree;
 use crate::{
-    db::{execute, whole::assert_consistent},
+    db::{execute, number, whole::assert_consistent},
     life::{House, Person, processes},
     wait::{PATIENCE, eventually},
 };
@@ -95,6 +95,8 @@ async fn after_a_reboot_everything_is_told_and_the_queue_goes_on() {
     let waiting = person.start(&house, request("web", 1)).await;
     person.stop(&house, stopping).await;
 
+    // It was off for a while, and seen at work before for the last time.
+    let seen = Clock::System.now();
     house.kill();
     let account = Identity::look_up(&format!("ly-{}", person.name)).unwrap();
     let mut bystander = Command::new("/bin/sleep");
@@ -122,6 +124,8 @@ async fn after_a_reboot_everything_is_told_and_the_queue_goes_on() {
         );
         execute(&db, &sql).await;
     }
+    eventually("a moment has passed", async || (seen < Clock::System.now()).then_some(())).await;
+    execute(&db, &format!("UPDATE settings SET value = 'another-boot {}' WHERE name = 'observed'", seen.0)).await;
     db.close().await;
     house.start().await;
 
@@ -136,6 +140,10 @@ async fn after_a_reboot_everything_is_told_and_the_queue_goes_on() {
     bystander.kill().unwrap();
     bystander.wait().unwrap();
     let db = house.db().await;
+    // What went with the machine was held until then, and not until the portal came back.
+    let of_both = format!("session_id IN ('{running}', '{starting}')");
+    let so = format!("SELECT COUNT(*) FROM intervals WHERE ended_at = {} AND {of_both}", seen.0);
+    assert_eq!(number(&db, &so).await, 2);
     all_agree(&house, &db).await;
     assert_consistent(&db).await;
     db.close().await;

@@ -44,7 +44,7 @@ async fn agents_of_a_program_that_is_gone_are_taken_over() {
     house.start().await;
     assert_eq!(person.session(&house, old).await["state"], "running");
     assert_eq!(house.record(old).unwrap(), record);
-    assert_eq!(person.visit(&house, old, "/").await.0, 200);
+    person.is_reached(&house, old).await;
     let new = person.run(&house, "web").await;
     let program = |id| fs::read_link(format!("/proc/{}/exe", house.record(id).unwrap().placement.pid)).unwrap();
     assert_ne!(program(old), program(new), "each has the program that it was started with");
@@ -79,7 +79,7 @@ async fn agents_of_the_protocol_before_are_taken_over() {
     person.state(&house, starting, "running").await;
     for id in [running, starting] {
         assert_eq!(person.session(&house, id).await["state"], "running");
-        assert_eq!(person.visit(&house, id, "/").await, (200, json!("old")));
+        assert_eq!(person.is_reached(&house, id).await, json!("old"));
         let card = person.request(&house, "GET", &format!("/sessions/{id}/card")).send().await.unwrap();
         assert!(card.status() == 200 && card.text().await.unwrap().contains("Running"));
     }

@@ -114,12 +114,18 @@ async fn each_event_says_who_what_whence_and_by_which_request() {
 
     let patch = chief.request("PATCH", "/api/v1/quotas/users/alice").json(&json!({ "gpus": 2, "note": "thesis" }));
     let row = last(&portal, &patch.send().await.unwrap()).await;
-    assert_eq!((told(&row), row.detail.as_str()), (is("chief", "quota.change", "alice"), "gpus=2 (thesis)"));
+    assert_eq!(
+        (told(&row), row.detail.as_str()),
+        (is("chief", "quota.change", "alice"), "gpus=2 (thesis), was inherit")
+    );
+    let patch = chief.request("PATCH", "/api/v1/quotas/users/alice").json(&json!({ "gpus": null, "cpus": 4 }));
+    let row = last(&portal, &patch.send().await.unwrap()).await;
+    assert_eq!(row.detail, "cpus=4, was inherit; gpus=inherit, was 2 (thesis)");
     let patch = chief.request("PATCH", "/api/v1/quotas/default").json(&json!({ "cpus": null, "gpus": -1 }));
     let row = last(&portal, &patch.send().await.unwrap()).await;
     assert_eq!(
         (told(&row), row.detail.as_str()),
-        (is("chief", "quota.change", "default"), "cpus=inherit gpus=unlimited")
+        (is("chief", "quota.change", "default"), "cpus=inherit, was inherit; gpus=unlimited, was inherit")
     );
 
     let new = json!({ "current_password": password("alice"), "new_password": "another-password" });

@@ -3,26 +3,10 @@
 
 use std::collections::BTreeSet;
 
-use lyceum::{
-    db::{
-        admit::{Admitted, NewSession, Verdict},
-        audit::Entry,
-        sessions::{Ending, Filter},
-        tokens::Token,
-    },
-    model::{
-        EndReason, GroupName, Resources, Role, SessionId, TokenId,
-        announcement::{Draft, Level},
-        session::SessionSpec,
-    },
-    web::{self, Route},
-};
-use serde_json::{Value, json};
+use lyceum::web::{self, Route};
 
-use crate::portal::{Caller, FORM, TestPortal};
-
-/// What a dataset was asked for with.
-const SPEC: &str = r#"{"kind": "classification", "source": {"kind": "generated", "count": 9}, "output": "/x"}"#;
+use super::scene::Scene;
+use crate::portal::FORM;
 
 /// Who comes, in the order of the columns. "other" is another user than the owner of `{id}`.
 const PEOPLE: [&str; 7] = ["anonymous", "user", "other", "admin", "read-only token", "expired token", "disabled user"];
@@ -63,13 +47,28 @@ const MATRIX: &[Row] = &[
     row("PATCH", "/api/v1/sessions/{id}", r#"{"name": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
     row("DELETE", "/api/v1/sessions/{id}", "", [401, 202, 404, 202, 403, 401, 401]),
     // It does not run: whoever may extend it hears of the conflict.
-    row("POST", "/api/v1/sessions/{id}/extend", "{}", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/sessions/{id}/extend", "{}", [401, 409, 404, 409, 403, 401, 401]),
     row("POST", "/api/v1/sessions/{id}/keep", "{}", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/log", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/sessions/{id}/events", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/me/notifications", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("PUT", "/api/v1/me/notifications", r#"{"events": ["test"]}"#, [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/api/v1/me/notifications/seen", "{}", [401, 204, 204, 204, 403, 401, 401]),
+    row("POST", "/api/v1/me/notifications/test", "", [401, 409, 409, 409, 403, 401, 401]),
     row("GET", "/api/v1/jobs", "", [401, 200, 200, 200, 200, 401, 401]),
     row("POST", "/api/v1/jobs", "{}", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/api/v1/jobs/admission", r#"{"script": "x"}"#, [401, 200, 200, 200, 403, 401, 401]),
+    row("GET", "/api/v1/jobs/queue", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/jobs/queue/pause", r#"{"everybody": true}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("POST", "/api/v1/jobs/queue/resume", r#"{"everybody": true}"#, [401, 403, 403, 200, 403, 401, 401]),
+    row("GET", "/api/v1/sweeps", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/sweeps", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/api/v1/sweeps/preview", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/sweeps/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("DELETE", "/api/v1/sweeps/{id}", "", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/api/v1/sweeps/{id}/pause", "", [401, 202, 404, 202, 403, 401, 401]),
+    row("POST", "/api/v1/sweeps/{id}/resume", "", [401, 202, 404, 202, 403, 401, 401]),
+    row("POST", "/api/v1/sweeps/{id}/stop", "", [401, 202, 404, 202, 403, 401, 401]),
     row("GET", "/api/v1/jobs/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
     row("PATCH", "/api/v1/jobs/{id}", r#"{"name": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
     // It waits: whoever may delete or resume it hears of the conflict.
@@ -115,6 +114,9 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/nodes", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/partitions", "", [401, 200, 200, 200, 200, 401, 401]),
     row("GET", "/api/v1/offers", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("GET", "/api/v1/queue", "", [401, 200, 200, 200, 200, 401, 401]),
+    // There is no batch system here.
+    row("DELETE", "/api/v1/queue/{id}", "", [401, 404, 404, 404, 403, 401, 401]),
     row("GET", "/api/v1/gpus", "", [401, 200, 200, 200, 200, 401, 401]),
     // There is none here.
     row("GET", "/api/v1/gpus/{uuid}/history", "", [401, 404, 404, 404, 404, 401, 401]),
@@ -134,6 +136,40 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/datasets/{id}/items/{row}/mask", "", [401, 409, 404, 409, 409, 401, 401]),
     row("GET", "/api/v1/datasets/{id}/mean", "", [401, 409, 404, 409, 409, 401, 401]),
     row("GET", "/api/v1/dataset-example", "", [401, 422, 422, 422, 422, 401, 401]),
+    // What no job trains has left nothing.
+    row("GET", "/api/v1/models", "", [401, 200, 200, 200, 200, 401, 401]),
+    row("POST", "/api/v1/models", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/api/v1/models/learning-rate", "{}", [401, 200, 200, 200, 403, 401, 401]),
+    // An id of a model is none of a job.
+    row("POST", "/api/v1/models/previews", "{}", [401, 422, 422, 422, 403, 401, 401]),
+    row("GET", "/api/v1/models/previews/{id}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/api/v1/models/previews/{id}/{drawing}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/api/v1/models/{id}", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("PATCH", "/api/v1/models/{id}", r#"{"notes": "x"}"#, [401, 200, 404, 404, 403, 401, 401]),
+    row("DELETE", "/api/v1/models/{id}", "", [401, 409, 404, 404, 403, 401, 401]),
+    row("GET", "/api/v1/models/{id}/snapshots", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/models/{id}/evaluation", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/models/{id}/predictions", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/models/{id}/thresholds", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/models/{id}/layers", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("GET", "/api/v1/models/{id}/lineage", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/models/{id}/bundle", "", [401, 409, 404, 409, 409, 401, 401]),
+    row("POST", "/api/v1/models/{id}/infer", r#"{"path": "/x"}"#, [401, 409, 404, 409, 403, 401, 401]),
+    row("GET", "/api/v1/models/{id}/tests", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/models/{id}/tests/{test}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/api/v1/models/{id}/tests/{test}/{drawing}", "", [401, 404, 404, 404, 404, 401, 401]),
+    row("GET", "/models", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/models", "a=b", [401, 404, 404, 404, 403, 401, 401]),
+    row("GET", "/models/new", "", [303, 303, 303, 303, 303, 401, 303]),
+    row("POST", "/models/preview", "a=b", [401, 404, 404, 404, 403, 401, 401]),
+    row("GET", "/models/previews/{id}", "", [303, 404, 404, 404, 404, 401, 303]),
+    row("GET", "/models/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
+    row("POST", "/models/{id}/change", "name=x", [401, 303, 404, 404, 403, 401, 401]),
+    row("POST", "/models/{id}/remove", "a=b", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/models/{id}/infer", "path=x", [401, 409, 404, 409, 403, 401, 401]),
+    row("GET", "/models/{id}/predictions", "", [303, 409, 404, 409, 409, 401, 303]),
+    row("GET", "/models/{id}/tests/{test}", "", [303, 404, 404, 404, 404, 401, 303]),
+    row("GET", "/models/{id}/tests/{test}/table", "", [303, 404, 404, 404, 404, 401, 303]),
     row("GET", "/datasets", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/datasets", "a=b", [401, 503, 503, 503, 403, 401, 401]),
     row("GET", "/datasets/new", "", [303, 200, 200, 200, 200, 401, 303]),
@@ -143,6 +179,8 @@ const MATRIX: &[Row] = &[
     row("POST", "/datasets/{id}/change", "name=x", [401, 303, 404, 404, 403, 401, 401]),
     row("POST", "/datasets/{id}/remove", "a=b", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/cluster", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/queue", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/queue/{id}/cancel", "a=b", [401, 404, 404, 404, 403, 401, 401]),
     row("POST", "/cluster/sessions/{id}/ask", "a=b", [401, 403, 403, 409, 403, 401, 401]),
     // `{id}` is an announcement that everybody reads.
     row("GET", "/api/v1/announcements", "", [401, 200, 200, 200, 200, 401, 401]),
@@ -201,7 +239,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/sessions/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
     row("GET", "/sessions/{id}/card", "", [303, 200, 404, 200, 200, 401, 303]),
     row("POST", "/sessions/{id}/stop", "a=b", [401, 303, 404, 303, 403, 401, 401]),
-    row("POST", "/sessions/{id}/extend", "a=b", [401, 409, 404, 404, 403, 401, 401]),
+    row("POST", "/sessions/{id}/extend", "a=b", [401, 409, 404, 409, 403, 401, 401]),
     row("POST", "/sessions/{id}/keep", "a=b", [401, 409, 404, 404, 403, 401, 401]),
     row("POST", "/sessions/{id}/start-again", "a=b", [401, 303, 404, 404, 403, 401, 401]),
     // It waits; a program is told to try again. Not the administrator's: 404.
@@ -214,6 +252,13 @@ const MATRIX: &[Row] = &[
     row("POST", "/jobs", "work=command", [401, 422, 422, 422, 403, 401, 401]),
     row("GET", "/jobs/new", "", [303, 200, 200, 200, 200, 401, 303]),
     row("POST", "/jobs/selection", "do=star", [401, 303, 303, 303, 403, 401, 401]),
+    row("POST", "/jobs/queue", "do=resume", [401, 303, 303, 303, 403, 401, 401]),
+    row("GET", "/sweeps", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("GET", "/sweeps/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
+    row("POST", "/sweeps/{id}/pause", "a=b", [401, 303, 404, 303, 403, 401, 401]),
+    row("POST", "/sweeps/{id}/resume", "a=b", [401, 303, 404, 303, 403, 401, 401]),
+    row("POST", "/sweeps/{id}/stop", "a=b", [401, 303, 404, 303, 403, 401, 401]),
+    row("POST", "/sweeps/{id}/delete", "a=b", [401, 409, 404, 404, 403, 401, 401]),
     row("GET", "/jobs/{id}", "", [303, 200, 404, 200, 200, 401, 303]),
     row("POST", "/jobs/{id}", "name=x&visibility=private", [401, 303, 404, 404, 403, 401, 401]),
     row("POST", "/jobs/{id}/cancel", "a=b", [401, 303, 404, 303, 403, 401, 401]),
@@ -231,6 +276,8 @@ const MATRIX: &[Row] = &[
     row("GET", "/usage/compare", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/usage/compare/table", "", [303, 403, 403, 200, 403, 401, 303]),
     row("GET", "/settings", "", [303, 200, 200, 200, 200, 401, 303]),
+    row("POST", "/settings/notifications", "mail=x", [401, 422, 422, 422, 403, 401, 401]),
+    row("POST", "/settings/notifications/test", "a=b", [401, 409, 409, 409, 403, 401, 401]),
     row("POST", "/settings/password", "a=b", [401, 422, 422, 422, 403, 401, 401]),
     row("POST", "/settings/tokens", "name=x", [401, 200, 200, 200, 403, 401, 401]),
     row("POST", "/settings/tokens/{id}/revoke", "a=b", [401, 303, 404, 404, 403, 401, 401]),
@@ -332,194 +379,4 @@ async fn authz_matrix() {
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-}
-
-/// The people, and something of the user's.
-struct Scene {
-    portal: TestPortal,
-    user: Caller,
-}
-
-impl Scene {
-    async fn set() -> Self {
-        let portal = TestPortal::start().await;
-        for name in ["user", "other", "gone", "third"] {
-            portal.add_user(name, Role::User).await;
-        }
-        portal.add_user("chief", Role::Admin).await;
-        let third = portal.db().find_user_by_name("third").await.unwrap().unwrap().user;
-        portal.new_login(third.id).await;
-        let browser = portal.sign_in("user").await;
-        let user = portal.token(&browser, &[]).await;
-        Self { portal, user }
-    }
-
-    /// Somebody who comes freshly, since the request before may have ended their login.
-    async fn caller(&self, person: &str) -> Caller {
-        let portal = &self.portal;
-        let anybody = portal.anybody().with("origin", &portal.url);
-        let id = async |name: &str| portal.db().find_user_by_name(name).await.unwrap().unwrap().user.id;
-        let browser = async |name: &str| {
-            let secret = portal.new_login(id(name).await).await;
-            portal.anybody().with("origin", &portal.url).with("cookie", &format!("lyceum_login={secret}"))
-        };
-        match person {
-            "anonymous" => anybody,
-            "user" => browser("user").await,
-            "other" => browser("other").await,
-            "admin" => browser("chief").await,
-            "read-only token" => portal.token(&browser("user").await, &["read"]).await.with("origin", &portal.url),
-            "expired token" => {
-                let token = portal.short_token(&browser("user").await).await;
-                portal.clock.advance(2);
-                token
-            }
-            "disabled user" => {
-                let gone = browser("gone").await;
-                assert_eq!(gone.get("/api/v1/me").await.status(), 200);
-                portal.db().set_disabled(id("gone").await, true, portal.by()).await.unwrap();
-                portal.portal.access.poll().await.unwrap();
-                portal.db().set_disabled(id("gone").await, false, portal.by()).await.unwrap();
-                portal.portal.access.poll().await.unwrap();
-                gone
-            }
-            _ => unreachable!("{person} is not in the table"),
-        }
-    }
-
-    /// The path with something of the user's in it.
-    async fn path(&self, template: &str) -> String {
-        let id = if template.contains("{id}") || template.contains("{*rest}") {
-            self.thing(template).await
-        } else {
-            String::new()
-        };
-        let group = if template.contains("{group}") { self.group().await } else { String::new() };
-        let of_people =
-            ["/admin/", "/api/v1/users/", "/api/v1/groups/"].iter().any(|start| template.starts_with(start));
-        template
-            .replace("{id}", &id)
-            .replace("{group}", &group)
-            .replace("{*rest}", &format!("{id}/"))
-            .replace("{name}", if of_people { "third" } else { "user" })
-            .replace("{row}", "0")
-            .replace("{kind}", "not-found")
-            .replace("{tag}", "loss")
-            .replace("{*path}", "app.css")
-    }
-
-    /// The id of a fresh thing of the user's, of the kind that the route is about.
-    async fn thing(&self, template: &str) -> String {
-        if template.contains("/sessions/") || template.starts_with("/s/") {
-            return self.session().await;
-        }
-        if template.contains("/jobs/") {
-            return self.job().await;
-        }
-        if template.contains("/datasets/") {
-            let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
-            let at = self.portal.clock.now();
-            let new = crate::db::datasets::dataset(owner.id, "user", "thing");
-            let new = lyceum::model::Dataset { created_at: at, changed_at: at, ..new };
-            let noted = Entry { at, actor: "test", action: "test", subject: "test", detail: "" };
-            self.portal.db().add_dataset(&new, SPEC, None, &noted).await.unwrap();
-            return new.id.to_string();
-        }
-        if template.contains("/announcements/") {
-            let draft = Draft { level: Level::Info, text: "thing".to_owned(), from: None, to: None, on_login: false };
-            return self.portal.portal.announcements.make("test", draft, None).await.unwrap().id.to_string();
-        }
-        if template.contains("/runs/") {
-            let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
-            return crate::runs::external(&self.portal, owner.id, "thing").await.to_string();
-        }
-        if template.contains("/uploads/") {
-            return crate::files::upload_id("", "thing", 1);
-        }
-        if template.contains("/users/") {
-            let user = self.portal.db().find_user_by_name("third").await.unwrap().unwrap().user.id;
-            let now = self.portal.clock.now();
-            let (id, name) = (TokenId::new(), "thing".to_owned());
-            let noted = Entry { at: now, actor: "test", action: "test", subject: "test", detail: "" };
-            let token =
-                Token { id, user, name, scopes: Vec::new(), created_at: now, expires_at: now, last_used_at: None };
-            self.portal.db().add_token(&token, &id.to_string(), None, &noted).await.unwrap();
-            return id.to_string();
-        }
-        assert!(template.contains("/tokens/"), "say here what `{{id}}` is in {template}");
-        let made: Value = self.user.post("/api/v1/tokens", &json!({ "name": "thing" })).await.json().await.unwrap();
-        made["id"].as_str().unwrap().to_owned()
-    }
-
-    /// The id of a fresh group.
-    async fn group(&self) -> String {
-        let name = format!("g{}", SessionId::new().short());
-        let name = GroupName::parse(&name).unwrap();
-        self.portal.db().add_group(&name, None, self.portal.by()).await.unwrap().to_string()
-    }
-
-    /// A job of the user's that waits.
-    async fn job(&self) -> String {
-        self.make_room().await;
-        let body = json!({ "command": ["true"] });
-        let made: Value = self.user.post("/api/v1/jobs", &body).await.json().await.unwrap();
-        made["id"].as_str().unwrap_or_else(|| panic!("{made}")).to_owned()
-    }
-
-    /// A session of the user's that waits. Those of the rows before have ended.
-    async fn session(&self) -> String {
-        self.make_room().await;
-        let sessions = &self.portal.portal.sessions;
-        let owner = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user;
-        let id = SessionId::new();
-        let new = NewSession {
-            id,
-            owner: owner.id,
-            charged_group: None,
-            app: "terminal".to_owned(),
-            name: "thing".to_owned(),
-            spec: SessionSpec {
-                resources: Resources::default(),
-                profile: None,
-                environment: None,
-                working_directory: None,
-                duration_seconds: 3600,
-                log_directory: None,
-                log_directories: std::collections::BTreeMap::new(),
-                group: None,
-                modules: Vec::new(),
-            },
-            light: true,
-            cluster: "local".to_owned(),
-            idempotency: None,
-            job: None,
-        };
-        assert!(matches!(sessions.admission.insert(&new).await.unwrap(), Admitted::Judged(Verdict::Admit { .. })));
-        id.to_string()
-    }
-
-    /// Ends what lives of the user's and of those who copied it.
-    async fn make_room(&self) {
-        let sessions = &self.portal.portal.sessions;
-        let live = Filter { live_only: true, limit: 500, ..Filter::default() };
-        for session in sessions.list(live).await.unwrap() {
-            let ending = Ending {
-                reason: EndReason::StoppedByOwner,
-                exit_code: None,
-                signal: None,
-                at: self.portal.clock.now(),
-                detail: String::new(),
-            };
-            assert!(self.portal.db().end_session(session.id, &ending).await.unwrap());
-        }
-    }
-}
-
-impl TestPortal {
-    /// A token that lives for a second.
-    async fn short_token(&self, browser: &Caller) -> Caller {
-        let body = json!({ "name": "short", "expires_in_seconds": 1 });
-        let made: Value = browser.post("/api/v1/tokens", &body).await.json().await.unwrap();
-        self.bearer(made["secret"].as_str().unwrap())
-    }
 }

@@ -4,6 +4,7 @@
 mod audit;
 mod matrix;
 mod origin;
+mod scene;
 mod shapes;
 mod sign_in;
 mod streams;

@@ -40,7 +40,7 @@ async fn an_open_listener_and_the_command_line_are_written_down() {
     let by_root = [root("user.add"), root("token.make"), root("quota.change"), root("user.disable")];
     let by_portal = [("portal", "server.insecure_http"), ("portal", "user.add")];
     assert_eq!(told, [&by_portal[..], &by_root].concat());
-    assert_eq!(rows[4].detail, "gpus=2");
+    assert_eq!(rows[4].detail, "gpus=2, was inherit");
 
     assert!(
         run(&["admin", "audit", "verify"], true)

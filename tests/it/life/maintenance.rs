@@ -29,6 +29,10 @@ async fn maintenance_of_the_command_line_drains_a_running_portal() {
         let (status, problem) = person.ask(house, "POST", "/sessions", &body).await;
         assert_eq!(status, 503, "{problem}");
         assert!(problem["detail"].as_str().unwrap().ends_with("New disks."), "{problem}");
+        let sweep = json!({ "job": { "command": ["true"] }, "array": "0-3" });
+        let (status, problem) = person.ask(house, "POST", "/sweeps", &sweep).await;
+        assert_eq!(status, 503, "{problem}");
+        assert_eq!(person.get(house, "/sweeps").await["items"], json!([]), "nothing was written");
     };
     refused(&house).await;
     house.restart().await;

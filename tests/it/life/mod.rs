@@ -14,9 +14,11 @@ mod idle;
 pub mod jobs;
 mod limits;
 mod maintenance;
+mod models;
 mod packages;
 pub mod person;
 mod restored;
+mod sweeps;
 mod systemd;
 mod whole;
 

@@ -102,6 +102,16 @@ impl Person {
         answer(self.request(house, "GET", &format!("/s/{id}{path}")).send().await.unwrap()).await
     }
 
+    /// Waits until the app is reached: a portal that begins anew looks round first.
+    pub async fn is_reached(&self, house: &House, id: SessionId) -> Value {
+        eventually("the app is reached", async || {
+            let (status, body) = self.visit(house, id, "/").await;
+            assert!(matches!(status, 200 | 503), "{status} {body}");
+            (status == 200).then_some(body)
+        })
+        .await
+    }
+
     /// The messages of the history, each as `state: message`, with their numbers.
     pub async fn history(&self, house: &House, id: SessionId, after: i64) -> Vec<(i64, String)> {
         let request = self.request(house, "GET", &format!("/api/v1/sessions/{id}/events"));

@@ -198,7 +198,7 @@ pub fn health(word: &Word) -> HealthPage {
     let findings = vec![
         health::database(Some(&database)),
         health::backup(&database, NOW).unwrap(),
-        Finding::new("scheduler", finding::Level::Ok, "local: the helper answers, as root"),
+        Finding::new("scheduler", finding::Level::Ok, "local: the helper is there, as root"),
         health::directory(&servers, &contact, NOW),
         Finding::new("environment default", finding::Level::Note, word("is being built: 36 %, Installing jaxlib")),
         finding::free_space(2 << 30, &word("/var/lib/lyceum/private")),

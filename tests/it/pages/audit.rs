@@ -31,7 +31,7 @@ pub fn audit(word: &Word) -> AuditPage {
                 "unix:root",
                 "quota.change",
                 "alice",
-                "gpus=4 memory_bytes=206158430208 until 2026-12-01T00:00:00Z (thesis)",
+                "gpus=4, was 1; memory_bytes=206158430208 until 2026-12-01T00:00:00Z (thesis), was inherit",
                 "",
             ),
             line(4708, "(unknown name)", "sign_in.failed", "(unknown name)", "no such account", "192.0.2.99"),

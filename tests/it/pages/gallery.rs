@@ -5,7 +5,7 @@ use askama::Template;
 use lyceum::{
     model::{
         EndReason, GpuInventory, Resources, Role, Session, SessionId, Timestamp,
-        ending::{Cause, Deadline, Notice},
+        ending::{Cause, Deadline},
         size::GIB,
     },
     protocol::{Package, Sample},
@@ -39,6 +39,9 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("new-wrong", draw(&new_session_wrong(word))),
         ("jobs", draw(&super::jobs::list(word))),
         ("jobs-empty", draw(&super::jobs::empty(word))),
+        ("sweeps", draw(&super::sweeps::list(word))),
+        ("sweeps-empty", draw(&super::sweeps::empty(word))),
+        ("sweep", draw(&super::sweeps::show(word))),
         ("job-new", draw(&super::jobs::new(word))),
         ("job-new-wrong", draw(&super::jobs::new_wrong(word))),
         ("job", draw(&super::jobs::show(word, running(word)))),
@@ -117,6 +120,8 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
     pages.push(("ended", draw(&Ended::new(portal(word), Card::new(&out_of_memory(word), &context(word))))));
     let explanation = explain("over-quota").unwrap();
     pages.push(("problem", draw(&Problem { layout: layout(word), kind: "over-quota".to_owned(), explanation })));
+    pages.extend(super::models::pages(word));
+    pages.extend(super::queue::pages(word));
     pages
 }
 
@@ -129,42 +134,7 @@ pub fn card(word: &Word) -> String {
 fn with_notices(page: &str, word: &Word) -> String {
     let place = page.find("id=\"notices\"").unwrap();
     let inside = place + page[place..].find('>').unwrap() + 1;
-    format!("{}{}{}", &page[..inside], notices(word), &page[inside..])
-}
-
-/// The strip of what there is to know, as every page fetches it.
-fn notices(word: &Word) -> String {
-    let mut waited = idle(word);
-    waited.name = word("vit-sweep");
-    let turn = Notice::Turn { released_at: Some(NOW.plus_seconds(28 * 60)) };
-    let near = Circumstances {
-        no_extension: Some(word("A request of somebody else waits for what this session holds.")),
-        ..context(word).around
-    };
-    let refused = CardContext { around: near, extend_seconds: None, ..context(word) };
-    let ending = |cause, after| {
-        let deadline = Deadline::new(cause, NOW.plus_seconds(240 - after), after, word("group vision"));
-        Notice::Ending { deadline, lead: 300 }
-    };
-    let (of_time, unused) = (ending(Cause::TimeLimit, 28_800), ending(Cause::Unused, 7200));
-    let (gpus, unopened) =
-        (ending(Cause::GpusUnused, 3600), ending(Cause::Unopened { turn: NOW.plus_seconds(-1560) }, 1800));
-    let line = |session: &Session, notice: &Notice, context: &CardContext| NoticeLine::new(session, notice, context);
-    let usual = context(word);
-    Notices {
-        notices: vec![
-            line(&running(word), &of_time, &usual),
-            line(&running(word), &of_time, &refused),
-            line(&idle(word), &unused, &usual),
-            line(&running(word), &gpus, &usual),
-            line(&waited, &unopened, &usual),
-            line(&waited, &turn, &usual),
-            line(&starting(word), &Notice::Turn { released_at: None }, &usual),
-        ],
-        csrf_token: word("5a1f0c"),
-    }
-    .render()
-    .unwrap()
+    format!("{}{}{}", &page[..inside], super::told::notices(word), &page[inside..])
 }
 
 pub fn layout(word: &Word) -> Layout {
@@ -446,6 +416,7 @@ pub fn settings(word: &Word) -> Settings {
         token_name: String::new(),
         new_token: None,
         logins: 3,
+        told: super::told::told(word),
     }
 }
 
@@ -578,11 +549,11 @@ pub fn context(word: &Word) -> CardContext {
         around: Circumstances {
             now: NOW,
             idle: Some(Deadline::new(Cause::Unused, NOW.plus_seconds(-40 * 60), 7200, word("group vision"))),
-            no_extension: None,
             step: Some(word("waiting for the first answer")),
             most_memory_bytes: Some(192 * GIB),
             is_own: true,
-            drained_at: None,
+            estimated_start: Some(NOW.plus_seconds(50 * 60)),
+            ..Circumstances::default()
         },
         app_title: word("JupyterLab"),
         open_url: "https://apps.example.org/s/0199a0b2/".to_owned(),

@@ -52,8 +52,13 @@ pub fn list(word: &Word) -> JobsPage {
         layout: layout(word).at(Nav::Jobs),
         notice: Some("2 jobs asked to end.".to_owned()),
         error: Some("Some were left as they are: they are not in a state for that.".to_owned()),
+        pauses: vec![word("root has paused the queue of jobs: a new disk")],
+        is_paused: false,
+        all_is_paused: true,
         search: JobSearch { find: word("res"), tag: word("vision"), all: true, ..JobSearch::default() },
         rows: rows.into_iter().map(|job| JobRow::new(job, true, NOW)).collect(),
+        try_key: None,
+        has_queue: true,
         here: "/jobs".to_owned(),
         first_href: None,
         next_href: Some("/jobs?cursor=x".to_owned()),
@@ -64,8 +69,10 @@ pub fn empty(word: &Word) -> JobsPage {
     JobsPage {
         notice: None,
         error: None,
+        pauses: Vec::new(),
         search: JobSearch::default(),
         rows: Vec::new(),
+        try_key: Some(word("key")),
         next_href: None,
         ..list(word)
     }
@@ -88,6 +95,7 @@ pub fn new(word: &Word) -> NewJob {
         work: WorkForm {
             command: word("python train.py --epochs 10"),
             script: word("#!/bin/bash\n"),
+            slurm: Some(SlurmForm { sbatch: true, nodes: "2".to_owned(), tasks_per_node: word("4") }),
             ..WorkForm::default()
         },
         errors: Vec::new(),
@@ -105,12 +113,15 @@ pub fn new_wrong(word: &Word) -> NewJob {
             script: word("#!/bin/bash\npython train.py --data $DATA\n"),
             variables: word("DATA"),
             after: word("0190a1b2"),
+            several: SeveralForm { parameters: word("lr: 0.1"), trials: word("many"), ..SeveralForm::default() },
             live: vec![(JobId::new().to_string(), word("preprocess"))],
             ..WorkForm::default()
         },
         errors: vec![
             wrong("script", "has at most 64 KB: put the rest into a file of yours, and run that"),
             wrong("variables", "`DATA` is no `NAME=value`"),
+            wrong("parameters", "`lr: 0.1` is no `name = values`"),
+            wrong("trials", "is a whole number"),
             wrong("after", "`0190a1b2` is no job's id"),
             wrong("working_directory", "/scratch/alise does not exist: make it first, or choose another"),
         ],
@@ -160,6 +171,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         program: word("#!/bin/bash\nset -e\npython train.py --lr 0.1\n"),
         variables: vec![(word("SEED"), word("7"))],
         facts: ShowSession::facts(&job.latest, "Job"),
+        sweep: Some((JobId::new().to_string(), word("learning rate"))),
         follows: vec![
             Followed { id: JobId::new().to_string(), name: Some(word("preprocess")), words: "succeeded" },
             Followed { id: JobId::new().to_string(), name: None, words: "was deleted" },

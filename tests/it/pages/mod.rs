@@ -11,10 +11,14 @@ mod gallery;
 mod jobs;
 mod machines;
 pub mod markup;
+mod models;
 mod people;
+mod queue;
 mod quotas;
 mod runs;
 mod sessions;
+mod sweeps;
+mod told;
 mod usage;
 
 use std::{cell::Cell, fs, path::Path};

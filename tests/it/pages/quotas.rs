@@ -64,6 +64,8 @@ pub fn table(word: &Word) -> QuotasPage {
         notice: Some("Saved for all of them. It holds from now on; nothing was stopped.".to_owned()),
         strip: QuotaStrip {
             gpus: meter("gpus", "GPUs allocated", 12, Some(16)),
+            idle: 3,
+            down: 1,
             waiting: 5,
             oldest_wait: Some(Moment { at: NOW.plus_seconds(-840), show: Show::Since, now: NOW }),
         },
@@ -71,6 +73,7 @@ pub fn table(word: &Word) -> QuotasPage {
         columns: QuotaColumns {
             person: column("Person", Some("ascending")),
             gpus: column("GPUs", None),
+            hours: column("GPU-hours", None),
             seen: column("Seen", None),
         },
         period: "30 d".to_owned(),
@@ -304,6 +307,7 @@ pub fn preview(word: &Word) -> LimitsPreview {
     let over = |user: Option<&str>, used: &str, limit: &str| OverLine {
         user: user.map(str::to_owned),
         used: used.to_owned(),
+        verb: "in use",
         limit: limit.to_owned(),
         source: from(word, "group vision"),
     };
@@ -326,6 +330,12 @@ pub fn preview(word: &Word) -> LimitsPreview {
         ],
         people_over: 2,
         more_over: 150,
+        refused: vec![RefusedLine {
+            user: "bob".to_owned(),
+            name: word("resnet"),
+            why: word("This asks for 4 GPUs; your limit is 2 GPUs (default). Ask for at most 2 GPUs."),
+        }],
+        more_refused: 3,
     }
 }
 

@@ -4,6 +4,10 @@
 use std::time::Duration;
 
 use futures_util::StreamExt;
+use lyceum::curves::{
+    Item, Store,
+    log::{Decoder, Encoder, Entry},
+};
 use serde_json::{Value, json};
 
 use super::{external, points, read, register, store, train, trained};
@@ -98,6 +102,134 @@ async fn curves_are_answered_as_the_contract_says() {
     assert_eq!(ada.post("/api/v1/curves", &body).await.status(), 404);
     let body = json!({"runs": vec![id.to_string(); 101], "tags": []});
     assert_eq!(ada.post("/api/v1/curves", &body).await.status(), 422);
+}
+
+#[tokio::test]
+async fn a_curve_is_answered_over_another() {
+    let portal = TestPortal::start().await;
+    let owner = portal.add_user("ada", lyceum::model::Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let id = external(&portal, owner, "first").await;
+    // The loss falls from 5000 on; the accuracy is measured at every hundredth step.
+    let mut all: Vec<(&str, &str, i64, f64)> =
+        (0..5000_i32).map(|step| (".", "train/loss", step.into(), f64::from(5000 - step))).collect();
+    all.extend((5..50_i32).map(|epoch| (".", "val/accuracy", i64::from(epoch) * 100, f64::from(epoch) / 100.0)));
+    all.extend([(".", "unsteady", 0, f64::NAN), (".", "unsteady", 300, 2.0), ("a", "elsewhere", 1, 7.0)]);
+    store(&portal, id, &all);
+    let get = async |path: &str| -> (u16, Value) {
+        let answer = ada.get(&format!("/api/v1/runs/{id}/metrics{path}")).await;
+        (answer.status().as_u16(), answer.json().await.unwrap())
+    };
+    let field = |curve: &Value, name: &str| -> Vec<f64> {
+        curve["buckets"].as_array().unwrap().iter().map(|bucket| bucket[name].as_f64().unwrap()).collect()
+    };
+    let (_, curve) = get("/val%2Faccuracy?x=metric&by=train%2Floss&points=100").await;
+    assert_eq!((&curve["x"], curve["buckets"].as_array().unwrap().len()), (&json!("metric"), 45), "a bucket a point");
+    let (places, values) = (field(&curve, "first_x"), field(&curve, "mean"));
+    assert!((places[0] - 100.0).abs() < 1e-9 && (values[0] - 0.49).abs() < 1e-9, "the least loss stands left: {curve}");
+    assert!(places.is_sorted() && values.is_sorted_by(|one, other| one > other), "{places:?} {values:?}");
+    let (_, part) = get("/val%2Faccuracy?x=metric&by=train%2Floss&from=1000&to=2000&points=100").await;
+    assert_eq!(field(&part, "first_x"), (10..=20).map(|at| f64::from(at) * 100.0).collect::<Vec<_>>());
+    let many =
+        json!({"runs": [id.to_string()], "tags": ["val/accuracy"], "x": "metric", "by": "train/loss", "points": 100});
+    let many: Value = ada.post("/api/v1/curves", &many).await.json().await.unwrap();
+    assert_eq!(many["items"][0]["buckets"], curve["buckets"]);
+
+    // Between two of its points the other curve stands where it was; before the first it has no place.
+    let (_, curve) = get("/train%2Floss?x=metric&by=val%2Faccuracy&points=10&smoothing=0.5").await;
+    let counts: f64 = field(&curve, "count").iter().sum();
+    assert!((counts - 4500.0).abs() < 1e-9 && curve["buckets"].as_array().unwrap().len() == 10, "{curve}");
+    assert_eq!((&curve["buckets"][0]["min"], &curve["buckets"][0]["max"]), (&json!(4001.0), &json!(4500.0)));
+    assert!(curve.get("smoothed").is_none(), "there is no before and after");
+    let (first, last) = (field(&curve, "first_x"), field(&curve, "last_x"));
+    assert!(first.iter().zip(&last).all(|(first, last)| first <= last) && first.is_sorted(), "{curve}");
+    let (_, curve) = get("/train%2Floss?x=metric&by=unsteady&points=10000").await;
+    assert_eq!(field(&curve, "count").len(), 4700, "what is no number is no place");
+    let (_, curve) = get("/train%2Floss?x=metric&by=elsewhere&points=10000").await;
+    assert_eq!(field(&curve, "first_x").first(), Some(&7.0), "of another directory");
+    for query in ["x=metric", "by=train%2Floss", "x=step&by=train%2Floss"] {
+        let (status, body) = get(&format!("/val%2Faccuracy?{query}")).await;
+        assert_eq!((status, &body["errors"][0]["field"]), (422, &json!("by")), "{query}");
+    }
+    assert_eq!(get("/val%2Faccuracy?x=metric&by=nothing").await.0, 404);
+}
+
+#[tokio::test]
+async fn runs_from_a_shell() {
+    let portal = TestPortal::start().await;
+    let owner = portal.add_user("ada", lyceum::model::Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let made: Value = ada.post("/api/v1/tokens", &json!({ "name": "shell" })).await.json().await.unwrap();
+    let id = external(&portal, owner, "first").await;
+    store(&portal, id, &[(".", "train/loss", 1, 0.5), (".", "train/loss", 2, 0.25), ("val", "a b%", 2, 1.0)]);
+    let id = id.to_string();
+    let run = async |arguments: &[&str]| {
+        let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_lyceum"));
+        command.arg("run").args(arguments).env("LYCEUM_URL", &portal.url);
+        let output = command.env("LYCEUM_TOKEN", made["secret"].as_str().unwrap()).output().await.unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, said, errors) = run(&["list"]).await;
+    assert!(code == Some(0) && said.contains("first") && said.contains(&id[..8]), "{said} {errors}");
+    let (_, said, errors) = run(&["show", &id[..30]]).await;
+    assert!(said.contains("train/loss") && said.contains("0.25") && said.contains("val"), "{said} {errors}");
+    let (_, said, errors) = run(&["csv", &id, "train/loss"]).await;
+    assert_eq!(said, "step,wall_time,value,attempt\n1,1,0.5,0\n2,2,0.25,0\n", "{errors}");
+    let (_, said, errors) = run(&["csv", &id, "a b%", "--run", "val"]).await;
+    assert_eq!(said, "step,wall_time,value,attempt\n2,2,1,0\n", "{errors}");
+    let (_, said, errors) = run(&["curve", &id, "a b%", "--x", "metric", "--by", "train/loss"]).await;
+    let curve: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said} {errors}"));
+    assert_eq!((&curve["count"], &curve["buckets"][0]["first_x"]), (&json!(1), &json!(0.25)));
+    let (code, said, errors) = run(&["results", "--where", "name ~ first", "--sort", "-name"]).await;
+    assert!(code == Some(0) && said.contains("first"), "{said} {errors}");
+    assert!(run(&["results", "--where", "name ~ other"]).await.1.contains("no run is like that"));
+    let (code, said, errors) = run(&["change", &id, "--name", "second"]).await;
+    assert!(code == Some(0) && said.contains("second"), "{said} {errors}");
+    assert_eq!(run(&["change", &id]).await.0, Some(2), "nothing was said");
+    let (code, said, errors) = run(&["forget", &id]).await;
+    assert!(code == Some(0) && said.contains("is forgotten"), "{said} {errors}");
+    assert_eq!(run(&["show", &id]).await.0, Some(1));
+    assert!(run(&["list"]).await.1.starts_with("no runs"));
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_loses_nothing() {
+    let portal = TestPortal::start().await;
+    let owner = portal.add_user("ada", lyceum::model::Role::User).await;
+    let ada = portal.sign_in("ada").await;
+    let id = external(&portal, owner, "first").await;
+    // An hour back at step 400, no time at all at step 500, a century ahead at step 800.
+    let clock = |step: i32| match step {
+        500 => f64::NAN,
+        ..400 => 1e9 + f64::from(step),
+        400..800 => 1e9 - 3600.0 + f64::from(step),
+        _ => 4e9 + f64::from(step),
+    };
+    let mut encoder = Encoder::default();
+    for step in 0..1000_i32 {
+        let item = Item::Scalar { tag: b"loss", step: step.into(), wall_time: clock(step), value: step.into() };
+        encoder.entry(&Entry::Item { run: ".", item });
+    }
+    let path = portal.directory.path().join("curves").join(format!("{id}.points"));
+    let mut store = Store::open(&path, u64::MAX).unwrap();
+    store.add(&mut Decoder::default(), &encoder.take(), &mut |_| {}).unwrap();
+    for x in ["step", "wall", "relative"] {
+        for points in [10, 10_000] {
+            let answer = ada.get(&format!("/api/v1/runs/{id}/metrics/loss?x={x}&points={points}")).await;
+            let curve: Value = answer.json().await.unwrap();
+            let buckets = curve["buckets"].as_array().unwrap();
+            let count: u64 = buckets.iter().map(|bucket| bucket["count"].as_u64().unwrap()).sum();
+            let expected = if x == "step" { 1000 } else { 999 };
+            assert_eq!((count, &curve["count"]), (expected, &json!(1000)), "{x} {points}");
+            let most = buckets.iter().filter_map(|bucket| bucket["max"].as_f64()).fold(0.0, f64::max);
+            assert!((most - 999.0).abs() < 1e-9, "{x} {points}: {most}");
+            let places: Vec<f64> = buckets.iter().filter_map(|bucket| bucket["first_x"].as_f64()).collect();
+            assert!(points == 10 || places.is_sorted(), "{x}");
+        }
+    }
+    let csv = ada.get(&format!("/api/v1/runs/{id}/metrics/loss?format=csv")).await.text().await.unwrap();
+    assert_eq!(csv.lines().count(), 1001);
 }
 
 #[tokio::test]

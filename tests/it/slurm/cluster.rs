@@ -20,8 +20,9 @@ use nix::{
     },
     unistd::Pid,
 };
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
+use super::accounts::Accounts;
 use crate::{needs, wait::until};
 
 const NODES: usize = 4;
@@ -41,6 +42,7 @@ pub struct Cluster {
     munge: Child,
     controller: Mutex<Child>,
     nodes: Mutex<Vec<Child>>,
+    accounts: Mutex<Option<Accounts>>,
 }
 
 impl Cluster {
@@ -51,6 +53,15 @@ impl Cluster {
 
     /// The same, with further lines of `slurm.conf`.
     pub fn with(more: &str) -> Option<Self> {
+        Self::build(more, false)
+    }
+
+    /// The same, with accounts.
+    pub fn with_accounts(more: &str) -> Option<Self> {
+        Accounts::are_possible().then(|| Self::build(more, true)).flatten()
+    }
+
+    fn build(more: &str, has_accounts: bool) -> Option<Self> {
         let there = || PROGRAMS.iter().all(|program| Path::new(program).exists());
         if !needs::root() || !needs::met("Slurm (Debian: slurmctld, slurmd, slurm-client, munge)", there()) {
             return None;
@@ -58,9 +69,15 @@ impl Cluster {
         let base = tempfile::Builder::new().prefix("ly-slurm-").tempdir_in("/tmp").unwrap();
         fs::set_permissions(base.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let munge = start_munge(base.path());
-        write_configuration(base.path(), more);
+        fs::create_dir_all(base.path().join("etc")).unwrap();
+        for name in ["state", "log", "run"] {
+            directory(&base.path().join(name), "slurm", 0o755);
+        }
+        let accounts = has_accounts.then(|| Accounts::start(base.path()));
+        let of_accounts = accounts.as_ref().map(Accounts::lines).unwrap_or_default();
+        write_configuration(base.path(), &format!("{of_accounts}{more}"));
         let controller = Mutex::new(spawn(base.path(), Command::new("/usr/sbin/slurmctld").arg("-D")));
-        let cluster = Self { base, munge, controller, nodes: Mutex::default() };
+        let cluster = Self { base, munge, controller, nodes: Mutex::default(), accounts: Mutex::new(accounts) };
         let pid_file = cluster.path("run/slurmctld.pid");
         until("the controller runs", || fs::read_to_string(&pid_file).is_ok_and(|pid| !pid.trim().is_empty()));
         for number in 1..=NODES {
@@ -128,6 +145,17 @@ impl Cluster {
         let output = self.command("setpriv", &words).stdin(fs::File::open(script).unwrap()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         String::from_utf8_lossy(&output.stdout).trim().parse().unwrap_or_else(|_err| panic!("{said}"))
+    }
+
+    /// One of Slurm's commands, as this uid; it has to succeed.
+    pub fn as_user(&self, uid: u32, tool: &str, arguments: &[&str]) {
+        let uid = format!("--reuid={uid}");
+        let who = [uid.as_str(), "--regid=65534", "--clear-groups", tool];
+        self.tell("setpriv", &[&who[..], arguments].concat());
+    }
+
+    pub fn accounts(&self) -> MappedMutexGuard<'_, Accounts> {
+        MutexGuard::map(self.accounts.lock(), |accounts| accounts.as_mut().expect("a cluster with accounts"))
     }
 
     pub fn set_node(&self, number: usize, state: &str) {
@@ -227,13 +255,13 @@ fn signal(child: &Child, signal: Signal) {
 }
 
 /// A daemon in the foreground, whose words go to a log.
-fn spawn(base: &Path, command: &mut Command) -> Child {
+pub fn spawn(base: &Path, command: &mut Command) -> Child {
     let log = fs::OpenOptions::new().create(true).append(true).open(base.join("daemons.log")).unwrap();
     command.env("SLURM_CONF", base.join("etc/slurm.conf")).current_dir("/").stdin(Stdio::null());
     command.stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap()
 }
 
-fn directory(path: &Path, owner: &str, mode: u32) {
+pub fn directory(path: &Path, owner: &str, mode: u32) {
     fs::create_dir_all(path).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     let user = nix::unistd::User::from_name(owner).unwrap().unwrap();
@@ -273,7 +301,7 @@ fn rand_bytes() -> Vec<u8> {
 
 /// So many ports in a row that nobody has: below those of outgoing connections, and never the
 /// same for two clusters of this process.
-fn ports(count: u16) -> u16 {
+pub fn ports(count: u16) -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let begin = u16::try_from(std::process::id() % 1000).unwrap() * 10;
     loop {
@@ -285,10 +313,6 @@ fn ports(count: u16) -> u16 {
 }
 
 fn write_configuration(base: &Path, more: &str) {
-    for name in ["state", "log", "run"] {
-        directory(&base.join(name), "slurm", 0o755);
-    }
-    fs::create_dir_all(base.join("etc")).unwrap();
     let port = ports(u16::try_from(NODES).unwrap() + 1);
     let host = process::node().unwrap();
     let host = host.split('.').next().unwrap();

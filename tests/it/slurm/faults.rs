@@ -5,7 +5,7 @@ use std::{fs, os::unix::fs::PermissionsExt};
 
 use lyceum::{
     helper::batch::Tools,
-    model::EndReason,
+    model::{EndReason, health::NoScheduler},
     scheduler::{Error, Launch, Observation, slurm::Settings},
 };
 
@@ -15,7 +15,9 @@ use crate::wait::eventually;
 /// A controller that hangs is nobody's end, and nothing is started or ended meanwhile.
 #[tokio::test]
 async fn unknown_while_the_controller_hangs() {
-    let Some(stage) = Stage::slurm().await else { return };
+    // Slurm's commands give up sooner, so that the test need not wait for them.
+    let Some(cluster) = Cluster::with("MessageTimeout=3") else { return };
+    let stage = Stage::on(cluster).await;
     let (session, placement) = stage.run("exec sleep 600").await;
     stage.cluster().stop_controller();
     let why = eventually("nobody can be asked", async || match stage.scheduler.observe(session, &placement).await {
@@ -25,10 +27,16 @@ async fn unknown_while_the_controller_hangs() {
     })
     .await;
     assert!(why.contains("controller does not answer"), "{why}");
-    assert!(!stage.scheduler.is_reachable());
+    let trouble = stage.scheduler.trouble();
+    assert!(
+        matches!(&trouble, Some(NoScheduler::Silent { why, answered_at: Some(_) }) if !why.is_empty()),
+        "the controller is told, not the helper: {trouble:?}"
+    );
     // A portal that is started now has never had an answer.
     let later = stage.again().await;
     assert!(matches!(later.observe(session, &placement).await, Observation::Unknown(_)));
+    let trouble = later.trouble();
+    assert!(matches!(&trouble, Some(NoScheduler::Silent { answered_at: None, .. })), "{trouble:?}");
     assert!(later.list().await.is_err() && later.find(session).await.is_err(), "no answer is no empty list");
     assert!(matches!(stage.scheduler.launch(stage.workload("true")).await, Err(Error::Unavailable(_))));
     stage.cluster().resume_controller();
@@ -162,11 +170,12 @@ async fn stopped_in_the_queue() {
 
 #[tokio::test]
 async fn a_node_whose_daemon_is_killed() {
-    let Some(stage) = Stage::slurm().await else { return };
+    let Some(cluster) = Cluster::with("SlurmdTimeout=4") else { return };
+    let stage = Stage::on(cluster).await;
     let (session, placement) = stage.run("exec sleep 600").await;
     let number: usize = placement.node.trim_start_matches("node").parse().unwrap();
     stage.cluster().kill_node(number);
-    // The controller gives it ten seconds and some.
+    // The controller gives it four seconds and some.
     let exit = stage.ended(session, &placement).await;
     assert_eq!(exit.reason, Some(EndReason::NodeFailure), "{exit:?}");
     stage.cluster().start_node(number);

@@ -32,13 +32,18 @@ async fn every_end_has_its_reason() {
     let admin = house.admin();
     admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
 
+    // The portal's own limit goes before Slurm's, which is later. It takes its minute.
+    let mut long = small(json!({ "command": ["sleep", "6000"] }));
+    long["time_limit_seconds"] = json!(60);
+    let long = submit(&house, &person, long).await;
+
     let script =
         "#!/bin/bash\r\necho \"$(id -un) with $SEED in job $SLURM_JOB_ID\"\r\necho to errors >&2\r\nexit 3\r\n";
     let id = submit(&house, &person, small(json!({ "script": script, "variables": { "SEED": "7" } }))).await;
     let three = ended(&house, &person, &id, "exited").await;
     assert_eq!((&three["exit_code"], &three["cluster"]), (&json!(3), &json!("slurm")), "{three}");
     let text = log(&house, &person, &format!("{id}/log")).await;
-    assert!(text.contains(" with 7 in job 1\n") && text.ends_with("to errors\n"), "{text}");
+    assert!(text.contains(" with 7 in job ") && text.ends_with("to errors\n"), "{text}");
 
     let id = submit(&house, &person, small(json!({ "command": ["/nowhere/at-all"] }))).await;
     let missing = ended(&house, &person, &id, "exited").await;
@@ -52,18 +57,13 @@ async fn every_end_has_its_reason() {
     let id = submit(&house, &person, small(json!({ "command": ["/usr/bin/python3", "-c", hungry] }))).await;
     ended(&house, &person, &id, "out_of_memory").await;
 
-    // The portal's own limit goes before Slurm's, which is later.
-    let mut long = small(json!({ "command": ["sleep", "600"] }));
-    long["time_limit_seconds"] = json!(60);
-    let id = submit(&house, &person, long).await;
-    ended(&house, &person, &id, "time_limit").await;
-
     // Nobody said how long: as long as the cluster allows.
     let id = submit(&house, &person, small(json!({ "command": ["sleep", "600"] }))).await;
     assert_eq!(state(&house, &person, &id, "running").await["time_limit_seconds"], 3600);
     cluster.tell("scancel", &["--name=sleep 600"]);
     let cancelled = ended(&house, &person, &id, "stopped_by_admin").await;
     assert!(cancelled["detail"].as_str().unwrap().contains("cancelled in Slurm"), "{cancelled}");
+    ended(&house, &person, &long, "time_limit").await;
     assert_eq!(jobs(&cluster), 6, "each attempt is one job");
     assert_eq!(house.intervals().await.iter().filter(|one| one.to == i64::MAX).count(), 0, "nothing is held");
 }

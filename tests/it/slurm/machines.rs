@@ -22,7 +22,8 @@ async fn page(house: &House, person: &Person) -> String {
 
 #[tokio::test]
 async fn nodes_partitions_and_offers() {
-    let Some((house, person, cluster)) = whole::open().await else { return };
+    let Some(cluster) = Cluster::with("MessageTimeout=3") else { return };
+    let Some((house, person, cluster)) = whole::on(cluster).await else { return };
     let uid = lyceum::helper::identity::Identity::facts(&house.unix_account("m")).unwrap().uid;
     cluster.tell("scontrol", &["update", "nodename=node4", "state=drain", "reason=the fan\nis <b>broken</b>"]);
     cluster.submit(uid, &["--nodelist=node1", "--gres=gpu:a100:1", "--cpus-per-task=3", "--mem=1G"]);

@@ -56,7 +56,8 @@ impl Stage {
     }
 
     pub async fn with(cluster: Cluster, tools: Tools, settings: Settings) -> Self {
-        let settings = Settings { conf: cluster.conf(), ..settings };
+        // As often as can be set: what is waited for is mostly the next look.
+        let settings = Settings { conf: cluster.conf(), interval: 2, ..settings };
         Self::build(house(Some(tools)), Some(cluster), settings).await
     }
 

@@ -23,17 +23,22 @@ pub async fn open() -> Option<(House, Person, Cluster)> {
 }
 
 pub async fn on(cluster: Cluster) -> Option<(House, Person, Cluster)> {
+    on_with(cluster, &[]).await
+}
+
+pub async fn on_with(cluster: Cluster, more: &[(&str, &str)]) -> Option<(House, Person, Cluster)> {
     let conf = cluster.conf();
     let variables = [
         ("LYCEUM_SCHEDULER__KIND", "slurm"),
         ("LYCEUM_SCHEDULER__SLURM__CONF", conf.to_str().unwrap()),
+        ("LYCEUM_SCHEDULER__SLURM__INTERVAL", "2s"),
         // What somebody likes in their own shell is nothing to the portal.
         ("SQUEUE_FORMAT", "%i"),
         ("SQUEUE_STATES", "PENDING"),
         ("SBATCH_PARTITION", "nowhere"),
         ("SLURM_TIME_FORMAT", "relative"),
     ];
-    let house = House::open(&variables).await?;
+    let house = House::open(&[&variables[..], more].concat()).await?;
     let person = house.person_as(&house.unix_account("n"));
     Some((house, person, cluster))
 }
@@ -162,7 +167,15 @@ fn check_tells_of_the_cluster() {
         ("LYCEUM_SCHEDULER__SLURM__PARTITION", "debug"),
     ]);
     let (_, said) = house.run(&["check"]);
-    for wanted in ["slurm-wlm", "it answers, 4 nodes", "Slurm partition", "sees the jobs of all"] {
+    for wanted in [
+        "slurm-wlm",
+        "it answers, 4 nodes",
+        "Slurm partition",
+        "sees the jobs of all",
+        "Slurm quotas",
+        "advice",
+        "sbatch",
+    ] {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     cluster.kill_controller();
@@ -171,10 +184,39 @@ fn check_tells_of_the_cluster() {
     cluster.start_controller();
 }
 
+/// A controller that is away is the controller's fault, and is told as that.
+#[tokio::test]
+async fn the_health_report_names_the_controller_that_is_silent() {
+    let Some(cluster) = Cluster::with("MessageTimeout=3") else { return };
+    let Some((house, _, cluster)) = on(cluster).await else { return };
+    let admin = house.admin();
+    let scheduler = async |level: &str| {
+        eventually(&format!("the scheduler is told as {level}"), async || {
+            let report = admin.get(&house, "/health").await;
+            let found = report["findings"].as_array()?.iter().find(|one| one["name"] == "scheduler").cloned()?;
+            (found["level"] == level).then_some((report, found))
+        })
+        .await
+    };
+    let (_, well) = scheduler("ok").await;
+    assert!(well["what"].as_str().unwrap().contains("its controller answers"), "{well}");
+    cluster.stop_controller();
+    let (report, found) = scheduler("fault").await;
+    let (what, mend) = (found["what"].as_str().unwrap(), found["mend"].as_str().unwrap());
+    assert!(what.contains("its controller has not answered for ") && !what.contains("helper has ended"), "{found}");
+    assert!(mend.contains("scontrol ping") && !mend.contains("restart lyceum"), "{found}");
+    assert_eq!(report["level"], "fault");
+    let ready = admin.request(&house, "GET", "/readyz").send().await.unwrap();
+    assert_eq!(ready.status(), 503);
+    assert!(ready.text().await.unwrap().contains("controller does not answer"));
+    cluster.resume_controller();
+    scheduler("ok").await;
+}
+
 /// From the request to the app's first answer, beside plain `sbatch` to its script's first line.
 #[tokio::test]
 async fn how_long_a_start_takes() {
-    const TIMES: u32 = 5;
+    const TIMES: u32 = 3;
     let Some((house, person, cluster)) = open().await else { return };
     let (mut plain, mut ours) = (Duration::ZERO, Duration::ZERO);
     let uid = Identity::facts(&house.unix_account("m")).unwrap().uid;

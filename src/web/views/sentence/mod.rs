@@ -33,6 +33,8 @@ pub struct Circumstances {
     pub is_own: bool,
     /// When maintenance will end it.
     pub drained_at: Option<Timestamp>,
+    /// When it begins at the latest, where it waits for room and that can be told.
+    pub estimated_start: Option<Timestamp>,
 }
 
 /// A part of a sentence: words, words that matter, or a moment.
@@ -67,7 +69,7 @@ pub fn sentence(session: &Session, around: &Circumstances) -> Sentence {
             .text(". It keeps its place until somebody can be asked.");
     }
     match session.state {
-        SessionState::Queued => queued(session),
+        SessionState::Queued => queued(session, around),
         SessionState::Starting => starting(session, around),
         SessionState::Running => running(session, around),
         SessionState::Stopping => stopping(session, around),
@@ -84,14 +86,47 @@ pub fn again_with_memory(session: &Session, most: Option<i64>) -> Option<i64> {
     (session.end_reason == Some(EndReason::OutOfMemory) && had < offer).then_some(offer)
 }
 
-fn queued(session: &Session) -> Sentence {
-    match (hints(&session.reasons), &session.detail) {
-        (Some(hints), _) => Sentence::default().text(hints),
-        (None, Some(detail)) => Sentence::default().text(as_sentence(detail)),
-        (None, None) if session.is_admitted() => {
-            Sentence::default().text("Counted in your quota; it starts in a moment.")
+fn queued(session: &Session, around: &Circumstances) -> Sentence {
+    let why = hints(&session.reasons).or_else(|| session.detail.as_deref().map(as_sentence));
+    let why = match why {
+        Some(why) => why,
+        None if session.is_admitted() => {
+            return Sentence::default().text("Counted in your quota; it starts in a moment.");
         }
-        (None, None) => Sentence::default().text("Waiting for its turn."),
+        None => "for its turn.".to_owned(),
+    };
+    let waiting = Sentence::default().text("Waiting ").at(session.created_at, Show::Since, around);
+    let waiting = match why.strip_prefix("for ") {
+        Some(_) => waiting.text(format!(" {why}")),
+        None => waiting.text(format!(": {}", going_on(&why))),
+    };
+    match around.estimated_start.filter(|start| around.now < *start) {
+        Some(start) => waiting.text(" It starts by ").at(start, Show::Clock, around).text(" at the latest."),
+        None => waiting,
+    }
+}
+
+/// A sentence behind a colon: its first word is small, unless it is always written large.
+fn going_on(sentence: &str) -> String {
+    const SMALL: [&str; 14] = [
+        "A",
+        "All",
+        "Another",
+        "It",
+        "Maintenance",
+        "Not",
+        "Nothing",
+        "Nobody",
+        "Others",
+        "The",
+        "There",
+        "These",
+        "This",
+        "Your",
+    ];
+    match sentence.split_once(' ') {
+        Some((first, rest)) if SMALL.contains(&first) => format!("{} {rest}", first.to_lowercase()),
+        _ => sentence.to_owned(),
     }
 }
 

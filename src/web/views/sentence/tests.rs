@@ -45,13 +45,37 @@ fn says(state: SessionState, change: impl FnOnce(&mut Session, &mut Circumstance
 #[test]
 fn waiting_says_why() {
     use SessionState::Queued;
-    says(Queued, |_, _| {}, "Waiting for its turn.");
+    says(Queued, |_, _| {}, "Waiting 2 h for its turn.");
     says(Queued, |s, _| s.admitted_at = Some(NOW), "Counted in your quota; it starts in a moment.");
-    says(Queued, |s, _| s.detail = Some("the software is being built".to_owned()), "The software is being built.");
     says(
         Queued,
-        |s, _| s.reasons = vec![reason("your limit is 2 GPUs"), reason(" "), reason("The machine is full!")],
-        "Your limit is 2 GPUs. The machine is full!",
+        |s, _| s.detail = Some("the software is being built".to_owned()),
+        "Waiting 2 h: the software is being built.",
+    );
+    let waits = |s: &mut Session, hint: &str| {
+        s.created_at = NOW.plus_seconds(-240);
+        s.reasons = vec![reason(hint), reason(" "), reason("The machine is full!")];
+    };
+    says(
+        Queued,
+        |s, _| waits(s, "your limit is 2 GPUs and 2 are in use by ‘resnet’"),
+        "Waiting 4 min: your limit is 2 GPUs and 2 are in use by ‘resnet’. The machine is full!",
+    );
+    says(
+        Queued,
+        |s, a| {
+            waits(s, "GPU 3 does not answer");
+            a.estimated_start = Some(NOW.plus_seconds(3600));
+        },
+        "Waiting 4 min: GPU 3 does not answer. The machine is full! It starts by 23:13 UTC at the latest.",
+    );
+    says(
+        Queued,
+        |s, a| {
+            waits(s, "A100s are rare");
+            a.estimated_start = Some(NOW);
+        },
+        "Waiting 4 min: A100s are rare. The machine is full!",
     );
 }
 

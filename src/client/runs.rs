@@ -1,0 +1,192 @@
+//! `lyceum run …`: curves from a shell, over the same API as the pages: which runs there are, what each metric
+//! came to, a curve in a few points, every point as CSV, and the table of results.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use serde_json::{Map, Value, json};
+
+use super::{
+    List,
+    api::{Api, Error, JOBS, RUNS, Result},
+    line, table,
+};
+
+/// `lyceum run …`
+#[derive(Args, Debug)]
+pub struct RunArguments {
+    /// Print the API's JSON instead of tables and sentences
+    #[arg(long, global = true)]
+    pub json: bool,
+    #[command(subcommand)]
+    pub command: RunCommand,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum RunCommand {
+    /// List runs that you may see, newest first
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Keep the curves of a directory, now and as they grow
+    Add {
+        /// On the portal's machine; ~/logs/first is below your home
+        directory: String,
+        #[arg(long)]
+        name: Option<String>,
+    },
+    /// Say what each metric of a run, or of a job, came to
+    Show { id: String },
+    /// Print one curve in a few points, as JSON
+    Curve(Curve),
+    /// Print every point of one curve as CSV
+    Csv {
+        id: String,
+        tag: String,
+        /// Which directory of it
+        #[arg(long)]
+        run: Option<String>,
+    },
+    /// Print the table of runs with their hyper-parameters and metrics
+    Results {
+        /// Which runs, such as "lr < 0.01 and optimizer = adam"
+        #[arg(long = "where", value_name = "EXPRESSION")]
+        filter: Option<String>,
+        /// By which column, such as -m:val/loss; twice at most
+        #[arg(long, allow_hyphen_values = true)]
+        sort: Vec<String>,
+    },
+    /// Rename a run, or change who sees it
+    Change {
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        /// private, group or everybody
+        #[arg(long)]
+        visibility: Option<String>,
+        /// With the visibility group: which
+        #[arg(long)]
+        group: Option<String>,
+    },
+    /// Forget what is kept of a run; its files stay
+    Forget { id: String },
+}
+
+#[derive(Args, Debug)]
+pub struct Curve {
+    /// Of a run, or of a job
+    pub id: String,
+    pub tag: String,
+    /// Which directory of it
+    #[arg(long)]
+    pub run: Option<String>,
+    #[arg(long, default_value_t = 100)]
+    pub points: u32,
+    /// step, relative, wall, or metric with --by
+    #[arg(long)]
+    pub x: Option<String>,
+    /// The tag of the curve over whose values it is told
+    #[arg(long, requires = "x")]
+    pub by: Option<String>,
+    #[arg(long, allow_hyphen_values = true)]
+    pub from: Option<f64>,
+    #[arg(long, allow_hyphen_values = true)]
+    pub to: Option<f64>,
+    #[arg(long)]
+    pub smoothing: Option<f64>,
+}
+
+pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write + Send)) -> Result<()> {
+    let json = arguments.json;
+    match arguments.command {
+        RunCommand::List(list) => {
+            let items = api.newest(RUNS, list.owner.as_deref()).await?;
+            if json {
+                return line(out, &json!({ "items": items }).to_string());
+            }
+            Ok(write!(out, "{}", table::runs(&items))?)
+        }
+        RunCommand::Add { directory, name } => {
+            let asked = json!({ "directory": directory, "name": name });
+            show(out, json, &api.post("/runs", &asked).await?)
+        }
+        RunCommand::Show { id } => {
+            let id = find(api, &id).await?;
+            let metrics = api.get(&format!("/runs/{id}/metrics"), &[]).await?;
+            if json { line(out, &metrics.to_string()) } else { Ok(write!(out, "{}", table::metrics(&metrics))?) }
+        }
+        RunCommand::Curve(curve) => {
+            let id = find(api, &curve.id).await?;
+            line(out, &api.get(&address(&id, &curve.tag), &borrowed(&parameters(&curve))).await?.to_string())
+        }
+        RunCommand::Csv { id, tag, run } => {
+            let id = find(api, &id).await?;
+            let mut query = vec![("format", "csv")];
+            query.extend(run.as_deref().map(|run| ("run", run)));
+            Ok(write!(out, "{}", api.text(&address(&id, &tag), &query).await?)?)
+        }
+        RunCommand::Results { filter, sort } => {
+            let mut query: Vec<(&str, &str)> = filter.as_deref().map(|filter| ("where", filter)).into_iter().collect();
+            query.extend(sort.iter().map(|key| ("sort", key.as_str())));
+            let results = api.get("/results", &query).await?;
+            if json { line(out, &results.to_string()) } else { Ok(write!(out, "{}", table::results(&results))?) }
+        }
+        RunCommand::Change { id, name, visibility, group } => {
+            let given = [("name", name), ("visibility", visibility), ("group", group)];
+            let body: Map<String, Value> =
+                given.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into()))).collect();
+            if body.is_empty() {
+                return Err(Error::Usage("say what to change: --name or --visibility".to_owned()));
+            }
+            let id = api.id(RUNS, &id).await?;
+            show(out, json, &api.patch(&format!("/runs/{id}"), &Value::Object(body)).await?)
+        }
+        RunCommand::Forget { id } => {
+            let id = api.id(RUNS, &id).await?;
+            api.delete(&format!("/runs/{id}")).await?;
+            line(
+                out,
+                &if json { json!({ "id": id, "forgotten": true }).to_string() } else { format!("{id} is forgotten") },
+            )
+        }
+    }
+}
+
+/// The id of a run, or of the run of a job; the beginning of either will do.
+async fn find(api: &Api, text: &str) -> Result<String> {
+    let of_run = api.id(RUNS, text).await;
+    if let Ok(id) = &of_run
+        && api.get(&format!("/runs/{id}"), &[]).await.is_ok()
+    {
+        return of_run;
+    }
+    let Ok(job) = api.id(JOBS, text).await else { return of_run };
+    let run = api.get(&format!("/jobs/{job}/run"), &[]).await?;
+    run["id"].as_str().map(str::to_owned).ok_or_else(|| Error::Strange("a run without an id".to_owned()))
+}
+
+/// Tags may hold slashes and anything else.
+fn address(id: &str, tag: &str) -> String {
+    let tag: String = url::form_urlencoded::byte_serialize(tag.as_bytes()).collect();
+    format!("/runs/{id}/metrics/{}", tag.replace('+', "%20"))
+}
+
+fn parameters(curve: &Curve) -> Vec<(&'static str, String)> {
+    let given = [
+        ("points", Some(curve.points.to_string())),
+        ("run", curve.run.clone()),
+        ("x", curve.x.clone()),
+        ("by", curve.by.clone()),
+        ("from", curve.from.map(|from| from.to_string())),
+        ("to", curve.to.map(|to| to.to_string())),
+        ("smoothing", curve.smoothing.map(|weight| weight.to_string())),
+    ];
+    given.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+}
+
+fn borrowed<'a>(parameters: &'a [(&'static str, String)]) -> Vec<(&'a str, &'a str)> {
+    parameters.iter().map(|(key, value)| (*key, value.as_str())).collect()
+}
+
+fn show(out: &mut (dyn Write + Send), json: bool, run: &Value) -> Result<()> {
+    if json { line(out, &run.to_string()) } else { Ok(write!(out, "{}", table::runs(std::slice::from_ref(run)))?) }
+}

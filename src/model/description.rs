@@ -1,0 +1,83 @@
+//! What its owner says of a thing: how it is called, what they note of it, who else sees it. One
+//! rule for what may be said of whatever has a name; keeping it is `db`'s business.
+
+use serde::Deserialize;
+
+use super::{FieldError, job::Visibility};
+
+/// The longest name (characters).
+pub const LONGEST_NAME: usize = 64;
+/// The longest notes (bytes).
+const LONGEST_NOTES: usize = 64 * 1024;
+
+/// `PATCH` of a dataset or a model: what is left out stays.
+#[derive(Clone, Debug, Default, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DescriptionChanges {
+    pub name: Option<String>,
+    pub notes: Option<String>,
+    /// Files still obey Unix: whoever may not read the directory sees the name alone.
+    pub visibility: Option<Visibility>,
+}
+
+impl DescriptionChanges {
+    /// The same with a tidy name.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn check(self) -> Result<Self, Vec<FieldError>> {
+        let mut faults = Vec::new();
+        let name = self.name.and_then(|name| parse_name(&name).map_err(|fault| faults.push(fault)).ok());
+        if self.notes.as_ref().is_some_and(|notes| notes.len() > LONGEST_NOTES || notes.contains('\0')) {
+            faults.push(FieldError::new("notes", "too_long", "At most 64 KiB of text."));
+        }
+        if faults.is_empty() { Ok(Self { name, ..self }) } else { Err(faults) }
+    }
+}
+
+/// A name for people: 1 to 64 characters, none of them a control character.
+///
+/// # Errors
+/// What is wrong with it, for the field `name`.
+pub fn parse_name(name: &str) -> Result<String, FieldError> {
+    let name = name.trim();
+    if name.is_empty() {
+        return Err(FieldError::new("name", "empty", "must not be empty"));
+    }
+    if LONGEST_NAME < name.chars().count() {
+        return Err(FieldError::new("name", "too_long", "has at most 64 characters"));
+    }
+    // Bidirectional overrides would let a name rewrite the line that it stands in.
+    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if name.contains(hostile) {
+        return Err(FieldError::new("name", "characters", "must be one line without control characters"));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_one_line_that_says_what_it_shows() {
+        assert_eq!(parse_name("  resnet 50 ").unwrap(), "resnet 50");
+        assert_eq!(parse_name("<img src=x onerror=alert(1)>").unwrap(), "<img src=x onerror=alert(1)>");
+        for bad in ["", " ", "a\nb", "a\0b", "\u{202e}gnp.exe", &"x".repeat(65), &"x".repeat(10_240)] {
+            assert!(parse_name(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let changes = |name: Option<&str>, notes: Option<String>| DescriptionChanges {
+            name: name.map(str::to_owned),
+            notes,
+            visibility: None,
+        };
+        assert_eq!(changes(Some(" a "), None).check().unwrap().name.as_deref(), Some("a"));
+        assert_eq!(changes(None, None).check().unwrap().name, None);
+        let faults = changes(Some("\u{202e}"), Some("x".repeat(LONGEST_NOTES + 1))).check().unwrap_err();
+        assert_eq!(faults.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(), ["name", "notes"]);
+    }
+}

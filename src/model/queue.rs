@@ -1,0 +1,122 @@
+//! The queue of a batch system at one moment, as far as the portal's account is shown it: also
+//! what nobody handed in through the portal. Who somebody is, and whose jobs they may see, is
+//! decided by whoever asks.
+
+use std::{fmt, str::FromStr};
+
+use super::{Resources, SessionId, Timestamp, machines::Hides};
+
+/// Jobs that wait or run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// When this was true; `None` before the first answer.
+    pub at: Option<Timestamp>,
+    /// Why nothing newer is known.
+    pub trouble: Option<String>,
+    pub hides: Hides,
+    /// In the order of their numbers.
+    pub jobs: Vec<QueuedJob>,
+}
+
+/// Which job, as one word without signs that mean something in an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueId {
+    pub job: u32,
+    pub part: Part,
+}
+
+/// Which part of a job that is an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Part {
+    /// It is none.
+    Whole,
+    Task(u32),
+    /// All tasks that have not begun: they stand in the queue as one.
+    Waiting,
+}
+
+/// The word for all tasks that have not begun.
+const WAITING: &str = "waiting";
+
+impl fmt::Display for QueueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.part {
+            Part::Whole => write!(f, "{}", self.job),
+            Part::Task(task) => write!(f, "{}_{task}", self.job),
+            Part::Waiting => write!(f, "{}_{WAITING}", self.job),
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a job is told by its number, as 12, 12_3 or 12_waiting")]
+pub struct NoQueueId;
+
+impl FromStr for QueueId {
+    type Err = NoQueueId;
+
+    fn from_str(text: &str) -> Result<Self, NoQueueId> {
+        let number = |digits: &str| {
+            let is_plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_plain).ok_or(NoQueueId)
+        };
+        let (job, part) = match text.split_once('_') {
+            None => (text, Part::Whole),
+            Some((job, WAITING)) => (job, Part::Waiting),
+            Some((job, task)) => (job, Part::Task(number(task)?)),
+        };
+        Ok(Self { job: number(job)?, part })
+    }
+}
+
+/// A job that waits or runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueuedJob {
+    pub id: QueueId,
+    /// As the batch system writes it: `12_[1-4]`.
+    pub label: String,
+    /// Whatever its author likes, in one line.
+    pub name: String,
+    pub uid: u32,
+    /// The account's name.
+    pub user: String,
+    /// Where it runs; several while it waits for any of them.
+    pub partitions: Vec<String>,
+    pub runs: bool,
+    /// Why it waits, as a sentence; empty while it runs.
+    pub why: String,
+    /// How many come before it, and itself; only where it waits for its turn and nothing else.
+    pub place: Option<i64>,
+    /// When it begins as things are; only where that means something.
+    pub estimated_start: Option<Timestamp>,
+    pub submitted_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    /// How long it may run (seconds); `None`: for ever.
+    pub limit_seconds: Option<i64>,
+    /// What it has, or asks for, on all of its nodes together.
+    pub resources: Resources,
+    pub nodes: i64,
+    /// Where it runs, as `node[1-2]`; empty while it waits.
+    pub node_names: String,
+    /// What of the portal's it is.
+    pub session: Option<SessionId>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_plain_words() {
+        for (text, job, part) in [("12", 12, Part::Whole), ("12_0", 12, Part::Task(0)), ("7_waiting", 7, Part::Waiting)]
+        {
+            let id: QueueId = text.parse().unwrap();
+            assert_eq!((id, id.to_string().as_str()), (QueueId { job, part }, text));
+        }
+        for bad in
+            ["", "x", "-1", "+1", "1_", "_1", "1_[2-3]", "1_-2", "1_2_3", "99999999999", "1;2", "1 2", "1_Waiting"]
+        {
+            assert_eq!(bad.parse::<QueueId>(), Err(NoQueueId), "{bad}");
+        }
+    }
+}

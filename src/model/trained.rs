@@ -1,0 +1,85 @@
+//! A model as the portal knows it: which job trains it on what, where it lies, and what came of
+//! the training. Its snapshots, measures and answers are its owner's files, and read as whoever
+//! looks at them.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    DatasetId, JobId, ModelId, ModelTestId, Timestamp, UserId,
+    job::Visibility,
+    session::{UnknownWord, words},
+};
+
+words!(
+    /// What is known of a training.
+    ModelState {
+        /// Its job has not ended.
+        Training = "training",
+        /// It came to its end.
+        Trained = "trained",
+        /// Somebody, or its time limit, ended the job; the snapshots until then are there.
+        Stopped = "stopped",
+        /// It did not come to its end; `detail` says why.
+        Failed = "failed",
+    }
+);
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    pub id: ModelId,
+    pub owner: UserId,
+    pub owner_name: String,
+    pub name: String,
+    /// Classification, detection or segmentation, in the trainer's word.
+    pub kind: String,
+    pub network: String,
+    /// From the top of the file system on; empty before its job is known.
+    pub directory: String,
+    /// It may be gone.
+    pub dataset: Option<DatasetId>,
+    pub job: Option<JobId>,
+    /// What it went on from, and the file below `checkpoints` there; it may be gone.
+    pub parent: Option<(ModelId, String)>,
+    pub state: ModelState,
+    pub detail: String,
+    /// The attempt of the job that `state` is about: 0 before any has ended.
+    pub attempt: i64,
+    /// What decides which snapshot is the best: `accuracy`; empty before there is one.
+    pub metric: String,
+    pub best: Option<f64>,
+    pub snapshots: i64,
+    pub visibility: Visibility,
+    pub notes: String,
+    pub created_at: Timestamp,
+    pub changed_at: Timestamp,
+}
+
+/// What came of an attempt to train.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trained {
+    pub state: ModelState,
+    pub detail: String,
+    pub attempt: i64,
+    pub metric: String,
+    pub best: Option<f64>,
+    pub snapshots: i64,
+}
+
+/// A model that was asked about a picture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ModelTest {
+    pub id: ModelTestId,
+    pub model: ModelId,
+    /// Whose job answers, and in whose files the answer lies.
+    pub owner: UserId,
+    pub job: JobId,
+    /// The file below `checkpoints`.
+    pub snapshot: String,
+    /// The picture, from the top of the file system on.
+    pub picture: String,
+    /// Where the answer lies, from the top of the file system on.
+    pub directory: String,
+    pub created_at: Timestamp,
+}

@@ -1,0 +1,217 @@
+//! What somebody may ask for when they have a model trained: the trainer's own configuration, less
+//! what the portal says itself, checked against the trainer's schema with all faults at once; and
+//! the script that the job runs, which holds the configuration and can be read on the job's page.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::schema;
+use crate::{
+    jobs::JobRequest,
+    model::{Dataset, DatasetId, FieldError, Resources, description::parse_name},
+};
+
+/// The environment that has what the trainer needs, unless another one is named.
+pub(super) const ENVIRONMENT: &str = "default";
+/// The longest configuration (bytes): it travels in the job's script.
+const LONGEST_CONFIG: usize = 32 * 1024;
+/// How long a training may take unless somebody says (seconds).
+const USUAL_TIME: i64 = 8 * 3600;
+/// What the portal says itself.
+const OURS: [&str; 4] = ["name", "output", "data", "task"];
+
+/// `POST /models`, as the API documents it.
+#[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = NewModel)]
+pub struct NewModel {
+    pub name: String,
+    /// What it learns from: one that you may see, and whose directory your account may read.
+    #[schema(value_type = String, format = "uuid")]
+    pub dataset: DatasetId,
+    /// The trainer's configuration (docs/trainer.md) without `name`, `output`, `data` and `task`.
+    #[serde(default)]
+    #[schema(value_type = Object, required = false)]
+    pub config: Value,
+    /// The software that trains; it needs Keras and a backend. Left out: `default`.
+    #[serde(default)]
+    pub environment: Option<String>,
+    /// Which of one's groups is charged.
+    #[serde(default)]
+    pub group: Option<String>,
+    #[serde(default)]
+    pub resources: Option<Resources>,
+    #[serde(default)]
+    pub profile: Option<String>,
+    #[serde(default)]
+    pub time_limit_seconds: Option<i64>,
+}
+
+/// The networks for a kind of dataset, the trainer's usual one first.
+pub fn networks(kind: &str) -> Vec<&'static str> {
+    let of_kind = |name: &&str| match kind {
+        "segmentation" => *name == "u-net",
+        "detection" => *name == "centres",
+        _ => !matches!(*name, "u-net" | "centres"),
+    };
+    schema::words("network.name").into_iter().filter(of_kind).collect()
+}
+
+/// The whole configuration, the name, and the size of the job.
+pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<(Value, String, JobRequest), Vec<FieldError>> {
+    let mut faults = Vec::new();
+    let name = parse_name(&new.name).map_err(|fault| faults.push(fault)).unwrap_or_default();
+    let mut config = if new.config.is_null() { json!({}) } else { new.config };
+    if let Some(fields) = config.as_object_mut() {
+        for ours in OURS.iter().filter(|ours| fields.contains_key(**ours)) {
+            faults.push(FieldError::new(format!("config.{ours}"), "unknown_field", "The portal says this itself."));
+        }
+        fields.insert("name".to_owned(), json!(name));
+        fields.insert("output".to_owned(), json!("."));
+        fields.insert("task".to_owned(), json!(dataset.kind));
+        fields.insert("data".to_owned(), json!({"kind": "dataset", "path": dataset.directory}));
+    }
+    faults.extend(schema::faults(&config, "config"));
+    let named = config["network"]["name"].as_str();
+    if named.is_some_and(|name| !networks(&dataset.kind).contains(&name)) && faults.is_empty() {
+        let message = format!("For {} it is one of {}.", dataset.kind, networks(&dataset.kind).join(", "));
+        faults.push(FieldError::new("config.network.name", "invalid_value", message));
+    }
+    if config.to_string().len() > LONGEST_CONFIG {
+        faults.push(FieldError::new("config", "too_long", "At most 32 KiB."));
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let usual = Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() };
+    let sized = new.resources.is_some() || new.profile.is_some();
+    let size = JobRequest {
+        environment: Some(new.environment.unwrap_or_else(|| ENVIRONMENT.to_owned())),
+        group: new.group,
+        resources: if sized { new.resources } else { Some(usual) },
+        profile: new.profile,
+        time_limit_seconds: Some(new.time_limit_seconds.unwrap_or(USUAL_TIME)),
+        ..JobRequest::default()
+    };
+    Ok((config, name, size))
+}
+
+/// What is trained, in a word.
+pub(super) fn network(config: &Value) -> String {
+    let network = &config["network"];
+    match (network["name"].as_str(), network["pretrained"].as_str(), network["file"].as_str()) {
+        (Some(name), ..) => name.to_owned(),
+        (_, Some(_), _) => "fine-tuned".to_owned(),
+        (_, _, Some(_)) => "of its own".to_owned(),
+        _ => networks(config["task"].as_str().unwrap_or_default()).first().copied().unwrap_or_default().to_owned(),
+    }
+}
+
+/// How both scripts begin: the configuration lies in the job's directory of logs.
+fn beginning(about: &str, config: &Value) -> String {
+    // A line that is the end mark alone cannot be in it: strings have no line breaks in JSON.
+    let config = serde_json::to_string_pretty(config).expect("a value is plain data");
+    format!(
+        "#!/bin/sh
+# {about}
+mkdir -p \"$LYCEUM_LOG_DIRECTORY\" && cd \"$LYCEUM_LOG_DIRECTORY\" || exit 4
+cat > config.json <<'END_OF_CONFIG'
+{config}
+END_OF_CONFIG
+"
+    )
+}
+
+/// The script that looks before a training. Each answer appears whole or not at all.
+pub(super) fn preview_script(config: &Value) -> String {
+    beginning("Looks at pictures and layers of a training before it (docs/trainer.md).", config)
+        + "python -m trainer preview config.json --output preview > preview.new || exit $?
+mv preview.new preview.json
+python -m trainer describe config.json > layers.new || exit $?
+mv layers.new layers.json
+"
+}
+
+/// The script of the job. Started again, it goes on at its last snapshot.
+pub(super) fn script(config: &Value) -> String {
+    beginning("Trains a model (docs/trainer.md), and makes a bundle of its best snapshot.", config)
+        + "# Asked to end, the trainer writes a snapshot first.
+python -m trainer train config.json &
+trap 'kill -TERM $!' TERM INT
+wait $!
+code=$?
+if [ $code -gt 128 ] && kill -0 $! 2>/dev/null; then wait $!; code=$?; fi
+[ $code -eq 0 ] || exit $code
+best=$(python -c 'import json; print(json.load(open(\"checkpoints/index.json\"))[\"best\"])')
+exec python -m trainer export \"checkpoints/$best\" --output bundle
+"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{DatasetState, Timestamp, UserId, job::Visibility};
+
+    fn dataset(kind: &str) -> Dataset {
+        Dataset {
+            id: DatasetId::new(),
+            owner: UserId::new(),
+            owner_name: "ada".to_owned(),
+            name: "shapes".to_owned(),
+            kind: kind.to_owned(),
+            source: "generated".to_owned(),
+            directory: "/home/ada/it's \"here\"\n\u{202e}".to_owned(),
+            state: DatasetState::Ready,
+            detail: String::new(),
+            job: None,
+            visibility: Visibility::Private,
+            notes: String::new(),
+            manifest_sha256: String::new(),
+            pictures: 1,
+            broken: 0,
+            classes: 2,
+            created_at: Timestamp(0),
+            changed_at: Timestamp(0),
+        }
+    }
+
+    fn new(config: &Value) -> NewModel {
+        let request = json!({"name": "shapes", "dataset": DatasetId::new(), "config": config});
+        serde_json::from_value(request).unwrap()
+    }
+
+    #[test]
+    fn all_faults_at_once_and_none_of_the_portals_own_fields() {
+        let asked = NewModel {
+            name: " ".to_owned(),
+            ..new(&json!({"epochs": 0, "output": "/etc", "optimizer": {"name": "x"}}))
+        };
+        let fields: Vec<String> =
+            check(&dataset("classification"), asked).unwrap_err().into_iter().map(|f| f.field).collect();
+        assert_eq!(fields, ["name", "config.output", "config.epochs", "config.optimizer.name"]);
+        let asked = new(&json!({"network": {"name": "u-net"}}));
+        assert_eq!(check(&dataset("detection"), asked).unwrap_err()[0].field, "config.network.name");
+        assert_eq!(check(&dataset("detection"), new(&json!(3))).unwrap_err()[0].field, "config");
+    }
+
+    #[test]
+    fn the_usual_network_and_size() {
+        for (kind, usual) in [("classification", "lenet"), ("segmentation", "u-net"), ("detection", "centres")] {
+            let (config, _, size) = check(&dataset(kind), new(&Value::Null)).unwrap();
+            assert_eq!(network(&config), usual);
+            assert_eq!((size.environment.as_deref(), size.resources.unwrap().cpus), (Some("default"), 2));
+        }
+    }
+
+    /// Whatever a directory is called, the script is the same but for one line of JSON.
+    #[test]
+    fn a_script_holds_the_configuration_and_nothing_else_of_it() {
+        let (config, ..) = check(&dataset("classification"), new(&json!({"epochs": 2}))).unwrap();
+        for text in [script(&config), preview_script(&config)] {
+            let (before, rest) = text.split_once("<<'END_OF_CONFIG'\n").unwrap();
+            let (inside, after) = rest.split_once("\nEND_OF_CONFIG\n").unwrap();
+            assert_eq!(serde_json::from_str::<Value>(inside).unwrap(), config);
+            assert!(!before.contains("here") && !after.contains("here") && !after.contains("END_OF_CONFIG"));
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! `/models` as pages: the list, the form of a training, one model with its curves, measures and
+//! snapshots, and the pictures behind a cell of its confusion. The same service as the API's; what a
+//! model is asked about is in `ask`.
+
+use std::{collections::HashMap, sync::Arc};
+
+use axum::{
+    extract::State,
+    response::{IntoResponse, Redirect, Response},
+};
+use serde::Deserialize;
+
+use super::{NOT_MEASURED, PredictionParameters, form};
+use crate::{
+    datasets::{self, Contents},
+    db::models::ModelFilter,
+    model::{Dataset, DatasetId, DescriptionChanges, Model, ModelId},
+    models::{self, Prediction},
+    web::{
+        Portal,
+        error::{Error, Result},
+        extract::{CurrentUser, Form, Id, Query},
+        href::href,
+        page::{Nav, Page},
+        paging::{Listed, Paging},
+        views::{
+            self, LayerTable, LineageRows, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage,
+            Moment, NewModelPage, PredictionCard, PredictionsPage, TestRow,
+        },
+    },
+};
+
+/// How many models, and how many pictures, one page shows.
+const SHOWN: i64 = 50;
+const PICTURES: usize = 120;
+/// How many of its worst mistakes the page of a model shows.
+const WORST: usize = 8;
+
+/// The address of the list.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Visit {
+    search: String,
+    cursor: Option<String>,
+    done: Option<String>,
+}
+
+/// `/models`
+pub async fn list(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(visit): Query<Visit>,
+) -> Result<Response> {
+    let now = portal.clock.now();
+    let cursor = visit.cursor.filter(|cursor| !cursor.is_empty());
+    let paged = cursor.is_some();
+    let paging = Paging::new(Some(SHOWN), cursor);
+    let filter = ModelFilter {
+        viewer: user.id(),
+        own: false,
+        dataset: None,
+        parent: None,
+        find: &visit.search,
+        before: paging.after()?,
+        limit: SHOWN + 1,
+    };
+    let page = Listed::new(portal.models.list(filter).await?, SHOWN, |one: &Model| one.id);
+    let page_href = |cursor: &str| href("/models", [("search", visit.search.as_str()), ("cursor", cursor)]);
+    let view = ModelsPage {
+        layout: portal.layout_of(&user.0, Nav::Models),
+        notice: (visit.done.as_deref() == Some("removed")).then(|| "The model is forgotten.".to_owned()),
+        rows: page.items.iter().map(|one| ModelRow::new(one, Moment::ago(one.created_at, now), user.id())).collect(),
+        first_href: paged.then(|| page_href("")),
+        next_href: page.next_cursor.as_deref().map(page_href),
+        search: visit.search,
+    };
+    Ok(Page(view).into_response())
+}
+
+/// What the form begins with.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prefill {
+    dataset: String,
+    /// A snapshot to go on from.
+    pretrained: String,
+}
+
+/// `/models/new`
+pub async fn new(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(prefill): Query<Prefill>,
+) -> Result<Response> {
+    let Ok(id) = prefill.dataset.parse::<DatasetId>() else {
+        // A training begins with what is learnt from.
+        return Ok(Redirect::to("/datasets").into_response());
+    };
+    let dataset = portal.datasets.find(user.actor(), id).await?;
+    let name: String = dataset.name.chars().take(56).collect();
+    let mut form = ModelForm::usual(uuid::Uuid::new_v4().simple().to_string(), name);
+    form.set("network.pretrained", prefill.pretrained);
+    Ok(Page(new_view(&portal, &user, &dataset, form, Vec::new())).into_response())
+}
+
+fn new_view(
+    portal: &Portal,
+    user: &CurrentUser,
+    dataset: &Dataset,
+    form: ModelForm,
+    errors: Vec<views::FieldError>,
+) -> NewModelPage {
+    NewModelPage {
+        layout: portal.layout_of(&user.0, Nav::Models),
+        dataset: (dataset.id.to_string(), dataset.name.clone()),
+        kind: dataset.kind.clone(),
+        environments: crate::web::start_form::environments(portal)
+            .into_iter()
+            .map(|one| (one.name, one.title))
+            .collect(),
+        groups: user.user.groups.iter().map(ToString::to_string).collect(),
+        form,
+        errors,
+    }
+}
+
+/// `POST /models`
+pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let id: DatasetId = form.get("dataset").parse().map_err(|_err| Error::not_found())?;
+    let dataset = portal.datasets.find(user.actor(), id).await?;
+    let typed = ModelForm::read(|name| form.get(name).chars().take(4096).collect());
+    let key = Some(typed.idempotency_key.clone()).filter(|key| (1..=255).contains(&key.len()));
+    let hash = format!("{id} {typed:?}");
+    let once = key.as_deref().map(|key| (key, hash.as_str()));
+    match portal.models.train(user.actor(), &dataset, form::request(&typed, id), once).await {
+        Ok(made) => Ok(Redirect::to(&format!("/models/{}", made.id)).into_response()),
+        Err(error) => refused(&portal, &user, id, typed, error.into()).await,
+    }
+}
+
+/// The form again with what is wrong with it; what is no fault of a field stays an error.
+pub async fn refused(
+    portal: &Portal,
+    user: &CurrentUser,
+    dataset: DatasetId,
+    typed: ModelForm,
+    error: Error,
+) -> Result<Response> {
+    if error.field_errors().is_empty() {
+        return Err(error);
+    }
+    let dataset = portal.datasets.find(user.actor(), dataset).await?;
+    let errors = error.field_errors().iter().map(views::FieldError::from).collect();
+    Ok(error.with_page(Page(new_view(portal, user, &dataset, typed, errors))))
+}
+
+/// `/models/{id}`
+pub async fn show(user: CurrentUser, State(portal): State<Arc<Portal>>, Id(id): Id<ModelId>) -> Result<Response> {
+    let model = portal.models.find(user.actor(), id).await?;
+    let view = show_view(&portal, &user, &model, (String::new(), Vec::new())).await?;
+    Ok(Page(view).into_response())
+}
+
+/// The page; what was typed for a picture comes back with its faults.
+pub async fn show_view(
+    portal: &Portal,
+    user: &CurrentUser,
+    model: &Model,
+    (picture, errors): (String, Vec<views::FieldError>),
+) -> Result<ModelPage> {
+    let now = portal.clock.now();
+    // It may have been removed, or be no longer shown.
+    let dataset = match model.dataset {
+        Some(id) => portal.datasets.find(user.actor(), id).await.ok(),
+        None => None,
+    };
+    let (inside, unreachable) = match inside(portal, user, model).await {
+        Ok(inside) => (inside, None),
+        Err(error @ models::Error::Files(_)) => (ModelInside::default(), Some(Error::from(error).detail().to_owned())),
+        Err(error) => return Err(error.into()),
+    };
+    let tests = portal.models.asked(&user.user, model).await?;
+    let row = |test: &crate::model::ModelTest| TestRow {
+        href: format!("/models/{}/tests/{}", model.id, test.id),
+        picture: test.picture.rsplit('/').next().unwrap_or_default().to_owned(),
+        snapshot: test.snapshot.clone(),
+        when: Moment::ago(test.created_at, now),
+    };
+    let config = portal.models.config(model).await?;
+    let lineage = portal.models.lineage(user.actor(), model).await?;
+    let worst = worst(portal, user, model, &inside).await?;
+    Ok(ModelPage {
+        layout: portal.layout_of(&user.0, Nav::Models),
+        row: ModelRow::new(model, Moment::ago(model.created_at, now), user.id()),
+        dataset: dataset.map(|dataset| (dataset.id.to_string(), dataset.name)),
+        facts: views::facts_of(&config),
+        config: serde_json::to_string_pretty(&config).unwrap_or_default(),
+        directory: model.directory.clone(),
+        files_href: format!("/files?path={}", crate::model::files::RawPath::from(model.directory.as_str()).encoded()),
+        bundle_href: inside
+            .has_bundle
+            .then(|| format!("/files/download?path={}&archive=tar", super::bundle_of(model).encoded())),
+        detail: model.detail.clone(),
+        notes: model.notes.clone(),
+        visibility: model.visibility.as_str(),
+        lineage: LineageRows::new(lineage),
+        worst,
+        unreachable,
+        inside,
+        tests: tests.iter().map(row).collect(),
+        picture,
+        errors,
+    })
+}
+
+async fn inside(portal: &Portal, user: &CurrentUser, model: &Model) -> models::Result<ModelInside> {
+    let snapshots = portal.models.snapshots(&user.user, model).await?.unwrap_or_default();
+    let mut splits = Vec::new();
+    for split in models::SPLITS {
+        if let Some(found) = portal.models.evaluation(&user.user, model, split).await? {
+            splits.push(MeasuredSplit::new(model.id, &found));
+        }
+    }
+    let has_bundle = portal.models.has_bundle(&user.user, model).await?;
+    let layers = portal.models.layers(&user.user, model).await?;
+    Ok(ModelInside { snapshots, splits, has_bundle, layers: layers.as_ref().map(LayerTable::new) })
+}
+
+/// What was judged worst of validation, drawn where the dataset can be looked at.
+async fn worst(
+    portal: &Portal,
+    user: &CurrentUser,
+    model: &Model,
+    inside: &ModelInside,
+) -> Result<Vec<PredictionCard>> {
+    if inside.splits.is_empty() {
+        return Ok(Vec::new());
+    }
+    let listed = portal.models.worst(&user.user, model, models::SPLITS[0], WORST).await?;
+    cards(portal, user, model, listed).await
+}
+
+/// Predictions with their pictures.
+async fn cards(
+    portal: &Portal,
+    user: &CurrentUser,
+    model: &Model,
+    listed: Vec<Prediction>,
+) -> Result<Vec<PredictionCard>> {
+    if listed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let contents = contents(portal, user, model).await?;
+    let pictures = contents.as_ref().map(|(dataset, contents)| Pictures::new(dataset, contents, &listed));
+    let card = |one: Prediction| PredictionCard {
+        thumb: pictures.as_ref().and_then(|pictures| pictures.of(&one.path)),
+        is_right: one.label == one.predicted,
+        path: one.path,
+        label: one.label,
+        predicted: one.predicted,
+        confidence: format!("{:.0} %", one.confidence * 100.0),
+    };
+    Ok(listed.into_iter().map(card).collect())
+}
+
+/// `/models/{id}/predictions`
+pub async fn predictions(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+    Query(asked): Query<PredictionParameters>,
+) -> Result<Response> {
+    let model = portal.models.find(user.actor(), id).await?;
+    let found = portal.models.predictions(&user.user, &model, asked.split()?, asked.wanted(PICTURES)?).await?;
+    let found = found.ok_or_else(|| Error::conflict(NOT_MEASURED))?;
+    let total = found.total;
+    let cards = cards(&portal, &user, &model, found.items).await?;
+    let view = PredictionsPage {
+        layout: portal.layout_of(&user.0, Nav::Models),
+        model: (model.id.to_string(), model.name.clone()),
+        split: asked.split()?.to_owned(),
+        label: asked.label.clone(),
+        predicted: asked.predicted.clone(),
+        wrong: asked.wrong,
+        total,
+        cards,
+    };
+    Ok(Page(view).into_response())
+}
+
+/// What is in the dataset of a model, where this person may look; pictures are then drawn beside answers.
+async fn contents(portal: &Portal, user: &CurrentUser, model: &Model) -> Result<Option<(Dataset, Arc<Contents>)>> {
+    let Some(id) = model.dataset else { return Ok(None) };
+    let dataset = match portal.datasets.find(user.actor(), id).await {
+        Ok(dataset) => dataset,
+        Err(datasets::Error::NotFound) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    match portal.datasets.contents(&user.user, &dataset).await {
+        Ok(contents) => Ok(Some((dataset, contents))),
+        Err(datasets::Error::Files(_) | datasets::Error::Wrong(_)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Where the pictures of some paths are.
+struct Pictures {
+    base: String,
+    version: String,
+    rows: HashMap<String, u32>,
+}
+
+impl Pictures {
+    fn new(dataset: &Dataset, contents: &Contents, wanted: &[Prediction]) -> Self {
+        let paths = wanted.iter().map(|one| one.path.as_str()).collect();
+        let rows = if contents.document.cache.is_some() { contents.index.rows_of(&paths) } else { HashMap::new() };
+        let version = dataset.manifest_sha256.chars().take(8).collect();
+        Self { base: format!("/api/v1/datasets/{}/items", dataset.id), version, rows }
+    }
+
+    fn of(&self, path: &str) -> Option<String> {
+        let row = self.rows.get(path)?;
+        Some(format!("{}/{row}/picture?v={}", self.base, self.version))
+    }
+}
+
+/// `POST /models/{id}/change`
+pub async fn change(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+    form: Form,
+) -> Result<Redirect> {
+    let changes = DescriptionChanges {
+        name: Some(form.get("name").to_owned()),
+        notes: Some(form.get("notes").to_owned()),
+        visibility: form.get("visibility").parse().ok(),
+    };
+    portal.models.change(user.actor(), id, changes).await?;
+    Ok(Redirect::to(&format!("/models/{id}")))
+}
+
+/// `POST /models/{id}/remove`
+pub async fn remove(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+    form: Form,
+) -> Result<Redirect> {
+    portal.models.remove(user.actor(), id, form.get("files") == "yes").await?;
+    Ok(Redirect::to("/models?done=removed"))
+}

@@ -1,0 +1,196 @@
+//! What somebody wants to be told of their jobs while they look elsewhere: `/me/notifications`,
+//! and the form under Settings. Who is told what, and how, is `notifications`' to say.
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    extract::State,
+    response::{IntoResponse, NoContent, Redirect, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{
+    Portal,
+    error::{Error, Problem, Result},
+    extract::{CurrentUser, Form, Json},
+    settings,
+};
+use crate::{
+    model::{
+        JobId, NotificationId, Timestamp,
+        notification::{Delivery, Event, Notification, OFFERED, Unseen, Way},
+    },
+    notifications::{Overview, WishesRequest},
+};
+
+/// What somebody chose, what they could choose, and what they were told.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Notifications)]
+pub struct NotificationsView {
+    pub events: Vec<Event>,
+    /// The address for e-mail.
+    pub mail: Option<String>,
+    pub webhook: Option<String>,
+    pub stalled_after_seconds: i64,
+    /// Whether this portal sends e-mail.
+    pub mail_offered: bool,
+    /// The hosts that webhooks may lead to.
+    pub webhook_hosts: Vec<String>,
+    /// What the bodies are signed with that go to the webhook; told in answer to a change alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub webhook_secret: Option<String>,
+    /// The latest ones, newest first.
+    pub latest: Vec<NotificationView>,
+    /// What browsers show of one's jobs until one has seen it, newest first.
+    pub unseen: Vec<UnseenView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = UnseenNotification)]
+pub struct UnseenView {
+    pub event: Event,
+    pub title: String,
+    pub text: String,
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub job: Option<JobId>,
+    #[schema(value_type = String, format = "date-time")]
+    pub at: Timestamp,
+}
+
+impl From<Unseen> for UnseenView {
+    fn from(Unseen { message, at, .. }: Unseen) -> Self {
+        let job = message.job.map(|(job, _)| job);
+        Self { event: message.event, title: message.title, text: message.text, job, at }
+    }
+}
+
+/// What one has seen.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schema(as = SeenRequest)]
+pub struct Seen {
+    /// What happened to this job; null: to all.
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub job: Option<JobId>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Notification)]
+pub struct NotificationView {
+    #[schema(value_type = String, format = "uuid")]
+    pub id: NotificationId,
+    pub event: Event,
+    pub way: Way,
+    pub title: String,
+    pub text: String,
+    #[schema(value_type = Option<String>, format = "uuid")]
+    pub job: Option<JobId>,
+    pub state: Delivery,
+    /// How often it was tried.
+    pub attempts: i64,
+    #[schema(value_type = String, format = "date-time")]
+    pub at: Timestamp,
+    /// Why it is not delivered.
+    pub error: Option<String>,
+}
+
+impl From<Notification> for NotificationView {
+    fn from(one: Notification) -> Self {
+        Self {
+            id: one.id,
+            event: one.message.event,
+            way: one.way,
+            title: one.message.title,
+            text: one.message.text,
+            job: one.message.job.map(|(job, _)| job),
+            state: one.state,
+            attempts: one.attempts,
+            at: one.at,
+            error: one.error,
+        }
+    }
+}
+
+impl NotificationsView {
+    fn new(overview: Overview, with_secret: bool) -> Self {
+        Self {
+            events: overview.wishes.events,
+            mail: overview.wishes.mail,
+            webhook: overview.wishes.webhook.map(|hook| hook.url),
+            stalled_after_seconds: overview.wishes.stalled_after,
+            mail_offered: overview.mail_offered,
+            webhook_hosts: overview.hosts,
+            webhook_secret: overview.secret.filter(|_| with_secret),
+            latest: overview.latest.into_iter().map(NotificationView::from).collect(),
+            unseen: overview.unseen.into_iter().map(UnseenView::from).collect(),
+        }
+    }
+}
+
+/// What one is told of one's jobs, by which ways, and the latest of it.
+#[utoipa::path(get, path = "/me/notifications", tag = "me", responses((status = 200, body = NotificationsView)))]
+pub(super) async fn find(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<NotificationsView>> {
+    Ok(Answer(NotificationsView::new(portal.notifications.overview(&user.user).await?, false)))
+}
+
+/// Chooses what one is told from now on, and how; what is left out is not told.
+#[utoipa::path(put, path = "/me/notifications", tag = "me", request_body = WishesRequest,
+    responses((status = 200, body = NotificationsView)))]
+pub(super) async fn change(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(request): Json<WishesRequest>,
+) -> Result<Answer<NotificationsView>> {
+    Ok(Answer(NotificationsView::new(portal.notifications.change(&user.user, request).await?, true)))
+}
+
+/// Sends a message by each way that one has chosen.
+#[utoipa::path(post, path = "/me/notifications/test", tag = "me",
+    responses((status = 204, description = "It is on its way"), (status = 409, description = "No way is chosen", body = Problem)))]
+pub(super) async fn try_out(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Response> {
+    portal.notifications.try_out(&user.user).await?;
+    Ok(NoContent.into_response())
+}
+
+/// Says that one has seen what happened to one's jobs; browsers show it no longer.
+#[utoipa::path(post, path = "/me/notifications/seen", tag = "me", request_body = Seen,
+    responses((status = 204, description = "It is seen")))]
+pub(super) async fn see(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Json(seen): Json<Seen>,
+) -> Result<Response> {
+    portal.notifications.see(user.id(), seen.job).await?;
+    Ok(NoContent.into_response())
+}
+
+/// `POST /settings/notifications`
+pub(super) async fn save(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
+    let text = |name: &str| Some(form.get(name).trim().to_owned()).filter(|text| !text.is_empty());
+    let minutes = text("stalled_minutes").map(|minutes| minutes.parse::<i64>());
+    let request = WishesRequest {
+        events: OFFERED.into_iter().filter(|event| form.all("events").any(|chosen| chosen == event.as_str())).collect(),
+        mail: text("mail"),
+        webhook: text("webhook"),
+        stalled_after_seconds: minutes.clone().and_then(Result::ok).map(|minutes| minutes.saturating_mul(60)),
+    };
+    let outcome = match minutes {
+        Some(Err(_)) => Err(Error::field("stalled_minutes", "invalid_value", "is a whole number")),
+        _ => portal.notifications.change(&user.user, request.clone()).await.map_err(Error::from),
+    };
+    match outcome {
+        Ok(_) => Ok(Redirect::to("/settings?done=notifications#told").into_response()),
+        Err(error) => {
+            settings::again(&portal, &user, error, |view| view.told.keep(&request, form.get("stalled_minutes"))).await
+        }
+    }
+}
+
+/// `POST /settings/notifications/test`
+pub(super) async fn save_test(user: CurrentUser, State(portal): State<Arc<Portal>>, _form: Form) -> Result<Redirect> {
+    portal.notifications.try_out(&user.user).await?;
+    Ok(Redirect::to("/settings?done=test#told"))
+}

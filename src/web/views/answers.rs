@@ -1,0 +1,144 @@
+//! `/models/{id}/tests/{test}` of a folder: how often which class came first, and the pictures with
+//! what was said of each, the surest of each class first.
+
+use askama::Template;
+use serde_json::Value;
+
+use super::{Moment, Said, said};
+use crate::web::{
+    href::href,
+    models::ask::TestView,
+    page::{Layout, filters},
+};
+
+/// How many pictures one page shows.
+const SHOWN: usize = 100;
+
+#[derive(Debug, Template)]
+#[template(path = "models/answers.html")]
+pub struct AnswersPage {
+    pub layout: Layout,
+    /// The model's id and name.
+    pub model: (String, String),
+    /// The page's own address.
+    pub href: String,
+    pub job: String,
+    pub folder: String,
+    pub snapshot: String,
+    pub when: Moment,
+    /// All pictures, and those that could not be read.
+    pub total: usize,
+    pub broken: usize,
+    /// How often which class came first.
+    pub classes: Vec<ClassLink>,
+    /// The chosen class; empty for all.
+    pub class: String,
+    /// How many there are of those that are chosen.
+    pub chosen: usize,
+    pub cards: Vec<AnswerCard>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClassLink {
+    pub class: String,
+    pub count: usize,
+    pub href: String,
+    pub is_chosen: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerCard {
+    /// Below the folder.
+    pub name: String,
+    pub thumb: String,
+    pub said: Vec<Said>,
+    /// Why nothing is said.
+    pub error: String,
+}
+
+impl AnswersPage {
+    pub fn new(
+        layout: Layout,
+        model: (String, String),
+        folder: &str,
+        view: TestView,
+        class: &str,
+        when: Moment,
+    ) -> Self {
+        let href = format!("/models/{}/tests/{}", model.0, view.id);
+        let answers = view.answers.unwrap_or_default();
+        let mut rows: Vec<(Vec<Said>, &Value)> = answers.iter().map(|answer| (said(answer), answer)).collect();
+        let broken = answers.iter().filter(|answer| answer["error"].is_string()).count();
+        let classes = classes(&rows, class, &href);
+        let total = rows.len();
+        rows.retain(|(said, _)| class.is_empty() || said.first().is_some_and(|first| first.class == class));
+        // Those of which nothing is said come last.
+        rows.sort_by(|(one, _), (other, _)| match (one.first(), other.first()) {
+            (Some(one), Some(other)) => one.class.cmp(&other.class).then(other.width.total_cmp(&one.width)),
+            (one, other) => other.is_some().cmp(&one.is_some()),
+        });
+        let chosen = rows.len();
+        let card = |(said, answer): (Vec<Said>, &Value)| {
+            let path = answer["path"].as_str().unwrap_or_default();
+            AnswerCard {
+                name: path.strip_prefix(folder).map_or(path, |name| name.trim_start_matches('/')).to_owned(),
+                thumb: thumb(path),
+                said: said.into_iter().take(3).collect(),
+                error: answer["error"].as_str().unwrap_or_default().to_owned(),
+            }
+        };
+        Self {
+            layout,
+            model,
+            job: view.job.to_string(),
+            folder: folder.to_owned(),
+            snapshot: view.snapshot,
+            when,
+            total,
+            broken,
+            classes,
+            class: class.to_owned(),
+            chosen,
+            cards: rows.into_iter().take(SHOWN).map(card).collect(),
+            href,
+        }
+    }
+}
+
+/// The most frequent first.
+fn classes(rows: &[(Vec<Said>, &Value)], chosen: &str, list: &str) -> Vec<ClassLink> {
+    let mut counts: std::collections::BTreeMap<&str, usize> = std::collections::BTreeMap::new();
+    for first in rows.iter().filter_map(|(said, _)| said.first()) {
+        *counts.entry(&first.class).or_default() += 1;
+    }
+    let link = |(class, count): (&str, usize)| {
+        let href = href(list, [("class", class)]);
+        ClassLink { class: class.to_owned(), count, href, is_chosen: class == chosen }
+    };
+    let mut links: Vec<ClassLink> = counts.into_iter().map(link).collect();
+    links.sort_by_key(|link| std::cmp::Reverse(link.count));
+    links
+}
+
+/// A picture of the reader's, drawn small by the portal.
+fn thumb(path: &str) -> String {
+    href("/api/v1/dataset-example", [("path", path), ("resize", "fill"), ("width", "160"), ("height", "128")])
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn classes_by_how_often_they_come_first() {
+        let answer = |class: &str| json!({"top": [{"class": class, "probability": 0.5}]});
+        let answers = [answer("a&b"), answer("cat"), answer("cat"), json!({"error": "is empty"})];
+        let rows: Vec<_> = answers.iter().map(|answer| (said(answer), answer)).collect();
+        let links = classes(&rows, "cat", "/x");
+        assert_eq!(links.iter().map(|link| (&*link.class, link.count)).collect::<Vec<_>>(), [("cat", 2), ("a&b", 1)]);
+        assert!(links[0].is_chosen && links[1].href == "/x?class=a%26b");
+        assert!(thumb("/home/ada/a b.png").contains("path=%2Fhome%2Fada%2Fa+b.png"));
+    }
+}

@@ -1,0 +1,96 @@
+// A model's page follows its training to the end, draws what a threshold on its confidence would
+// come to, and sends pictures that it is asked about; the page of an answer comes again when there
+// is more of it.
+
+import { $, $$ } from "./dom.js";
+
+const wait = () => new Promise((done) => setTimeout(done, document.hidden ? 15000 : 2500));
+
+const state = $("#model-state");
+async function follow() {
+  for (;;) {
+    await wait();
+    const answer = await fetch(`/api/v1/models/${state.dataset.model}`).catch(() => null);
+    if (!answer?.ok) continue;
+    const model = await answer.json();
+    if (model.state !== state.dataset.state) return location.reload();
+  }
+}
+if (state?.dataset.state === "training") follow();
+
+const answer = $("#answer-state");
+async function await_answer() {
+  for (;;) {
+    await wait();
+    const found = await fetch(answer.dataset.api).catch(() => null);
+    if (!found?.ok) continue;
+    const test = await found.json();
+    const further = String(test.progress?.done ?? "") !== answer.dataset.done;
+    const there = test.state !== answer.dataset.state || further || (answer.dataset.state === "answered" && test.inspection);
+    if (there) return location.reload();
+  }
+}
+// The drawings come after the answer.
+if (answer && (answer.dataset.state === "waiting" || (answer.dataset.live === "true" && !$(".drawings")))) await_answer();
+
+// What is looked at before a training: pictures first, layers afterwards.
+const preview = $("#preview-state");
+async function follow_preview() {
+  for (;;) {
+    await wait();
+    const found = await fetch(preview.dataset.api).catch(() => null);
+    if (!found?.ok) continue;
+    const { state, samples } = await found.json();
+    if (state !== preview.dataset.state || samples.length !== Number(preview.dataset.samples)) return location.reload();
+  }
+}
+if (preview?.dataset.state === "waiting") follow_preview();
+
+const form = $("#ask");
+form?.addEventListener("submit", async (event) => {
+  const [file] = $("#upload", form).files;
+  if (!file) return;
+  event.preventDefault();
+  const says = $("#upload-hint", form);
+  says.textContent = "is being sent …";
+  const asked = new URLSearchParams({ name: file.name, snapshot: form.elements.snapshot.value, top: form.elements.top.value || 5 });
+  try {
+    const sent = await fetch(`/api/v1/models/${form.dataset.model}/infer?${asked}`, {
+      method: "POST",
+      // Some systems do not know what a file of theirs is.
+      headers: { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown", "X-CSRF-Token": form.dataset.csrf },
+      body: file,
+    });
+    const said = await sent.json();
+    if (!sent.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail);
+    location.assign(`/models/${form.dataset.model}/tests/${said.id}`);
+  } catch (error) {
+    says.textContent = error.message;
+  }
+});
+
+// What a classifier would answer, and how much of that rightly, from a confidence on.
+async function threshold(panel) {
+  const answer = await fetch(panel.dataset.api).catch(() => null);
+  if (!answer?.ok) return;
+  const { pictures, answered, right } = await answer.json();
+  if (!pictures) return;
+  const slider = $("input", panel), mark = $(".cut", panel), says = $(".says", panel);
+  const line = (shares) => shares.map((share, at) => (share == null ? "" : `${at * 6} ${(114 - share * 108).toFixed(1)}`)).filter(Boolean);
+  const path = (points) => points.map((point, at) => `${at ? "L" : "M"}${point}`).join("");
+  $(".answered.line", panel).setAttribute("d", path(line(answered.map((count) => count / pictures))));
+  $(".right.line", panel).setAttribute("d", path(line(answered.map((count, at) => (count ? right[at] / count : null)))));
+  const percent = (share) => `${(share * 100).toFixed(1)} %`;
+  const show = () => {
+    const at = Number(slider.value), count = answered[at], wrong = count - right[at];
+    mark.setAttribute("x", at * 6 - 1);
+    slider.setAttribute("aria-valuetext", `${at} %`);
+    says.textContent = count
+      ? `From ${at} % on it answers ${count} of ${pictures} pictures (${percent(count / pictures)}); ${percent(right[at] / count)} of them rightly, ${wrong} not.`
+      : `From ${at} % on it answers none of ${pictures} pictures.`;
+  };
+  slider.addEventListener("input", show);
+  show();
+  panel.hidden = false;
+}
+for (const panel of $$(".threshold")) threshold(panel);

@@ -1,0 +1,63 @@
+// The form of a training: the fields of the chosen policy, and the learning rate drawn as the
+// portal computes it.
+
+import { $, $$ } from "./dom.js";
+
+const form = $("#new-model");
+const rate = $("#rate");
+const value = (name) => form.elements.namedItem(name)?.value.trim() ?? "";
+const FIELDS = ["base", "gamma", "step", "steps", "power", "start", "peak", "end", "warm_up"];
+
+function show() {
+  const policy = value("learning_rate.policy");
+  for (const field of $$(".policy-field", form)) {
+    const policies = field.dataset.policies.split(" ").filter(Boolean);
+    field.hidden = policies.length > 0 && !policies.includes(policy);
+  }
+}
+
+/** What is typed, as the API takes it; a field that is hidden says nothing. */
+function typed() {
+  const asked = { policy: value("learning_rate.policy") };
+  for (const name of FIELDS) {
+    const field = form.elements.namedItem(`learning_rate.${name}`);
+    const text = field?.value.trim();
+    if (!text || field.closest("[hidden]")) continue;
+    asked[name] = name === "steps" ? text.split(/[\s,]+/).filter(Boolean).map(Number) : Number(text);
+  }
+  return asked;
+}
+
+let latest = 0;
+async function draw() {
+  const mine = ++latest;
+  const says = $("#rate-says");
+  const answer = await fetch("/api/v1/models/learning-rate", {
+    method: "POST",
+    headers: { "Content-Type": "application/json", "X-CSRF-Token": rate.dataset.csrf },
+    body: JSON.stringify(typed()),
+  });
+  const said = await answer.json().catch(() => null);
+  if (mine !== latest || !said) return;
+  const line = $("path", rate);
+  if (!answer.ok) {
+    line.setAttribute("d", "");
+    says.textContent = said.errors?.map((fault) => `${fault.field}: ${fault.message}`).join(" ") ?? said.detail;
+    return;
+  }
+  const most = Math.max(...said.rate);
+  const point = (at) => `${(said.percent[at] * 6).toFixed(1)} ${(114 - (said.rate[at] / most) * 108).toFixed(1)}`;
+  line.setAttribute("d", said.rate.map((_, at) => `${at ? "L" : "M"}${point(at)}`).join(""));
+  const number = (number) => Number(number.toPrecision(3)).toString();
+  says.textContent = `from ${number(said.rate[0])}, at most ${number(most)}, at the end ${number(said.rate.at(-1))}`;
+}
+
+let timer = null;
+form.addEventListener("input", (event) => {
+  if (!event.target.name?.startsWith("learning_rate.")) return;
+  if (event.target.name === "learning_rate.policy") show();
+  clearTimeout(timer);
+  timer = setTimeout(draw, 250);
+});
+show();
+draw();

@@ -1,0 +1,193 @@
+// A model from the form to its answer: shapes are drawn, a network learns them on the cores of this
+// machine with its curves before one's eyes, its mistakes are looked at, it is asked about a
+// picture, and its bundle is there. The Python is LYCEUM_TEST_PYTHON's.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+
+import * as browser from "./browser.mjs";
+import { addUser, ask, startPortal, until } from "./portal.mjs";
+
+let chromium, portal, person, name, drawer, dataset, model;
+
+before(async () => {
+  drawer = mkdtempSync(join(tmpdir(), "ly-models-"));
+  chromium = await browser.openBrowser();
+  portal = await startPortal({ environment: process.env.LYCEUM_TEST_PYTHON ? "kept" : "built" });
+  const mia = addUser(portal, `mia${process.pid}`);
+  name = mia.name;
+  const spec = { kind: "classification", source: { kind: "generated", count: 400 }, width: 28, height: 28 };
+  dataset = await ask(portal, name, "/datasets", { method: "POST", body: { name: "Shapes", spec } });
+  person = await browser.visit(chromium, portal);
+  await browser.signIn(person, mia);
+  await browser.isSignedIn(person);
+  await until(async () => (await ask(portal, name, `/datasets/${dataset.id}`)).state === "ready", 240, "the dataset");
+});
+
+after(async () => {
+  await chromium?.close();
+  await portal?.stop();
+  if (drawer) rmSync(drawer, { recursive: true, force: true });
+});
+
+async function check(picture) {
+  await browser.photograph(person.page, picture);
+  await browser.assertNoSidewaysScroll(person.page, picture);
+  await browser.assertAccessible(person.page, picture);
+}
+
+test("the first visit says what to do", async () => {
+  const { page } = person;
+  await page.getByLabel("Main").getByRole("link", { name: "Models" }).click();
+  await page.getByText("There are no models yet.").waitFor();
+  await check("models-none");
+  await page.getByRole("link", { name: "Choose a dataset" }).click();
+  await page.getByRole("link", { name: "Shapes" }).click();
+  await page.getByRole("link", { name: "Train a model" }).click();
+  await page.getByRole("heading", { name: "Train a model" }).waitFor();
+});
+
+test("the learning rate is drawn as its policy says", async () => {
+  const { page } = person;
+  const says = page.locator("#rate-says");
+  await browser.appears(page, says.filter({ hasText: "at most 0.001" }), 30, "the usual rate");
+  const line = page.locator("#rate path.line");
+  const cosine = await line.getAttribute("d");
+  assert.equal(cosine.match(/L/g).length, 100);
+  assert.ok(await page.getByLabel("Gamma").isHidden(), "cosine has none");
+  await page.getByLabel("Policy").selectOption("step");
+  await page.getByLabel("Gamma").fill("0.5");
+  await page.getByLabel("Warm-up").fill("0");
+  await browser.appears(page, says.filter({ hasText: "at the end 0.000125" }), 30, "what the steps come to");
+  assert.notEqual(await line.getAttribute("d"), cosine);
+  await page.getByLabel("Gamma").fill("-1");
+  await browser.appears(page, says.filter({ hasText: "gamma: More than 0." }), 30, "what is wrong with it");
+  await page.getByLabel("Policy").selectOption("cosine");
+  await browser.appears(page, says.filter({ hasText: "from 0.001" }), 30, "the usual rate again");
+});
+
+test("what cannot be is said beside its field", async () => {
+  const { page } = person;
+  await page.getByLabel("Epochs").fill("many");
+  await page.getByRole("button", { name: "Train", exact: true }).click();
+  await page.getByText("Nothing was started.").waitFor();
+  await page.locator(".wrong", { hasText: "A whole number." }).waitFor();
+  await check("model-new-wrong");
+});
+
+test("pictures and layers are looked at before the start, in another tab", async () => {
+  const { page, context } = person;
+  await page.getByLabel("Epochs").fill("6");
+  await page.getByLabel("Turn", { exact: true }).fill("40");
+  const [tab] = await Promise.all([context.waitForEvent("page"), page.getByRole("button", { name: "Look at it first" }).click()]);
+  await browser.appears(tab, tab.locator("#preview-state", { hasText: "ready" }), 300, "what it would be");
+  assert.equal(await tab.locator(".pairs-of-pictures > li").count(), 8);
+  const [first, second] = await tab.locator(".pairs-of-pictures image").evaluateAll((all) => all.slice(0, 2).map((one) => one.getAttribute("href")));
+  const [one, other] = await Promise.all([first, second].map(async (href) => (await tab.request.get(`${portal.url}${href}`)).body()));
+  assert.ok(one.length > 50 && !one.equals(other), "the second is turned");
+  await tab.getByRole("heading", { name: "Layers" }).waitFor();
+  await browser.photograph(tab, "model-preview");
+  await browser.assertNoSidewaysScroll(tab, "model-preview");
+  await browser.assertAccessible(tab, "model-preview");
+  await tab.close();
+  await page.getByLabel("Turn", { exact: true }).fill("");
+});
+
+test("a network learns, with its curves before one's eyes", async () => {
+  const { page } = person;
+  await page.getByLabel("Name", { exact: true }).fill("Shapes by a small network");
+  await page.getByLabel("Network", { exact: true }).selectOption("small-cnn");
+  await page.getByLabel("Batch", { exact: true }).fill("16");
+  await page.getByLabel("Base learning rate").fill("0.003");
+  await check("model-new");
+  await page.getByRole("button", { name: "Train", exact: true }).click();
+  await page.waitForURL(/\/models\/[0-9a-f-]{36}$/);
+  model = page.url().split("/").at(-1);
+  await browser.appears(page, page.locator("#curves canvas, #curves svg"), 240, "the first curve");
+  await check("model-training");
+  await browser.appears(page, page.locator("#model-state", { hasText: "trained" }), 600, "the end of its training");
+  await browser.appears(page, page.locator("#curves canvas, #curves svg"), 60, "its curves");
+  const { best, metric } = await ask(portal, name, `/models/${model}`);
+  assert.ok(metric === "accuracy" && best > 0.5, `${metric} ${best}: better than one of three by chance`);
+  await page.getByText("What was taken for what").waitFor();
+  const threshold = page.locator(".threshold").first();
+  const says = threshold.locator(".says");
+  await browser.appears(page, says.filter({ hasText: "From 50 % on it answers" }), 60, "what a threshold comes to");
+  await threshold.locator("input").fill("99");
+  const { answered, pictures } = await ask(portal, name, `/models/${model}/thresholds`);
+  assert.match(await says.innerText(), new RegExp(answered[99] ? `answers ${answered[99]} of ${pictures}` : `none of ${pictures}`));
+  await page.locator("#layers summary").click();
+  await page.getByRole("rowheader", { name: "logits" }).waitFor();
+  await check("model-trained");
+});
+
+test("cells of the confusion lead to their pictures", async () => {
+  const { page } = person;
+  const { confusion } = await ask(portal, name, `/models/${model}/evaluation`);
+  const cell = page.locator(".heat td a").first();
+  const count = Number(await cell.innerText());
+  assert.equal(count, confusion.counts.flat().find((count) => count > 0));
+  await cell.click();
+  await page.waitForURL(/predictions\?split=val&label=/);
+  const cards = page.locator("#gallery > li");
+  assert.equal(await cards.count(), Math.min(count, 120));
+  assert.equal((await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)).status(), 200);
+  await check("model-cell");
+  await page.goBack();
+});
+
+test("it is asked about a picture, and shows where the answer comes from", async () => {
+  const { page } = person;
+  const { items } = await ask(portal, name, `/datasets/${dataset.id}/items?split=val&limit=1`);
+  const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/${items[0].row}/picture?full=true`);
+  const file = join(drawer, "a shape.png");
+  writeFileSync(file, await picture.body());
+  await page.getByLabel("Upload one").setInputFiles(file);
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.waitForURL(/\/tests\//);
+  await browser.appears(page, page.locator("#answer-state", { hasText: "answered" }), 300, "the answer");
+  await browser.appears(page, page.locator(".drawings svg").nth(1), 300, "where it comes from");
+  assert.equal(await page.locator(".bars-table tr").count(), 3, "all classes with their probabilities");
+  await page.locator(".layers summary").first().click();
+  assert.equal((await page.request.get(`${portal.url}${await page.locator(".layers image").first().getAttribute("href")}`)).status(), 200);
+  await check("model-answer");
+});
+
+test("a folder of pictures is asked about at once", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/models/${model}`);
+  await page.getByLabel("Or a file or folder of yours").fill("~/uploads");
+  await page.getByLabel("Classes to name").fill("2");
+  const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/0/picture?full=true`);
+  const sent = await page.request.post(`${portal.url}/api/v1/models/${model}/infer?name=another.png`, {
+    headers: { "Content-Type": "image/png", "X-CSRF-Token": await page.locator("#ask").getAttribute("data-csrf") },
+    data: await picture.body(),
+  });
+  assert.equal(sent.status(), 201);
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.waitForURL(/\/tests\//);
+  await browser.appears(page, page.locator("#gallery > li").nth(1), 300, "both answers");
+  assert.equal(await page.locator("#gallery > li").count(), 2);
+  assert.equal((await page.request.get(`${portal.url}${await page.locator("#gallery image").first().getAttribute("href")}`)).status(), 200);
+  const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Table (CSV)" }).click()]);
+  assert.equal(download.suggestedFilename(), "answers.csv");
+  await check("model-folder");
+});
+
+test("its bundle is downloaded, and it goes on from a snapshot", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/models/${model}`);
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.getByRole("link", { name: "Download the bundle" }).click(),
+  ]);
+  assert.match(download.suggestedFilename(), /bundle.*\.tar$/);
+  await page.getByRole("link", { name: "Go on from it" }).first().click();
+  assert.match(await page.getByLabel("Goes on from").inputValue(), /checkpoints\/epoch-\d+\.keras$/);
+  await page.goto(`${portal.url}/models`);
+  await check("models-list");
+  browser.assertNoFaults(person, [/status of 422/]);
+});

@@ -1,0 +1,228 @@
+//! Who goes before whom among those that wait, through the database: for the machine, for what a
+//! group or all may use together, and when maintenance is over; and what a workload holds that a
+//! queue elsewhere has.
+
+use lyceum::{
+    admission::{Admission, Barred},
+    db::{
+        Db,
+        admit::{Admitted, NewSession, Verdict},
+        limits::Marks,
+        quotas::Level,
+    },
+    model::{
+        Capacity, Clock, Maintenance, SessionId, Timestamp, UserId, Window,
+        quota::{Change, Class, Field, Kind, Period},
+        session::Allocation,
+        size::GIB,
+    },
+};
+
+use super::{
+    NOTED, START, add_user, each, inventory, new_session, on_both,
+    quotas::{charged, end, group, member},
+    set_limits,
+    whole::assert_whole,
+};
+
+const HOUR: i64 = 3600;
+
+fn admission(db: &Db, gpus: i64) -> Admission {
+    Admission {
+        db: db.clone(),
+        clock: Clock::manual(START),
+        capacity: Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB },
+        inventory: inventory(gpus),
+        period: Period::default(),
+        extend_while_others_wait: true,
+        holds_at_once: true,
+        zone: jiff::tz::TimeZone::UTC,
+        barred: Barred::default(),
+    }
+}
+
+fn lasting(new: NewSession, seconds: i64) -> NewSession {
+    let mut new = new;
+    new.spec.duration_seconds = seconds;
+    new
+}
+
+/// `admitted`, or why it waits.
+async fn ask(admission: &Admission, new: &NewSession) -> String {
+    let answer = admission.insert(new).await.unwrap();
+    let Admitted::Judged(verdict) = answer else { panic!("{answer:?}") };
+    told(verdict)
+}
+
+fn told(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Admit { .. } => "admitted".to_owned(),
+        Verdict::Wait(reasons) | Verdict::Refuse(reasons) => {
+            reasons.into_iter().map(|reason| reason.code).collect::<Vec<_>>().join(" ")
+        }
+    }
+}
+
+async fn again(admission: &Admission, owner: UserId, new: &NewSession) -> String {
+    told(admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap())
+}
+
+/// What waits, as the loop decides about it.
+async fn in_order(admission: &Admission) -> Vec<SessionId> {
+    let live = admission.db.live_sessions().await.unwrap();
+    let waiting = live.into_iter().filter(|session| !session.is_admitted()).collect();
+    admission.in_order(waiting).await.unwrap().into_iter().map(|session| session.id).collect()
+}
+
+/// Each person may have what they like; what binds is what they may have together.
+async fn open(db: &Db) {
+    set_limits(db, Level::Default, &each([(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1))]), Marks::default()).await;
+}
+
+#[tokio::test]
+async fn a_large_request_does_not_starve_under_a_busy_total() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let mut people = Vec::new();
+        for name in ["bob", "ada", "eve", "mia"] {
+            people.push(member(db, name, &["vision"]).await);
+        }
+        let [bob, ada, eve, mia] = people[..] else { panic!("four") };
+        let vision = group(db, "vision").await.id;
+        let total = [Change::new(Kind::Total, Field::Gpus, Some(4))];
+        set_limits(db, Level::Group(vision), &total, Marks { chargeable: Some(true), restrictive: None }).await;
+        // The machine has room for everything.
+        let admission = admission(db, 16);
+
+        let running = charged(bob, vision, 2);
+        assert_eq!(ask(&admission, &running).await, "admitted");
+        admission.clock.advance(60);
+        let large = charged(ada, vision, 4);
+        assert_eq!(ask(&admission, &large).await, "quota.gpus.group");
+        // Two of the group's four are free: what ends before the large one could start may have them.
+        admission.clock.advance(60);
+        let small = charged(eve, vision, 2);
+        assert_eq!(ask(&admission, &small).await, "queue.order");
+        let short = lasting(charged(mia, vision, 2), HOUR / 2);
+        assert_eq!(ask(&admission, &short).await, "admitted");
+        // Whom another purse pays for does not stand in its way.
+        let elsewhere = add_user(db, "zoe").await;
+        assert_eq!(ask(&admission, &new_session(elsewhere, 4)).await, "admitted");
+
+        // All of it comes free, and small ones are quicker than whoever looks at those that wait.
+        admission.clock.advance(HOUR / 2);
+        for id in [running.id, short.id] {
+            end(db, id, admission.clock.now()).await;
+        }
+        let late = charged(eve, vision, 1);
+        assert_eq!(ask(&admission, &late).await, "queue.order");
+        assert_eq!(again(&admission, eve, &small).await, "queue.order");
+        assert_eq!(in_order(&admission).await, [large.id, small.id, late.id]);
+        assert_eq!(again(&admission, ada, &large).await, "admitted");
+        assert_eq!(again(&admission, eve, &small).await, "quota.gpus.group");
+
+        // The same where all people have a total together.
+        set_limits(db, Level::Cluster, &[Change::new(Kind::Total, Field::Gpus, Some(9))], Marks::default()).await;
+        let whole = new_session(mia, 9);
+        assert_eq!(ask(&admission, &whole).await, "quota.gpus.cluster");
+        assert_eq!(ask(&admission, &new_session(elsewhere, 1)).await, "queue.order");
+        assert_whole(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn after_maintenance_the_order_is_the_fair_one() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let (hog, ada, bob) = (add_user(db, "hog").await, add_user(db, "ada").await, add_user(db, "bob").await);
+        let admission = admission(db, 4);
+        let clock = &admission.clock;
+
+        // Somebody has had all of it for an hour, and somebody else has it now.
+        let before = new_session(hog, 4);
+        assert_eq!(ask(&admission, &before).await, "admitted");
+        clock.advance(HOUR);
+        end(db, before.id, clock.now()).await;
+        let running = new_session(bob, 4);
+        assert_eq!(ask(&admission, &running).await, "admitted");
+        let (greedy, modest) = (new_session(hog, 4), new_session(ada, 4));
+        assert_eq!(ask(&admission, &greedy).await, "capacity.gpus");
+        clock.advance(60);
+        assert_eq!(ask(&admission, &modest).await, "capacity.gpus");
+        let recent = db.recent_gpu_seconds(clock.now()).await.unwrap();
+        let used = |user| recent.get(&user).copied().unwrap_or(0);
+        assert_eq!((used(hog), used(ada), used(bob)), (4 * HOUR, 0, 4 * 60), "what is held counts up to now");
+
+        let window = Window { from: Timestamp(0), to: None };
+        let set = Maintenance { message: String::new(), window, drain_at: None, admins_may_start: true };
+        assert!(db.set_maintenance(None, Some(&set), &NOTED).await.unwrap());
+        for (owner, new) in [(hog, &greedy), (ada, &modest)] {
+            assert_eq!(again(&admission, owner, new).await, "maintenance");
+        }
+        end(db, running.id, clock.now()).await;
+        assert!(db.set_maintenance(Some(&set), None, &NOTED).await.unwrap());
+
+        // Whoever is looked at first: the one who used less goes first.
+        assert_eq!(in_order(&admission).await, [modest.id, greedy.id]);
+        assert_eq!(again(&admission, hog, &greedy).await, "queue.order");
+        assert_eq!(ask(&admission, &new_session(bob, 1)).await, "queue.order");
+        assert_eq!(again(&admission, ada, &modest).await, "admitted");
+        assert_eq!(again(&admission, hog, &greedy).await, "capacity.gpus");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let ada = add_user(db, "ada").await;
+        set_limits(db, Level::User(ada), &each([(Field::GpuHours, Some(5))]), Marks::default()).await;
+        let admission = Admission { holds_at_once: false, ..admission(db, 8) };
+        let clock = &admission.clock;
+        let first = new_session(ada, 4);
+        assert_eq!(ask(&admission, &first).await, "admitted");
+        let spent = async || {
+            let asking = super::asking(ada);
+            (db.usage(&asking, clock.now()).await.unwrap().usage.gpu_seconds, db.open_intervals().await.unwrap().len())
+        };
+        assert_eq!(spent().await, (4 * HOUR, 0), "all that it may use");
+        // However long it waits there, that is no use.
+        clock.advance(5 * HOUR);
+        assert_eq!(spent().await, (4 * HOUR, 0));
+        assert_eq!(ask(&admission, &lasting(new_session(ada, 2), HOUR)).await, "quota.gpu_hours.user");
+
+        // It has begun a minute ago, and was given more than it asked for.
+        let begun = clock.now().plus_seconds(-60);
+        let held = Allocation { from: begun, gpus: 5, cpus: 8, memory_bytes: GIB };
+        db.set_allocation(first.id, &held).await.unwrap();
+        assert!(db.begin_start(first.id, begun).await.unwrap());
+        assert_eq!(spent().await, (5 * HOUR, 1));
+        // A quarter of an hour of it was suspended.
+        clock.advance(HOUR / 2);
+        db.set_allocation(first.id, &Allocation { from: begun.plus_seconds(HOUR / 4), ..held }).await.unwrap();
+        end(db, first.id, clock.now()).await;
+        let used = 5 * (HOUR / 2 + 60 - HOUR / 4);
+        assert_eq!(spent().await, (used, 0));
+        // What has ended stays as it is, and what was never begun was never held.
+        db.set_allocation(first.id, &Allocation { gpus: 1, ..held }).await.unwrap();
+        let second = new_session(ada, 0);
+        assert_eq!(ask(&admission, &second).await, "admitted");
+        end(db, second.id, clock.now()).await;
+        db.set_allocation(second.id, &held).await.unwrap();
+        assert_eq!(spent().await, (used, 0));
+
+        // No clock of anybody's makes it hold something before it was admitted.
+        let third = new_session(ada, 0);
+        assert_eq!(ask(&admission, &third).await, "admitted");
+        db.set_allocation(third.id, &Allocation { from: Timestamp(0), gpus: 1, ..held }).await.unwrap();
+        clock.advance(60);
+        end(db, third.id, clock.now()).await;
+        assert_eq!(spent().await, (used + 60, 0));
+    })
+    .await;
+}

@@ -1,0 +1,177 @@
+//! Sweeps on both databases: what one is, how its tasks become jobs, once each and in their order,
+//! its states, and what holds the queue of jobs.
+
+use lyceum::{
+    db::{
+        Db,
+        admit::{Admitted, Deed, NewSession, Verdict},
+        audit::Entry,
+        idempotency::Once,
+    },
+    model::{
+        Clock, Sweep, SweepId, SweepState, UserId,
+        hold::Pause,
+        job::Work,
+        run::{Reading, Unread},
+        sweep::{Goal, Metric, Plan, Settings, SweepKind},
+    },
+};
+
+use super::{
+    NOTED, START, add_user, asking, begun, exited, new_attempt, new_session, on_both, task, whole::assert_consistent,
+};
+
+pub fn sweep(owner: UserId, name: &str) -> (Sweep, Plan) {
+    let sweep = Sweep {
+        id: SweepId::new(),
+        owner,
+        owner_name: "a".to_owned(),
+        name: name.to_owned(),
+        kind: SweepKind::Grid,
+        state: SweepState::Running,
+        note: String::new(),
+        tasks: 2,
+        released: 0,
+        parallel: 2,
+        created_at: START,
+    };
+    let of = |index| Settings { index, values: [("lr".to_owned(), "0.1".to_owned())].into(), ..Settings::default() };
+    let plan = Plan {
+        task: task(Work::Command(vec!["true".to_owned()])),
+        spec: new_session(owner, 0).spec,
+        metric: Some(Metric { tag: "loss".to_owned(), goal: Goal::Minimum, stop_after_step: Some(3) }),
+        tasks: vec![of(0), of(1)],
+    };
+    (sweep, plan)
+}
+
+/// Writes a sweep.
+pub async fn added(db: &Db, owner: UserId, name: &str) -> SweepId {
+    let (new, plan) = sweep(owner, name);
+    db.add_sweep(&new, &plan, None, &NOTED).await.unwrap();
+    new.id
+}
+
+/// Brings one to its end.
+pub async fn ended(db: &Db, owner: UserId, name: &str) -> SweepId {
+    let id = added(db, owner, name).await;
+    assert!(db.set_sweep_state(id, &[SweepState::Running], (SweepState::Ended, ""), None).await.unwrap());
+    id
+}
+
+/// One that runs, one that is paused, another that runs, one that has ended.
+pub async fn of_every_kind(db: &Db, owner: UserId) -> [SweepId; 4] {
+    let paused = added(db, owner, "paused").await;
+    assert!(db.set_sweep_state(paused, &[SweepState::Running], (SweepState::Paused, ""), None).await.unwrap());
+    [added(db, owner, "one").await, paused, added(db, owner, "two").await, ended(db, owner, "over").await]
+}
+
+/// A job that is the task at this place.
+fn at_place(owner: UserId, sweep: SweepId, place: i64) -> NewSession {
+    let mut new = new_attempt(owner, &format!("#{place}"), None);
+    new.job.as_mut().unwrap().place = Some((sweep, place));
+    new
+}
+
+#[tokio::test]
+async fn tasks_become_jobs_once_and_in_their_order() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (owner, other) = (add_user(db, "a").await, add_user(db, "b").await);
+        let (new, plan) = sweep(owner, "lr");
+        let once = Once { user: owner, key: "key", request_hash: "hash" };
+        db.add_sweep(&new, &plan, Some(once), &NOTED).await.unwrap();
+        assert!(db.add_sweep(&sweep(owner, "again").0, &plan, Some(once), &NOTED).await.is_err());
+        assert_eq!(db.find_idempotent(owner, "key").await.unwrap().unwrap().created_id, new.id.to_string());
+        assert_eq!(db.find_sweep(new.id).await.unwrap(), Some(new.clone()));
+        assert_eq!(db.sweep_plan(new.id).await.unwrap(), Some(plan));
+        assert_eq!(db.find_sweep(SweepId::new()).await.unwrap(), None);
+        let theirs = added(db, other, "theirs").await;
+        let listed = async |owner, before, limit| {
+            db.list_sweeps(owner, before, limit).await.unwrap().iter().map(|one| one.id).collect::<Vec<_>>()
+        };
+        assert_eq!(listed(None, None, 10).await, [theirs, new.id]);
+        assert_eq!(listed(None, None, 1).await, [theirs]);
+        assert_eq!(listed(None, Some(theirs), 10).await, [new.id]);
+        assert_eq!(listed(Some(owner), None, 10).await, [new.id]);
+
+        let clock = Clock::manual(START);
+        let begin = async |new: &NewSession| {
+            let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
+            db.admit(&asking(new.owner), Deed::Insert(new), &clock, admit).await.unwrap()
+        };
+        assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "the first one comes first");
+        let first = at_place(owner, new.id, 0);
+        let job = begun(db, &first).await.job;
+        assert_eq!(begin(&at_place(owner, new.id, 0)).await, Admitted::Overtaken, "and only once");
+        assert_eq!(db.sweep_of_job(job).await.unwrap(), Some((new.id, 0)));
+        assert_eq!(db.live_in_sweep(new.id).await.unwrap(), 1);
+
+        let states = [SweepState::Running, SweepState::Paused];
+        assert!(db.set_sweep_state(new.id, &states, (SweepState::Paused, "why"), Some(&NOTED)).await.unwrap());
+        assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "it is paused");
+        let waiting = db.obstacles(first.id, first.job.as_ref().unwrap().attempt).await.unwrap();
+        assert!(waiting.sweep_is_paused);
+        let found = db.find_sweep(new.id).await.unwrap().unwrap();
+        assert_eq!((found.state, &*found.note, found.released), (SweepState::Paused, "why", 1));
+        assert!(db.set_sweep_state(new.id, &states, (SweepState::Running, ""), None).await.unwrap());
+        begun(db, &at_place(owner, new.id, 1)).await;
+        let jobs = db.sweep_jobs(new.id).await.unwrap();
+        assert_eq!(
+            jobs.iter().map(|(place, job)| (*place, job.name.as_str())).collect::<Vec<_>>(),
+            [(0, "#0"), (1, "#1")]
+        );
+        let at = async |place| db.sweep_job(new.id, place).await.unwrap().map(|job| job.id);
+        assert_eq!((at(0).await, at(1).await, at(2).await), (Some(job), Some(jobs[1].1.id), None));
+        assert_eq!(db.sweep_runs(new.id).await.unwrap(), []);
+        let read = Unread { job, owner, session: first.id, directory: "/home/a/runs".to_owned() };
+        db.read_attempt(&read, "/home/a/runs", START).await.unwrap();
+        let run = db.run_of_job(job).await.unwrap().unwrap();
+        assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, false)]);
+        let over = Reading { complete: true, ..run.reading };
+        db.note_reading(run.id, &over, START).await.unwrap();
+        assert_eq!(db.sweep_runs(new.id).await.unwrap(), [(job, run.id, true)]);
+
+        assert!(db.end_session(first.id, &exited(START)).await.unwrap());
+        assert_eq!(db.live_in_sweep(new.id).await.unwrap(), 1);
+        assert_eq!(db.open_sweeps().await.unwrap().len(), 2);
+        assert!(!db.remove_sweep(new.id, &NOTED).await.unwrap(), "it has not ended");
+        assert!(db.set_sweep_state(new.id, &states, (SweepState::Ended, ""), None).await.unwrap());
+        assert!(!db.set_sweep_state(new.id, &states, (SweepState::Running, ""), None).await.unwrap());
+        assert_eq!(db.open_sweeps().await.unwrap().iter().map(|one| one.id).collect::<Vec<_>>(), [theirs]);
+        assert!(db.remove_sweep(new.id, &NOTED).await.unwrap());
+        assert_eq!(db.find_sweep(new.id).await.unwrap(), None);
+        assert!(db.find_job(job).await.unwrap().is_some(), "its jobs stay");
+        let gone = ended(db, owner, "old").await;
+        db.forget_sessions(START.plus_seconds(1), 10).await.unwrap();
+        assert_eq!(db.find_sweep(gone).await.unwrap(), None, "it goes by age with its jobs");
+        assert_consistent(db).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_holds_the_queue() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "a").await, add_user(db, "b").await);
+        let pause =
+            |of_everybody, by: &str| Pause { of_everybody, by: by.to_owned(), note: "why".to_owned(), at: START };
+        let noted = Entry { action: "queue.pause", ..NOTED };
+        let (own, all) = (pause(false, "a"), pause(true, "root"));
+        assert!(db.pause_queue(Some(ada), Some(&own), &noted).await.unwrap());
+        assert!(!db.pause_queue(Some(ada), Some(&own), &noted).await.unwrap(), "it is already");
+        assert!(db.queue_pauses(Some(bob)).await.unwrap().is_empty());
+        assert!(db.pause_queue(None, Some(&all), &noted).await.unwrap());
+        assert_eq!(db.queue_pauses(Some(ada)).await.unwrap(), [all.clone(), own]);
+        assert_eq!(db.queue_pauses(Some(bob)).await.unwrap(), std::slice::from_ref(&all));
+        assert_eq!(db.queue_pauses(None).await.unwrap(), std::slice::from_ref(&all));
+        let waits = new_attempt(bob, "waits", None);
+        let attempt = begun(db, &waits).await;
+        assert_eq!(db.obstacles(waits.id, attempt).await.unwrap().pauses, [all]);
+        assert!(db.pause_queue(None, None, &noted).await.unwrap());
+        assert!(!db.pause_queue(None, None, &noted).await.unwrap());
+        assert!(db.queue_pauses(Some(bob)).await.unwrap().is_empty());
+    })
+    .await;
+}

@@ -1,0 +1,305 @@
+//! Models, filled: the list, the form of a training refused, one with measures of many kinds, one
+//! that failed, the pictures behind a cell, and what one said of a picture.
+
+use std::collections::BTreeMap;
+
+use lyceum::{
+    model::{ModelId, trained::ModelState},
+    models::{ClassMeasures, Confusion, Evaluation, Snapshot, Snapshots},
+    web::{page::Nav, views::*},
+};
+
+use super::gallery::{NOW, Word, layout};
+
+const ID: &str = "01920000-0000-7000-8000-000000000001";
+
+/// All pages of models by name.
+pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
+    let draw = |page: &dyn askama::DynTemplate| page.dyn_render().unwrap();
+    vec![
+        ("models", draw(&list(word))),
+        ("models-empty", draw(&empty(word))),
+        ("model-new", draw(&new(word))),
+        ("model-wrong", draw(&wrong(word))),
+        ("model", draw(&show(word))),
+        ("model-failed", draw(&failed(word))),
+        ("model-predictions", draw(&predictions(word))),
+        ("model-answer", draw(&answer(word))),
+        ("model-waiting", draw(&waiting(word))),
+        ("model-answers", draw(&answers(word))),
+        ("model-preview", draw(&preview(word))),
+    ]
+}
+
+fn row(word: &Word, name: &str, state: ModelState, owner: Option<&str>) -> ModelRow {
+    ModelRow {
+        id: ID.to_owned(),
+        name: word(name),
+        kind: "classification".to_owned(),
+        network: "resnet-18".to_owned(),
+        owner: owner.map(word),
+        state,
+        job: Some(ID.to_owned()),
+        best: "accuracy 0.9713".to_owned(),
+        snapshots: 3,
+        created: Moment::ago(NOW.plus_seconds(-3600), NOW),
+    }
+}
+
+fn list(word: &Word) -> ModelsPage {
+    use ModelState::{Failed, Stopped, Trained, Training};
+    let rows = [("Street scenes, summer", Trained), ("fashion-mnist", Training), ("x-rays", Failed), ("try", Stopped)];
+    ModelsPage {
+        layout: layout(word).at(Nav::Models),
+        notice: Some("The model is forgotten.".to_owned()),
+        search: word("s"),
+        rows: rows.map(|(name, state)| row(word, name, state, (state == Trained).then_some("grace"))).into(),
+        first_href: None,
+        next_href: Some("/models?cursor=x".to_owned()),
+    }
+}
+
+fn empty(word: &Word) -> ModelsPage {
+    ModelsPage { notice: None, search: String::new(), rows: Vec::new(), next_href: None, ..list(word) }
+}
+
+fn new(word: &Word) -> NewModelPage {
+    NewModelPage {
+        layout: layout(word).at(Nav::Models),
+        dataset: (ID.to_owned(), word("Street scenes, summer")),
+        kind: "classification".to_owned(),
+        environments: vec![("default".to_owned(), "Keras on JAX".to_owned())],
+        groups: vec![word("vision"), word("speech")],
+        form: ModelForm::usual("key".to_owned(), word("Street scenes, summer")),
+        errors: Vec::new(),
+    }
+}
+
+fn wrong(word: &Word) -> NewModelPage {
+    let fault = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
+    let errors = vec![fault("name", "Give it a name."), fault("config.learning_rate.base", "More than 0.")];
+    let mut page = NewModelPage { errors, ..new(word) };
+    page.form.set("network.pretrained", word("/home/ada/runs/x/checkpoints/epoch-00003.keras"));
+    page
+}
+
+fn evaluation(word: &Word) -> Evaluation {
+    let classes: Vec<String> = ["car", "person", "bicycle", "dog"].map(word).into();
+    let measures = |precision: Option<f64>| -> BTreeMap<String, Option<f64>> {
+        [("precision", precision), ("recall", Some(0.75)), ("f1", Some(0.875)), ("pictures", Some(120.0))]
+            .map(|(name, value)| (name.to_owned(), value))
+            .into()
+    };
+    let class = |(class, precision): (&String, Option<f64>)| ClassMeasures {
+        class: class.clone(),
+        measures: measures(precision),
+    };
+    Evaluation {
+        split: "val".to_owned(),
+        metrics: [("accuracy", 0.9713), ("loss", 0.0871), ("pictures", 480.0)].map(|(n, v)| (n.to_owned(), v)).into(),
+        classes: classes.iter().zip([Some(0.9), None, Some(1.0), Some(0.5)]).map(class).collect(),
+        confusion: Some(Confusion {
+            classes,
+            counts: vec![vec![110, 8, 2, 0], vec![0, 120, 0, 0], vec![30, 30, 60, 0], vec![0, 1, 0, 119]],
+        }),
+    }
+}
+
+fn page(word: &Word, state: ModelState) -> ModelPage {
+    let metrics = || Some([("accuracy", 0.9713), ("loss", 0.0871)].map(|(n, v)| (n.to_owned(), v)).into());
+    let snapshot =
+        |epoch: u64| Snapshot { file: format!("epoch-{epoch:05}.keras"), epoch, step: epoch * 40, metrics: metrics() };
+    let snapshots = Snapshots {
+        metric: "accuracy".to_owned(),
+        best: Some("epoch-00002.keras".to_owned()),
+        best_value: Some(0.9713),
+        snapshots: vec![snapshot(2), snapshot(3), Snapshot { metrics: None, ..snapshot(4) }],
+    };
+    let id: ModelId = ID.parse().unwrap();
+    ModelPage {
+        layout: layout(word).at(Nav::Models),
+        row: row(word, "Street scenes, summer", state, None),
+        dataset: Some((ID.to_owned(), word("Street scenes"))),
+        facts: vec![("Epochs", "30".to_owned()), ("Optimiser", word("adam")), ("Learning rate", word("0.001, cosine"))],
+        config: word("{\n  \"epochs\": 30\n}"),
+        directory: word("/home/ada/runs/street-scenes-1a2b3c4d"),
+        files_href: "/files?path=%2Fhome".to_owned(),
+        bundle_href: Some("/files/download?path=%2Fhome&archive=tar".to_owned()),
+        detail: String::new(),
+        notes: word("Trained in July."),
+        visibility: "group",
+        lineage: LineageRows {
+            ancestors: vec![relative(word, "Streets, winter", 7)],
+            children: vec![relative(word, "Streets by night", 2), relative(word, "Only bicycles", 3)],
+        },
+        worst: (0..).zip(["person", "car", "dog"]).map(|place| card(word, place)).collect(),
+        unreachable: None,
+        inside: ModelInside {
+            snapshots,
+            splits: vec![MeasuredSplit::new(id, &evaluation(word))],
+            has_bundle: true,
+            layers: Some(layers(word)),
+        },
+        tests: vec![TestRow {
+            href: format!("/models/{ID}/tests/{ID}"),
+            picture: word("cat on a mat.png"),
+            snapshot: "epoch-00002.keras".to_owned(),
+            when: Moment::ago(NOW.plus_seconds(-60), NOW),
+        }],
+        picture: word("~/nothing.png"),
+        errors: vec![FieldError { field: "path".to_owned(), message: "There is no such file.".to_owned() }],
+    }
+}
+
+fn show(word: &Word) -> ModelPage {
+    page(word, ModelState::Trained)
+}
+
+fn failed(word: &Word) -> ModelPage {
+    ModelPage {
+        detail: word("learning_rate.base: the loss is no longer a number at step 40"),
+        unreachable: Some(word("The folder is not open to your account.")),
+        inside: ModelInside::default(),
+        bundle_href: None,
+        dataset: None,
+        lineage: LineageRows::default(),
+        worst: Vec::new(),
+        ..page(word, ModelState::Failed)
+    }
+}
+
+fn relative(word: &Word, name: &str, epoch: u64) -> Relative {
+    Relative { href: format!("/models/{ID}"), name: word(name), snapshot: format!("epoch-{epoch:05}.keras") }
+}
+
+fn layers(word: &Word) -> LayerTable {
+    let line = |(name, kind, shape): (&str, &str, &str)| LayerLine {
+        name: word(name),
+        kind: kind.to_owned(),
+        shape: shape.to_owned(),
+        parameters: "1 728".to_owned(),
+        macs: "1 354 752".to_owned(),
+    };
+    let rows = [("conv2d", "Conv2D", "28 × 28 × 64"), ("flatten", "Flatten", "50176"), ("logits", "Dense", "4")];
+    LayerTable {
+        rows: rows.map(line).into(),
+        count: 5,
+        parameters: "11 181 642".to_owned(),
+        macs: "37 300 224".to_owned(),
+        memory: "512 MB".to_owned(),
+        batch_size: 64,
+    }
+}
+
+fn card(word: &Word, (n, predicted): (usize, &str)) -> PredictionCard {
+    PredictionCard {
+        path: word(&format!("camera {n}/000{n}.jpg")),
+        label: word("bicycle"),
+        predicted: word(predicted),
+        confidence: "97 %".to_owned(),
+        is_right: predicted == "bicycle",
+        thumb: (n != 2).then(|| "/static/favicon.svg".to_owned()),
+    }
+}
+
+fn predictions(word: &Word) -> PredictionsPage {
+    PredictionsPage {
+        layout: layout(word).at(Nav::Models),
+        model: (ID.to_owned(), word("Street scenes, summer")),
+        split: "val".to_owned(),
+        label: word("bicycle"),
+        predicted: word("person"),
+        wrong: false,
+        total: 30,
+        cards: (0..).zip(["person", "person", "bicycle", "person"]).map(|place| card(word, place)).collect(),
+    }
+}
+
+fn answer(word: &Word) -> AnswerPage {
+    let said = |class: &str, value: &str, width: f64| Said { class: word(class), value: value.to_owned(), width };
+    let layer = |name: &str, drawing: Option<&str>| LayerRow {
+        name: word(name),
+        kind: "Conv2D".to_owned(),
+        shape: "14 × 14 × 32".to_owned(),
+        values: "0.210 ± 0.430".to_owned(),
+        drawing: drawing.map(str::to_owned),
+    };
+    AnswerPage {
+        layout: layout(word).at(Nav::Models),
+        model: (ID.to_owned(), word("Street scenes, summer")),
+        api: format!("/api/v1/models/{ID}/tests/{ID}"),
+        job: ID.to_owned(),
+        picture: word("cat on a mat.png"),
+        snapshot: "epoch-00002.keras".to_owned(),
+        when: Moment::ago(NOW.plus_seconds(-60), NOW),
+        state: "answered",
+        is_live: false,
+        progress: None,
+        detail: String::new(),
+        answers: vec![said("person", "87.5 %", 87.5), said("bicycle", "12.0 %", 12.0), said("car", "0.5 %", 0.5)],
+        grad_cam: Some((word("person"), "/static/favicon.svg".to_owned())),
+        seen: Some("/static/favicon.svg".to_owned()),
+        layers: vec![layer("conv2d", Some("/static/favicon.svg")), layer("dense", None)],
+    }
+}
+
+fn answers(word: &Word) -> AnswersPage {
+    let said = |class: &str, value: &str, width: f64| Said { class: word(class), value: value.to_owned(), width };
+    let card = |(n, first): (usize, &str)| AnswerCard {
+        name: word(&format!("summer/{n:04}.jpg")),
+        thumb: "/static/favicon.svg".to_owned(),
+        said: if first.is_empty() { Vec::new() } else { vec![said(first, "87.5 %", 87.5), said("car", "9.1 %", 9.1)] },
+        error: if first.is_empty() { word("is a web page or XML, not a picture") } else { String::new() },
+    };
+    let link = |class: &str, count: usize| ClassLink {
+        class: word(class),
+        count,
+        href: format!("/models/{ID}/tests/{ID}?class=x"),
+        is_chosen: class == "dog",
+    };
+    AnswersPage {
+        layout: layout(word).at(Nav::Models),
+        model: (ID.to_owned(), word("Street scenes, summer")),
+        href: format!("/models/{ID}/tests/{ID}"),
+        job: ID.to_owned(),
+        folder: word("/home/ada/pictures/of the summer"),
+        snapshot: "epoch-00002.keras".to_owned(),
+        when: Moment::ago(NOW.plus_seconds(-60), NOW),
+        total: 321,
+        broken: 1,
+        classes: vec![link("person", 200), link("dog", 90), link("car", 30)],
+        class: word("dog"),
+        chosen: 90,
+        cards: (0..).zip(["dog", "dog", "dog", ""]).map(card).collect(),
+    }
+}
+
+fn preview(word: &Word) -> PreviewPage {
+    let pair = |name: &str| PreviewPair {
+        name: word(name),
+        original: "/static/favicon.svg".to_owned(),
+        augmented: "/static/favicon.svg".to_owned(),
+    };
+    PreviewPage {
+        layout: layout(word).at(Nav::Models),
+        job: ID.to_owned(),
+        api: format!("/api/v1/models/previews/{ID}"),
+        state: "failed",
+        detail: word("network.file: there is no function network"),
+        pairs: ["car", "person", "car", "dog", "bicycle", "car", "car", "dog"].map(pair).into(),
+        layers: Some(layers(word)),
+    }
+}
+
+fn waiting(word: &Word) -> AnswerPage {
+    AnswerPage {
+        state: "waiting",
+        is_live: true,
+        progress: Some((320, 1797)),
+        answers: Vec::new(),
+        grad_cam: None,
+        seen: None,
+        layers: Vec::new(),
+        ..answer(word)
+    }
+}

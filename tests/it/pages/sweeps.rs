@@ -1,0 +1,89 @@
+//! The pages of sweeps: the list, filled and empty, and one with tasks in every state.
+
+use lyceum::{
+    model::{
+        Sweep, SweepId, SweepState, UserId,
+        sweep::{Goal, Metric, SweepKind},
+    },
+    web::{page::Nav, views::*},
+};
+
+use super::gallery::{NOW, Word, layout};
+
+fn sweep(word: &Word, name: &str, state: SweepState) -> SweepRow {
+    let sweep = Sweep {
+        id: SweepId::new(),
+        owner: UserId::new(),
+        owner_name: word("alice"),
+        name: word(name),
+        kind: SweepKind::Grid,
+        state,
+        note: if state == SweepState::Paused {
+            word("Your GPU-hours of this month are used up.")
+        } else {
+            String::new()
+        },
+        tasks: 60,
+        released: 24,
+        parallel: 4,
+        created_at: NOW.plus_seconds(-9000),
+    };
+    SweepRow::new(sweep, NOW)
+}
+
+pub fn list(word: &Word) -> SweepsPage {
+    let states = [SweepState::Running, SweepState::Paused, SweepState::Stopping, SweepState::Ended];
+    SweepsPage {
+        layout: layout(word).at(Nav::Jobs),
+        all: true,
+        rows: states.into_iter().map(|state| sweep(word, "resnet50, learning rate", state)).collect(),
+        first_href: None,
+        next_href: Some("/sweeps?cursor=x".to_owned()),
+    }
+}
+
+pub fn empty(word: &Word) -> SweepsPage {
+    SweepsPage { all: false, rows: Vec::new(), next_href: None, ..list(word) }
+}
+
+pub fn show(word: &Word) -> ShowSweep {
+    let states = [
+        ("succeeded", "ended", "exit code 0"),
+        ("failed", "failed", "exit code 1"),
+        ("cancelled", "ended", "cancelled"),
+        ("running", "running", ""),
+        ("starting", "starting", ""),
+        ("queued", "queued", ""),
+        ("planned", "ended", ""),
+    ];
+    let task = |index: i64| {
+        let (state, class, outcome) = states[usize::try_from(index).unwrap() / 9];
+        let has_values = index < 36;
+        TaskRow {
+            index,
+            repeat: 0,
+            values: vec![word("0.1"), word("adam")],
+            job: (state != "planned").then(|| "0190a1b2-0000-7000-8000-000000000000".to_owned()),
+            word: state,
+            class,
+            outcome: outcome.to_owned(),
+            ran: has_values.then(|| "1 h 6 min".to_owned()),
+            best: has_values.then(|| "0.2314".to_owned()),
+            step: has_values.then_some(12_000),
+        }
+    };
+    ShowSweep {
+        layout: layout(word).at(Nav::Jobs),
+        sweep: sweep(word, "resnet50, learning rate", SweepState::Paused),
+        metric: Some(Metric { tag: word("val/loss"), goal: Goal::Minimum, stop_after_step: Some(1000) }),
+        best: Some(task(3)),
+        parameters: vec![word("lr"), word("optimizer")],
+        has_repeats: false,
+        rows: (0..60).map(task).collect(),
+        is_own: true,
+        may_pause: false,
+        may_resume: true,
+        may_stop: true,
+        may_delete: false,
+    }
+}

@@ -1,0 +1,137 @@
+//! Scripts that were written for Slurm, handed in as they are, and jobs over several nodes: what
+//! Slurm is asked for, what is charged, who starts the tasks, and what is refused without a trace.
+
+use serde_json::{Value, json};
+
+use super::whole::{jobs, open};
+use crate::life::{
+    House, Person,
+    jobs::{ended, log, state, submit},
+};
+
+const MIB: i64 = 1 << 20;
+
+async fn refused(house: &House, person: &Person, request: Value) -> String {
+    let (status, answer) = person.ask(house, "POST", "/jobs", &request).await;
+    assert!([409, 413, 422].contains(&status), "{status} {answer}");
+    answer.to_string()
+}
+
+/// How many `.`-lines a log has of each node: what the tasks have said.
+fn told(log: &str, what: &str) -> Vec<String> {
+    let mut lines: Vec<String> = log.lines().filter(|line| line.starts_with(what)).map(str::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+#[tokio::test]
+async fn a_script_as_it_is() {
+    let Some((house, person, cluster)) = open().await else { return };
+    let admin = house.admin();
+    admin.allow(&house, &person, json!({ "gpus": -1, "jobs": -1, "pending": -1 })).await;
+    let script = "\u{feff}#!/bin/bash\r\n#SBATCH --job-name='as it is'\r\n#SBATCH -N 2 --ntasks-per-node=2 -c 2\r\n\
+                  #SBATCH --mem=300M --gres=gpu:a100:1 -t 7\r\n#SBATCH --partition=debug --nice=5\r\n\
+                  #SBATCH --output=elsewhere.txt\r\n\r\necho \"at $SLURM_NTASKS\"\r\n\
+                  srun -c2 sh -c 'echo task $SLURM_PROCID on $SLURMD_NODENAME'\r\nsleep 600\r\n";
+    let id = submit(&house, &person, json!({ "script": script, "sbatch": true })).await;
+    let job = state(&house, &person, &id, "running").await;
+    assert_eq!((&job["name"], &job["time_limit_seconds"]), (&json!("as it is"), &json!(420)), "{job}");
+    assert_eq!((&job["nodes"], &job["tasks_per_node"]), (&json!(2), &json!(2)), "{job}");
+    let resources = &job["resources"];
+    assert_eq!((&resources["gpus"], &resources["cpus"]), (&json!(2), &json!(8)), "of both nodes: {job}");
+    assert_eq!(resources["memory_bytes"], json!(600 * MIB));
+    // Slurm was asked for the very same.
+    let number = crate::wait::eventually("it is in the queue", async || {
+        let queue = person.get(&house, "/queue").await;
+        let row = queue["items"].as_array().unwrap().first().cloned()?;
+        assert_eq!((&row["nodes"], &row["resources"]["cpus"]), (&json!(2), &json!(8)), "{row}");
+        assert_eq!((&row["resources"]["gpus"], &row["job"]), (&json!(2), &json!(id)), "{row}");
+        row["id"].as_str().unwrap().parse::<i32>().ok()
+    })
+    .await;
+    assert_eq!(cluster.field(number, "partition"), "debug");
+    let tasks = crate::wait::eventually("its tasks have spoken", async || {
+        let text = log(&house, &person, &format!("{id}/log")).await;
+        let tasks = told(&text, "task ");
+        (tasks.len() == 4 && text.contains("at 4")).then_some(tasks)
+    })
+    .await;
+    let nodes: std::collections::BTreeSet<&str> = tasks.iter().filter_map(|line| line.split(" on ").nth(1)).collect();
+    assert_eq!(nodes.len(), 2, "{tasks:?}");
+    // What both nodes hold is charged, until it ends.
+    let held = house.intervals().await.iter().filter(|one| one.to == i64::MAX).count();
+    assert_eq!(held, 1);
+    let (status, _) = person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
+    assert_eq!(status, 202);
+    ended(&house, &person, &id, "stopped_by_owner").await;
+    // The same again has the same shape.
+    let (status, again) = person.ask(&house, "POST", &format!("/jobs/{id}/resume"), &Value::Null).await;
+    assert_eq!(status, 202, "{again}");
+    let again = state(&house, &person, &id, "running").await;
+    assert_eq!((&again["resources"]["cpus"], &again["nodes"]), (&json!(8), &json!(2)), "{again}");
+    person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
+    ended(&house, &person, &id, "stopped_by_owner").await;
+    assert_eq!(jobs(&cluster), 2);
+}
+
+/// A command is started on every node so many times by the portal itself.
+#[tokio::test]
+async fn a_command_on_several_nodes() {
+    let Some((house, person, cluster)) = open().await else { return };
+    let admin = house.admin();
+    admin.allow(&house, &person, json!({ "jobs": -1, "pending": -1 })).await;
+    let command = ["/bin/sh", "-c", "echo task $SLURM_PROCID on $SLURMD_NODENAME as $(id -un)"];
+    let size = json!({ "cpus": 2, "memory_bytes": 256 * MIB });
+    let request = json!({ "command": command, "nodes": 3, "tasks_per_node": 2, "resources": size });
+    let id = submit(&house, &person, request).await;
+    let job = ended(&house, &person, &id, "exited").await;
+    assert_eq!((&job["exit_code"], &job["resources"]["cpus"]), (&json!(0), &json!(6)), "{job}");
+    let tasks = told(&log(&house, &person, &format!("{id}/log")).await, "task ");
+    assert_eq!(tasks.len(), 6, "{tasks:?}");
+    for node in ["node1", "node2", "node3"] {
+        assert_eq!(tasks.iter().filter(|line| line.contains(&format!(" on {node} "))).count(), 2, "{tasks:?}");
+    }
+    // One that fails ends all, and so the job has failed.
+    let failing = ["/bin/sh", "-c", "test $SLURM_PROCID = 0 && exit 3; sleep 600"];
+    let request = json!({ "command": failing, "nodes": 2, "resources": { "cpus": 1, "memory_bytes": 256 * MIB } });
+    let id = submit(&house, &person, request).await;
+    assert_ne!(ended(&house, &person, &id, "exited").await["exit_code"], 0);
+    assert_eq!(jobs(&cluster), 2);
+}
+
+#[tokio::test]
+async fn what_cannot_be_counted_is_refused() {
+    let Some((house, person, cluster)) = open().await else { return };
+    let script = |lines: &str| json!({ "script": format!("#!/bin/sh\n{lines}\ntrue\n"), "sbatch": true });
+    for (request, part) in [
+        (script("#SBATCH --array=1-9"), "line 2: `--array`"),
+        (script("#SBATCH --exclusive"), "line 2: `--exclusive`"),
+        (script("#SBATCH --mem=0"), "line 2: `--mem=0`"),
+        (script("#SBATCH --uid=0"), "line 2: `--uid`"),
+        (script("#SBATCH --nodes=5"), "5 nodes; there are 4"),
+        (script("#SBATCH -c 5"), "5 × cores; the largest node has 4"),
+        (script("#SBATCH --time=2:00:00"), "120 minutes; Slurm"),
+        (script("#SBATCH -p small --time=10"), "10 minutes; Slurm"),
+        (json!({ "script": "echo no script", "sbatch": true }), "its first line names"),
+        (json!({ "command": ["true"], "sbatch": true }), "whose #SBATCH lines"),
+        (json!({ "script": format!("#!/bin/sh\n# {}\n", "x".repeat(100_000)), "sbatch": true }), "64 KB"),
+        (json!({ "script": format!("#!/bin/sh\n# {}\n", "x".repeat(5 << 20)), "sbatch": true }), "1048576"),
+        (json!({ "command": ["true"], "nodes": 0 }), "between 1 and 10000"),
+        (json!({ "command": ["true"], "nodes": 10_000_000 }), "between 1 and 10000"),
+        (json!({ "command": ["true"], "nodes": 9 }), "9 nodes; there are 4"),
+        (json!({ "command": ["true"], "tasks_per_node": 2, "resources": { "cpus": 3 } }), "not the same for each of 2"),
+    ] {
+        let said = refused(&house, &person, request.clone()).await;
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Over one's quota with all nodes together.
+    let admin = house.admin();
+    admin.allow(&house, &person, json!({ "cpus": 6 })).await;
+    let said = refused(&house, &person, json!({ "command": ["true"], "nodes": 4, "resources": { "cpus": 2 } })).await;
+    assert!(said.contains("quota.cpus"), "{said}");
+    // What Slurm knows and we do not is told in its own words.
+    let id = submit(&house, &person, script("#SBATCH --qos=nowhere --constraint=nowhere")).await;
+    let job = ended(&house, &person, &id, "launch_failed").await;
+    assert!(job["detail"].as_str().unwrap().contains("Slurm refused the job"), "{job}");
+    assert_eq!(jobs(&cluster), 0, "nothing of all this came to Slurm");
+}
