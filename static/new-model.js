@@ -1,5 +1,5 @@
-// The form of a training: the fields of the chosen policy, and the learning rate drawn as the
-// portal computes it.
+// The form of a training: the fields of the chosen policy, the learning rate drawn as the
+// portal computes it, and a program's text in which a tab indents.
 
 import { $, $$ } from "./dom.js";
 
@@ -58,6 +58,16 @@ form.addEventListener("input", (event) => {
   if (event.target.name === "learning_rate.policy") show();
   clearTimeout(timer);
   timer = setTimeout(draw, 250);
+});
+// A tab indents, as in an editor; after Escape it leaves, as the keyboard needs it.
+const program = $("#program", form);
+let leaves = false;
+program?.addEventListener("focus", () => (leaves = false));
+program?.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") leaves = true;
+  if (event.key !== "Tab" || event.shiftKey || leaves) return;
+  event.preventDefault();
+  program.setRangeText("    ", program.selectionStart, program.selectionEnd, "end");
 });
 show();
 draw();

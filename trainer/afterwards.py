@@ -7,6 +7,7 @@ a bundle put them.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -69,8 +70,16 @@ def _own_layers(folder: Path, networks: Any) -> None:
         wanted = json.loads((folder / "run.json").read_text("utf-8"))["config"]["network"]
     except (OSError, ValueError, KeyError):
         return
-    if "file" in wanted and Path(wanted["file"]).is_file():
+    if "file" in wanted and _is_trusted(Path(wanted["file"])):
         networks.load_file(Path(wanted["file"]))
+
+
+def _is_trusted(file: Path) -> bool:
+    """Whether to run it: whoever asks somebody else's model must not run that person's program."""
+    try:
+        return file.is_file() and file.stat().st_uid in (os.getuid(), 0)
+    except OSError:
+        return False
 
 
 def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ mod lineage;
 mod look;
 pub mod policy;
 mod preview;
+pub mod program;
 mod request;
 pub mod schema;
 
@@ -37,6 +38,7 @@ pub use look::{
     Answer, ClassMeasures, Confusion, Evaluation, Prediction, Predictions, SPLITS, Snapshot, Snapshots, Wanted,
 };
 pub use preview::{Preview, Sample, Side};
+use request::Checked;
 pub use request::{NewModel, networks};
 
 /// What the service is made of.
@@ -91,13 +93,11 @@ impl Models {
         if dataset.state != DatasetState::Ready {
             return Err(Error::Conflict("the dataset is not there yet"));
         }
-        let (config, name, size) = request::check(dataset, new).map_err(Error::Invalid)?;
-        let request = JobRequest {
-            name: Some(name.clone()),
-            script: Some(request::script(&config)),
-            variables: Some(self.variables()),
-            ..size
-        };
+        let asked = request::check(dataset, new).map_err(Error::Invalid)?;
+        let script = request::script(&asked);
+        let Checked { name, config, size, .. } = asked;
+        let request =
+            JobRequest { name: Some(name.clone()), script: Some(script), variables: Some(self.variables()), ..size };
         // What cannot be is told before anything is written.
         let home = self.home(user).await?;
         self.jobs.rehearse(actor, request.clone()).await?;
@@ -199,7 +199,7 @@ impl Models {
         Ok(listed)
     }
 
-    /// The configuration of its training.
+    /// The whole configuration of its training.
     pub async fn config(&self, model: &Model) -> Result<serde_json::Value> {
         let text = self.db.model_config(model.id).await?.ok_or(Error::NotFound)?;
         serde_json::from_str(&text).map_err(|_err| Error::Db(db::Error::Stored("model's configuration")))

@@ -77,14 +77,14 @@ impl Models {
         if dataset.state != DatasetState::Ready {
             return Err(Error::Conflict("the dataset is not there yet"));
         }
-        let (config, name, size) = request::check(dataset, new).map_err(Error::Invalid)?;
-        let name: String = format!("before {name}").chars().take(64).collect();
+        let checked = request::check(dataset, new).map_err(Error::Invalid)?;
+        let name: String = format!("before {}", checked.name).chars().take(64).collect();
         let asked = JobRequest {
             name: Some(name),
-            script: Some(request::preview_script(&config)),
+            script: Some(request::preview_script(&checked)),
             variables: Some(self.variables()),
-            environment: size.environment,
-            group: size.group,
+            environment: checked.size.environment,
+            group: checked.size.group,
             resources: Some(Resources { cpus: 2, memory_bytes: 3 << 30, ..Resources::default() }),
             time_limit_seconds: Some(ask::PATIENCE),
             ..JobRequest::default()

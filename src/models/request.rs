@@ -5,10 +5,11 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::schema;
+use super::{Models, Result, program, schema};
 use crate::{
     jobs::JobRequest,
-    model::{Dataset, DatasetId, FieldError, Resources, description::parse_name},
+    model::{Dataset, DatasetId, FieldError, Model, Resources, description::parse_name},
+    sessions::Actor,
 };
 
 /// The environment that has what the trainer needs, unless another one is named.
@@ -33,6 +34,9 @@ pub struct NewModel {
     #[serde(default)]
     #[schema(value_type = Object, required = false)]
     pub config: Value,
+    /// A network of one's own instead of one by name: Python with `def network(x, classes)`, at most 16 KiB.
+    #[serde(default)]
+    pub program: Option<String>,
     /// The software that trains; it needs Keras and a backend. Left out: `default`.
     #[serde(default)]
     pub environment: Option<String>,
@@ -57,8 +61,19 @@ pub fn networks(kind: &str) -> Vec<&'static str> {
     schema::words("network.name").into_iter().filter(of_kind).collect()
 }
 
-/// The whole configuration, the name, and the size of the job.
-pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<(Value, String, JobRequest), Vec<FieldError>> {
+/// A request without faults.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub name: String,
+    /// The whole configuration.
+    pub config: Value,
+    /// Python that lies beside it.
+    pub program: Option<String>,
+    /// Of the job.
+    pub size: JobRequest,
+}
+
+pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<Checked, Vec<FieldError>> {
     let mut faults = Vec::new();
     let name = parse_name(&new.name).map_err(|fault| faults.push(fault)).unwrap_or_default();
     let mut config = if new.config.is_null() { json!({}) } else { new.config };
@@ -72,6 +87,8 @@ pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<(Value, String, 
         fields.insert("data".to_owned(), json!({"kind": "dataset", "path": dataset.directory}));
     }
     faults.extend(schema::faults(&config, "config"));
+    let program =
+        new.program.and_then(|text| program::check(&text, &mut config).map_err(|fault| faults.push(fault)).ok());
     let named = config["network"]["name"].as_str();
     if named.is_some_and(|name| !networks(&dataset.kind).contains(&name)) && faults.is_empty() {
         let message = format!("For {} it is one of {}.", dataset.kind, networks(&dataset.kind).join(", "));
@@ -93,7 +110,37 @@ pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<(Value, String, 
         time_limit_seconds: Some(new.time_limit_seconds.unwrap_or(USUAL_TIME)),
         ..JobRequest::default()
     };
-    Ok((config, name, size))
+    Ok(Checked { name, config, program, size })
+}
+
+impl Models {
+    /// What a model's training was asked for with, so that another one can be asked for like it; on a dataset.
+    pub async fn asked_for(&self, actor: Actor<'_>, model: &Model, dataset: DatasetId) -> Result<NewModel> {
+        let mut config = self.config(model).await?;
+        let program = self.program(actor.user, model, &config).await?;
+        if let Some(fields) = config.as_object_mut() {
+            fields.retain(|field, _| !OURS.contains(&field.as_str()));
+        }
+        if let (Some(_), Some(network)) = (&program, config["network"].as_object_mut()) {
+            network.remove("file");
+        }
+        let job = match model.job {
+            Some(job) => self.db.find_job(job).await?,
+            None => None,
+        };
+        let spec = job.map(|job| job.latest.spec);
+        Ok(NewModel {
+            name: model.name.clone(),
+            dataset,
+            config,
+            program,
+            environment: spec.as_ref().and_then(|spec| spec.environment.clone()),
+            group: spec.as_ref().and_then(|spec| spec.group.clone()),
+            profile: spec.as_ref().and_then(|spec| spec.profile.clone()),
+            time_limit_seconds: spec.as_ref().map(|spec| spec.duration_seconds),
+            resources: spec.map(|spec| spec.resources),
+        })
+    }
 }
 
 /// What is trained, in a word.
@@ -107,10 +154,11 @@ pub(super) fn network(config: &Value) -> String {
     }
 }
 
-/// How both scripts begin: the configuration lies in the job's directory of logs.
-fn beginning(about: &str, config: &Value) -> String {
+/// How both scripts begin: what is asked for lies in the job's directory of logs.
+fn beginning(about: &str, asked: &Checked) -> String {
+    let config = serde_json::to_string_pretty(&asked.config).expect("a value is plain data");
+    let program = asked.program.as_deref().map(program::written).unwrap_or_default();
     // A line that is the end mark alone cannot be in it: strings have no line breaks in JSON.
-    let config = serde_json::to_string_pretty(config).expect("a value is plain data");
     format!(
         "#!/bin/sh
 # {about}
@@ -118,13 +166,13 @@ mkdir -p \"$LYCEUM_LOG_DIRECTORY\" && cd \"$LYCEUM_LOG_DIRECTORY\" || exit 4
 cat > config.json <<'END_OF_CONFIG'
 {config}
 END_OF_CONFIG
-"
+{program}"
     )
 }
 
 /// The script that looks before a training. Each answer appears whole or not at all.
-pub(super) fn preview_script(config: &Value) -> String {
-    beginning("Looks at pictures and layers of a training before it (docs/trainer.md).", config)
+pub(super) fn preview_script(asked: &Checked) -> String {
+    beginning("Looks at pictures and layers of a training before it (docs/trainer.md).", asked)
         + "python -m trainer preview config.json --output preview > preview.new || exit $?
 mv preview.new preview.json
 python -m trainer describe config.json > layers.new || exit $?
@@ -133,8 +181,8 @@ mv layers.new layers.json
 }
 
 /// The script of the job. Started again, it goes on at its last snapshot.
-pub(super) fn script(config: &Value) -> String {
-    beginning("Trains a model (docs/trainer.md), and makes a bundle of its best snapshot.", config)
+pub(super) fn script(asked: &Checked) -> String {
+    beginning("Trains a model (docs/trainer.md), and makes a bundle of its best snapshot.", asked)
         + "# Asked to end, the trainer writes a snapshot first.
 python -m trainer train config.json &
 trap 'kill -TERM $!' TERM INT
@@ -197,20 +245,36 @@ mod tests {
     #[test]
     fn the_usual_network_and_size() {
         for (kind, usual) in [("classification", "lenet"), ("segmentation", "u-net"), ("detection", "centres")] {
-            let (config, _, size) = check(&dataset(kind), new(&Value::Null)).unwrap();
+            let Checked { config, size, .. } = check(&dataset(kind), new(&Value::Null)).unwrap();
             assert_eq!(network(&config), usual);
             assert_eq!((size.environment.as_deref(), size.resources.unwrap().cpus), (Some("default"), 2));
         }
     }
 
+    #[test]
+    fn a_network_of_ones_own_takes_the_place_of_a_name() {
+        let program = Some("def network(x, classes):\r\n    return x".to_owned());
+        let asked = check(&dataset("classification"), NewModel { program, ..new(&Value::Null) }).unwrap();
+        assert_eq!(
+            (network(&asked.config).as_str(), &asked.config["network"]["file"]),
+            ("of its own", &json!("network.py"))
+        );
+        assert!(
+            script(&asked).contains("<<'END_OF_NETWORK'\ndef network(x, classes):\n    return x\nEND_OF_NETWORK\n")
+        );
+
+        let both = NewModel { program: Some("x".to_owned()), ..new(&json!({"network": {"name": "lenet"}})) };
+        assert_eq!(check(&dataset("classification"), both).unwrap_err()[0].field, "program");
+    }
+
     /// Whatever a directory is called, the script is the same but for one line of JSON.
     #[test]
     fn a_script_holds_the_configuration_and_nothing_else_of_it() {
-        let (config, ..) = check(&dataset("classification"), new(&json!({"epochs": 2}))).unwrap();
-        for text in [script(&config), preview_script(&config)] {
+        let asked = check(&dataset("classification"), new(&json!({"epochs": 2}))).unwrap();
+        for text in [script(&asked), preview_script(&asked)] {
             let (before, rest) = text.split_once("<<'END_OF_CONFIG'\n").unwrap();
             let (inside, after) = rest.split_once("\nEND_OF_CONFIG\n").unwrap();
-            assert_eq!(serde_json::from_str::<Value>(inside).unwrap(), config);
+            assert_eq!(serde_json::from_str::<Value>(inside).unwrap(), asked.config);
             assert!(!before.contains("here") && !after.contains("here") && !after.contains("END_OF_CONFIG"));
         }
     }

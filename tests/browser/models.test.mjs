@@ -96,6 +96,35 @@ test("pictures and layers are looked at before the start, in another tab", async
   await page.getByLabel("Turn", { exact: true }).fill("");
 });
 
+test("a network of one's own is written, and looked at before it learns", async () => {
+  const { page, context } = person;
+  const program = page.getByLabel("Network of my own");
+  assert.ok(await program.isHidden(), "another is chosen");
+  await page.getByLabel("Network", { exact: true }).selectOption("own");
+  const text = await program.inputValue();
+  assert.match(text, /^def network\(x, classes\):$/m);
+  await program.fill("def network(x, classes):\nreturn x");
+  await program.press("ArrowLeft");
+  await program.press("Home");
+  await program.press("Tab");
+  assert.match(await program.inputValue(), /\n {4}return x$/);
+  await check("model-new-own");
+  const look = () => Promise.all([context.waitForEvent("page"), page.getByRole("button", { name: "Look at it first" }).click()]);
+  const [wrong] = await look();
+  await browser.appears(wrong, wrong.locator("#preview-state", { hasText: "failed" }), 300, "what is wrong with it");
+  await wrong.getByText("returns values of the shape").waitFor();
+  await wrong.close();
+  await program.fill(text.replace("(16, 32, 64)", "(8, 16)"));
+  const [tab] = await look();
+  await browser.appears(tab, tab.getByRole("rowheader", { name: "logits" }), 300, "its layers");
+  await tab.close();
+  await program.focus();
+  await program.press("Escape");
+  await program.press("Tab");
+  assert.ok(await page.getByRole("button", { name: "Look at it first" }).isVisible());
+  assert.ok(!(await program.evaluate((one) => one === document.activeElement)), "the keyboard leaves it");
+});
+
 test("a network learns, with its curves before one's eyes", async () => {
   const { page } = person;
   await page.getByLabel("Name", { exact: true }).fill("Shapes by a small network");

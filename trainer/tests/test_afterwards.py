@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -77,6 +78,27 @@ def test_a_model_that_is_gone_or_alone(lenet, pictures, tmp_path, capsys):
     (tmp_path / "alone.keras").write_bytes(best(lenet).read_bytes())
     code, [error] = call(capsys, "predict", tmp_path / "alone.keras", pictures[0])
     assert code == 2 and "preprocessing.json" in error["message"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_the_program_of_somebody_else_is_not_run(lenet, pictures, tmp_path, capsys):
+    """Asking their model would run their program as oneself."""
+    folder = tmp_path / "theirs"
+    (folder / "checkpoints").mkdir(parents=True)
+    for name in ("labels.txt", "preprocessing.json", "run.json"):
+        (folder / name).write_bytes((lenet / name).read_bytes())
+    copy = folder / "checkpoints" / best(lenet).name
+    copy.write_bytes(best(lenet).read_bytes())
+    trap, program = tmp_path / "sprung", folder / "network.py"
+    program.write_text(f"open({str(trap)!r}, 'w')\n\ndef network(x, classes):\n    return x\n")
+    run = json.loads((folder / "run.json").read_text())
+    run["config"]["network"] = {"file": str(program)}
+    (folder / "run.json").write_text(json.dumps(run))
+    os.chown(program, 65534, 65534)
+    code, [answer] = call(capsys, "predict", copy, pictures[0])
+    assert code == 0 and answer["images"][0]["top"] and not trap.exists()
+    os.chown(program, 0, 0)
+    assert call(capsys, "predict", copy, pictures[0])[0] == 0 and trap.exists(), "one's own is"
 
 
 def test_another_backend_answers_the_same(lenet, pictures, tmp_path, capsys):

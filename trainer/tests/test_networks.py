@@ -127,6 +127,15 @@ def test_a_network_of_a_persons_own(tmp_path, capsys):
     assert about["macs"] == 16 * 9 * 4 + 64 * 3
 
 
+@pytest.mark.parametrize("task", ["classification", "segmentation", "detection"])
+def test_the_examples_to_begin_with(tmp_path, task):
+    example = ROOT / "trainer" / "examples" / f"{task}.py"
+    model, about = built(tmp_path, (32, 48, 3, 4), {"file": str(example)}, task)
+    assert about["macs"] > 0
+    seen = model.predict_on_batch(np.zeros((1, 32, 48, 3), "float32"))
+    assert np.isfinite(np.asarray(seen)).all()
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -57,6 +57,9 @@ pub fn of_policy(field: &str) -> &'static str {
     }
 }
 
+/// The word of the choice of networks that stands for a program of one's own.
+pub const OWN_NETWORK: &str = "own";
+
 /// What was typed, in the API's words. What is no number stays text, and is told as a fault.
 pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel {
     let text = |value: &str| Some(value.trim().to_owned()).filter(|value| !value.is_empty());
@@ -70,10 +73,13 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
         }
     }
     // A model to go on from brings its own network.
-    if typed.value("network.pretrained").is_empty() {
-        remove(&mut config, "network", "freeze");
-    } else {
+    let goes_on = !typed.value("network.pretrained").is_empty();
+    let is_own = !goes_on && typed.value("network.name") == OWN_NETWORK;
+    if goes_on || is_own {
         remove(&mut config, "network", "name");
+    }
+    if !goes_on {
+        remove(&mut config, "network", "freeze");
     }
     // What is no number is one that the service refuses.
     let whole = |value: &str| value.trim().parse().unwrap_or(-1);
@@ -84,6 +90,7 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
         name: typed.name.clone(),
         dataset,
         config: Value::Object(config),
+        program: is_own.then(|| typed.program.clone()),
         environment: text(&typed.environment),
         group: text(&typed.group),
         resources: Some(Resources {
@@ -94,6 +101,46 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
         }),
         profile: None,
         time_limit_seconds: Some(seconds),
+    }
+}
+
+/// The form that a request would have been typed into, for one like it.
+pub fn typed(asked: NewModel, idempotency_key: String) -> ModelForm {
+    let mut form = ModelForm::usual(idempotency_key, asked.name);
+    for field in FIELDS {
+        let value = field.split('.').fold(&asked.config, |value, name| &value[name]);
+        // What the trainer is not told is as it is where nothing is said.
+        if !value.is_null() || schema::rule(field).is_none_or(|rule| rule["default"].is_null()) {
+            form.set(field, written(value));
+        }
+    }
+    if let Some(program) = asked.program {
+        form.set("network.name", OWN_NETWORK.to_owned());
+        form.program = program;
+    }
+    if let Some(size) = asked.resources {
+        form.cpus = size.cpus.to_string();
+        form.gpus = size.gpus.to_string();
+        form.memory = (size.memory_bytes >> 30).max(1).to_string();
+    }
+    if let Some(seconds) = asked.time_limit_seconds {
+        #[expect(clippy::cast_precision_loss, reason = "some hours")]
+        let hours = seconds as f64 / 3600.0;
+        form.hours = hours.to_string();
+    }
+    form.environment = asked.environment.unwrap_or(form.environment);
+    form.group = asked.group.unwrap_or_default();
+    form
+}
+
+/// A value of a configuration as it would be typed; what is not in it stays what is usual.
+fn written(value: &Value) -> String {
+    match value {
+        Value::Null | Value::Bool(false) | Value::Object(_) => String::new(),
+        Value::Bool(true) => "yes".to_owned(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(values) => values.iter().map(written).collect::<Vec<_>>().join(", "),
     }
 }
 
@@ -163,5 +210,40 @@ mod tests {
         assert_eq!(config(&typed), expected, "a field of another policy is left out");
         let typed = [("network.name", "lenet"), ("network.pretrained", "/x.keras"), ("network.freeze", "yes")];
         assert_eq!(config(&typed), json!({"network": {"pretrained": "/x.keras", "freeze": true}}));
+        let typed = [("network.name", OWN_NETWORK), ("program", "def")];
+        assert_eq!(config(&typed), json!({"network": {}}), "the program says it");
+    }
+
+    /// One like another asks for the same.
+    #[test]
+    fn what_was_asked_for_is_typed_again() {
+        for program in [None, Some("def network(x, classes):\n    return x\n".to_owned())] {
+            let network = if program.is_some() { json!({}) } else { json!({"name": "small-cnn"}) };
+            let asked = NewModel {
+                name: "shapes".to_owned(),
+                dataset: crate::model::DatasetId::new(),
+                config: json!({"network": network, "epochs": 7, "batch_size": 16, "seed": 3,
+                    "optimizer": {"name": "sgd", "weight_decay": 0.01},
+                    "learning_rate": {"base": 0.01, "policy": "multistep", "steps": [30, 60], "warm_up": 0},
+                    "augmentation": {"flip_horizontal": true, "shift": 0.1}, "precision": "mixed_bfloat16"}),
+                program,
+                environment: Some("default".to_owned()),
+                group: Some("vision".to_owned()),
+                resources: Some(Resources { cpus: 4, memory_bytes: 8 << 30, gpus: 1, ..Resources::default() }),
+                profile: None,
+                time_limit_seconds: Some(5400),
+            };
+            let again = request(&typed(asked.clone(), "key".to_owned()), asked.dataset);
+            for (field, value) in asked.config.as_object().unwrap() {
+                for (name, value) in value.as_object().into_iter().flatten() {
+                    assert_eq!(&again.config[field][name], value, "{field}.{name}");
+                }
+                assert!(value.is_object() || &again.config[field] == value, "{field}");
+            }
+            assert_eq!(
+                (again.program, again.resources, again.time_limit_seconds, again.group),
+                (asked.program, asked.resources, asked.time_limit_seconds, asked.group)
+            );
+        }
     }
 }

@@ -79,6 +79,9 @@ pub struct ModelView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>, required = false)]
     pub config: Option<Value>,
+    /// Its network in Python, where it is one of its owner's own that you may read; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
 }
 
 impl From<Model> for ModelView {
@@ -107,6 +110,7 @@ impl From<Model> for ModelView {
             created_at: one.created_at,
             changed_at: one.changed_at,
             config: None,
+            program: None,
         }
     }
 }
@@ -200,7 +204,9 @@ pub async fn find(
 ) -> Result<axum::Json<ModelView>> {
     let found = portal.models.find(user.actor(), id).await?;
     let config = portal.models.config(&found).await?;
-    Ok(axum::Json(ModelView { config: Some(config), ..found.into() }))
+    // Who may not read its files sees the rest.
+    let program = portal.models.program(&user.user, &found, &config).await.unwrap_or_default();
+    Ok(axum::Json(ModelView { config: Some(config), program, ..found.into() }))
 }
 
 /// Change name, notes or visibility of one's own.

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Redirect, Response},
 };
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{NOT_MEASURED, PredictionParameters, form};
 use crate::{
@@ -84,6 +85,8 @@ pub struct Prefill {
     dataset: String,
     /// A snapshot to go on from.
     pretrained: String,
+    /// A model whose training was asked for in the same way.
+    like: String,
 }
 
 /// `/models/new`
@@ -97,9 +100,17 @@ pub async fn new(
         return Ok(Redirect::to("/datasets").into_response());
     };
     let dataset = portal.datasets.find(user.actor(), id).await?;
-    let name: String = dataset.name.chars().take(56).collect();
-    let mut form = ModelForm::usual(uuid::Uuid::new_v4().simple().to_string(), name);
-    form.set("network.pretrained", prefill.pretrained);
+    let key = uuid::Uuid::new_v4().simple().to_string();
+    let mut form = match prefill.like.parse::<ModelId>() {
+        Ok(like) => {
+            let like = portal.models.find(user.actor(), like).await?;
+            form::typed(portal.models.asked_for(user.actor(), &like, id).await?, key)
+        }
+        Err(_) => ModelForm::usual(key, dataset.name.chars().take(56).collect()),
+    };
+    if !prefill.pretrained.is_empty() {
+        form.set("network.pretrained", prefill.pretrained);
+    }
     Ok(Page(new_view(&portal, &user, &dataset, form, Vec::new())).into_response())
 }
 
@@ -128,7 +139,7 @@ fn new_view(
 pub async fn create(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     let id: DatasetId = form.get("dataset").parse().map_err(|_err| Error::not_found())?;
     let dataset = portal.datasets.find(user.actor(), id).await?;
-    let typed = ModelForm::read(|name| form.get(name).chars().take(4096).collect());
+    let typed = ModelForm::read(|name| form.get(name).to_owned());
     let key = Some(typed.idempotency_key.clone()).filter(|key| (1..=255).contains(&key.len()));
     let hash = format!("{id} {typed:?}");
     let once = key.as_deref().map(|key| (key, hash.as_str()));
@@ -174,7 +185,8 @@ pub async fn show_view(
         Some(id) => portal.datasets.find(user.actor(), id).await.ok(),
         None => None,
     };
-    let (inside, unreachable) = match inside(portal, user, model).await {
+    let config = portal.models.config(model).await?;
+    let (inside, unreachable) = match inside(portal, user, model, &config).await {
         Ok(inside) => (inside, None),
         Err(error @ models::Error::Files(_)) => (ModelInside::default(), Some(Error::from(error).detail().to_owned())),
         Err(error) => return Err(error.into()),
@@ -186,11 +198,14 @@ pub async fn show_view(
         snapshot: test.snapshot.clone(),
         when: Moment::ago(test.created_at, now),
     };
-    let config = portal.models.config(model).await?;
     let lineage = portal.models.lineage(user.actor(), model).await?;
     let worst = worst(portal, user, model, &inside).await?;
+    let like_href = dataset.as_ref().map(|dataset| {
+        href("/models/new", [("dataset", dataset.id.to_string().as_str()), ("like", model.id.to_string().as_str())])
+    });
     Ok(ModelPage {
         layout: portal.layout_of(&user.0, Nav::Models),
+        like_href,
         row: ModelRow::new(model, Moment::ago(model.created_at, now), user.id()),
         dataset: dataset.map(|dataset| (dataset.id.to_string(), dataset.name)),
         facts: views::facts_of(&config),
@@ -213,7 +228,7 @@ pub async fn show_view(
     })
 }
 
-async fn inside(portal: &Portal, user: &CurrentUser, model: &Model) -> models::Result<ModelInside> {
+async fn inside(portal: &Portal, user: &CurrentUser, model: &Model, config: &Value) -> models::Result<ModelInside> {
     let snapshots = portal.models.snapshots(&user.user, model).await?.unwrap_or_default();
     let mut splits = Vec::new();
     for split in models::SPLITS {
@@ -223,7 +238,8 @@ async fn inside(portal: &Portal, user: &CurrentUser, model: &Model) -> models::R
     }
     let has_bundle = portal.models.has_bundle(&user.user, model).await?;
     let layers = portal.models.layers(&user.user, model).await?;
-    Ok(ModelInside { snapshots, splits, has_bundle, layers: layers.as_ref().map(LayerTable::new) })
+    let program = portal.models.program(&user.user, model, config).await?;
+    Ok(ModelInside { snapshots, splits, has_bundle, layers: layers.as_ref().map(LayerTable::new), program })
 }
 
 /// What was judged worst of validation, drawn where the dataset can be looked at.

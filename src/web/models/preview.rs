@@ -107,7 +107,7 @@ pub async fn drawing(
 /// `POST /models/preview`: the form of a training, looked at before it is sent.
 pub async fn ask_by_form(user: CurrentUser, State(portal): State<Arc<Portal>>, form: Form) -> Result<Response> {
     let id = form.get("dataset").parse().map_err(|_err| Error::not_found())?;
-    let typed = ModelForm::read(|name| form.get(name).chars().take(4096).collect());
+    let typed = ModelForm::read(|name| form.get(name).to_owned());
     match begin(&portal, &user, form::request(&typed, id)).await {
         Ok(job) => Ok(Redirect::to(&format!("/models/previews/{}", job.id)).into_response()),
         Err(error) => refused(&portal, &user, id, typed, error).await,

@@ -12,7 +12,7 @@ use crate::{
     models::{self, Confusion, Evaluation, Snapshots, schema},
     web::{
         href::href,
-        models::form::{FIELDS, of_policy},
+        models::form::{FIELDS, OWN_NETWORK, of_policy},
         page::{Layout, filters},
     },
 };
@@ -114,8 +114,16 @@ impl NewModelPage {
         self.form.value(field) == value
     }
 
-    pub fn networks(&self) -> Vec<&'static str> {
-        models::networks(&self.kind)
+    /// Those by name, and a program of one's own.
+    pub fn networks(&self) -> Vec<(&'static str, &'static str)> {
+        let own = (OWN_NETWORK, "my own, in Python");
+        models::networks(&self.kind).into_iter().map(|name| (name, name)).chain([own]).collect()
+    }
+
+    /// What stands in the program's place: what was typed, or one to begin with.
+    pub fn program(&self) -> &str {
+        let typed = self.form.program.as_str();
+        if typed.is_empty() { models::program::example(&self.kind) } else { typed }
     }
 
     /// What a field may be.
@@ -167,6 +175,8 @@ pub struct ModelForm {
     pub name: String,
     /// In the order of [`FIELDS`].
     pub values: Vec<String>,
+    /// A network of one's own, in Python.
+    pub program: String,
     pub environment: String,
     pub group: String,
     pub cpus: String,
@@ -183,6 +193,7 @@ impl ModelForm {
             idempotency_key,
             name,
             values: vec![String::new(); FIELDS.len()],
+            program: String::new(),
             environment: text("default"),
             group: String::new(),
             cpus: text("2"),
@@ -215,6 +226,7 @@ impl ModelForm {
             idempotency_key: get("idempotency_key"),
             name: get("name"),
             values: FIELDS.iter().map(|field| get(field)).collect(),
+            program: get("program"),
             environment: get("environment"),
             group: get("group"),
             cpus: get("cpus"),
@@ -248,6 +260,8 @@ pub struct ModelPage {
     pub facts: Vec<(&'static str, String)>,
     /// The configuration as JSON.
     pub config: String,
+    /// Where the form of another training begins with all that this one was.
+    pub like_href: Option<String>,
     pub directory: String,
     pub files_href: String,
     pub bundle_href: Option<String>,
@@ -307,6 +321,8 @@ pub struct ModelInside {
     pub splits: Vec<MeasuredSplit>,
     pub has_bundle: bool,
     pub layers: Option<LayerTable>,
+    /// Of a network of its owner's own.
+    pub program: Option<String>,
 }
 
 /// What the best snapshot says of a split.

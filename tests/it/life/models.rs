@@ -325,6 +325,42 @@ async fn lenet_reads_digits_and_is_gone_on_from() {
     assert_eq!(other.get(&house, &format!("{path}/lineage")).await["children"], json!([]));
 }
 
+/// A network of one's own: what is wrong with it is told with its line before anything is trained;
+/// then it learns, is shown, and another form begins with it.
+#[tokio::test]
+async fn a_network_of_ones_own_learns() {
+    let Some(house) = house().await else { return };
+    let person = house.person();
+    let dataset = shapes(&house, &person).await;
+    let request = |program: &str| {
+        let config = json!({ "epochs": 1, "batch_size": 16, "learning_rate": { "base": 0.003 } });
+        json!({ "name": "by my own", "dataset": dataset, "config": config, "program": program })
+    };
+    let look = async |program: &str| {
+        let (status, asked) = person.ask(&house, "POST", "/models/previews", &request(program)).await;
+        assert_eq!(status, 201, "{asked}");
+        let path = format!("/models/previews/{}", asked["id"].as_str().unwrap());
+        let found = async || Some(person.get(&house, &path).await).filter(|found| found["state"] != "waiting");
+        eventually("what it would be", found).await
+    };
+    let wrong = look("import keras\n\ndef network(x, classes):\n    return keras.layers.Dense(0)(x)\n").await;
+    let detail = wrong["detail"].as_str().unwrap();
+    assert!(wrong["state"] == "failed" && detail.contains("network.file") && detail.contains("line 4"), "{wrong}");
+
+    let program = lyceum::models::program::example("classification").replace('\n', "\r\n");
+    let good = look(&program).await;
+    assert!(good["layers"]["layers"].as_array().unwrap().iter().any(|one| one["name"] == "logits"), "{good}");
+    let path = train(&house, &person, request(&program)).await;
+    let model = trained(&house, &person, &path).await;
+    assert_eq!(model["network"], "of its own");
+    assert_eq!(model["program"], lyceum::models::program::example("classification"));
+
+    let address = format!("/models/new?dataset={dataset}&like={}", model["id"].as_str().unwrap());
+    let page = person.request(&house, "GET", &address).send().await.unwrap().text().await.unwrap();
+    assert!(page.contains("GlobalAveragePooling2D") && page.contains("value=\"own\" selected"), "{page}");
+    assert!(page.contains("value=\"0.003\""), "{page}");
+}
+
 /// The script of docs/models.md, line by line as it stands there.
 #[tokio::test]
 async fn the_lines_of_the_page_do_what_they_say() {

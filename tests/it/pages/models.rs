@@ -21,6 +21,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("models-empty", draw(&empty(word))),
         ("model-new", draw(&new(word))),
         ("model-wrong", draw(&wrong(word))),
+        ("model-own", draw(&own(word))),
         ("model", draw(&show(word))),
         ("model-failed", draw(&failed(word))),
         ("model-predictions", draw(&predictions(word))),
@@ -83,6 +84,15 @@ fn wrong(word: &Word) -> NewModelPage {
     page
 }
 
+/// A network of one's own that cannot be so.
+fn own(word: &Word) -> NewModelPage {
+    let fault = FieldError { field: "program".to_owned(), message: word("Write a function network(x, classes).") };
+    let mut page = NewModelPage { errors: vec![fault], ..new(word) };
+    page.form.set("network.name", "own".to_owned());
+    page.form.program = word("import keras\n\n\ndef network(x, classes):\n    return x\n");
+    page
+}
+
 fn evaluation(word: &Word) -> Evaluation {
     let classes: Vec<String> = ["car", "person", "bicycle", "dog"].map(word).into();
     let measures = |precision: Option<f64>| -> BTreeMap<String, Option<f64>> {
@@ -139,7 +149,9 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
             splits: vec![MeasuredSplit::new(id, &evaluation(word))],
             has_bundle: true,
             layers: Some(layers(word)),
+            program: Some(word("import keras\n\n\ndef network(x, classes):\n    return x\n")),
         },
+        like_href: Some(format!("/models/new?dataset={ID}&like={ID}")),
         tests: vec![TestRow {
             href: format!("/models/{ID}/tests/{ID}"),
             picture: word("cat on a mat.png"),
