@@ -15,7 +15,7 @@ from . import config as configuration
 from .errors import INTERNAL, Stop, as_stop
 from .progress import plain, say
 
-_COMMANDS = ("train", "lr", "preview", "describe", "evaluate", "predict", "inspect", "export", "schema")
+_COMMANDS = ("train", "lr", "preview", "describe", "evaluate", "predict", "inspect", "export", "serve", "schema")
 
 
 def main(arguments: list[str]) -> int:
@@ -76,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     one = command("export", _export, "a bundle: .keras, safetensors, ONNX, labels, preprocessing, card, checksums")
     one.add_argument("model", type=Path)
     one.add_argument("--output", type=Path, required=True)
+    one = command("serve", _serve, "answers pictures over HTTP, on a Unix socket or a port of this machine")
+    one.add_argument("folder", type=Path, metavar="MODEL", help="the output of a training, or a bundle")
+    where = one.add_mutually_exclusive_group(required=True)
+    where.add_argument("--socket", type=Path)
+    where.add_argument("--port", type=int, help="of 127.0.0.1; 0 takes a free one, and says which")
+    one.add_argument("--base", default="", help="the path below which it answers")
+    one.add_argument("--runtime", choices=("auto", "keras", "onnx"), default="auto")
     command("schema", _schema, "the JSON schema of a configuration")
     return parser
 
@@ -155,6 +162,12 @@ def _export(options: Any) -> int:
     from . import export
 
     return _print(export.exported(options.model, options.output))
+
+
+def _serve(options: Any) -> int:
+    from . import serve
+
+    return serve.run(options.folder, serve.Place(options.socket, options.port, options.base), options.runtime)
 
 
 def _schema(options: Any) -> int:

@@ -143,22 +143,37 @@ def files_name(path: Path) -> str:
 
 
 def _answer(trained: Trained, found: np.ndarray, number: int, top: int, output: Path | None) -> dict[str, Any]:
+    if trained.task != "segmentation":
+        return answer(trained, found, top)
+    assert output is not None
+    name = f"mask-{number:05d}.png"
+    drawn = mask(found)
+    files.replace(output / name, pixels.Image.fromarray(drawn).save)
+    return {"mask": name, "share": shares(trained, drawn)}
+
+
+def answer(trained: Trained, found: np.ndarray, top: int) -> dict[str, Any]:
+    """What was found in a picture, in words: its classes, or its objects with their boxes."""
     labels = trained.labels
     if trained.task == "classification":
         best = np.argsort(-found, kind="stable")[:top]
         return {"top": [{"class": labels[i], "probability": float(found[i])} for i in best]}
-    if trained.task == "detection":
-        from .tasks.detection import SHOWN, boxes
+    from .tasks.detection import SHOWN, boxes
 
-        shown = [box for box in boxes(found) if box[5] >= SHOWN]
-        keys = ("x", "y", "width", "height", "confidence")
-        return {"boxes": [{"class": labels[int(box[0])]} | dict(zip(keys, map(float, box[1:]))) for box in shown]}
-    mask = found.argmax(-1).astype(np.uint8)
-    assert output is not None
-    name = f"mask-{number:05d}.png"
-    files.replace(output / name, pixels.Image.fromarray(mask).save)
-    share = np.bincount(mask.ravel(), minlength=len(labels)) / mask.size
-    return {"mask": name, "share": {label: float(part) for label, part in zip(labels, share)}}
+    shown = [box for box in boxes(found) if box[5] >= SHOWN]
+    keys = ("x", "y", "width", "height", "confidence")
+    return {"boxes": [{"class": labels[int(box[0])]} | dict(zip(keys, map(float, box[1:]))) for box in shown]}
+
+
+def mask(found: np.ndarray) -> np.ndarray:
+    """The class of each pixel."""
+    return found.argmax(-1).astype(np.uint8)
+
+
+def shares(trained: Trained, mask: np.ndarray) -> dict[str, float]:
+    """How much of the picture is of each class."""
+    share = np.bincount(mask.ravel(), minlength=len(trained.labels)) / mask.size
+    return {label: float(part) for label, part in zip(trained.labels, share)}
 
 
 def other_backend(*wanted: str) -> str:

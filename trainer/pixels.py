@@ -7,9 +7,11 @@ why; what it means for the training is the caller's business.
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
@@ -36,8 +38,8 @@ class Shape:
         return self.height, self.width, self.channels
 
 
-def read(path: Path, shape: Shape) -> np.ndarray:
-    """uint8, H×W×C."""
+def read(path: Path | BinaryIO, shape: Shape) -> np.ndarray:
+    """uint8, H×W×C; of a file, or of what was sent."""
     image, _ = resized(opened(path, shape.channels), shape)
     return as_array(image)
 
@@ -47,7 +49,7 @@ def as_array(image: Image.Image) -> np.ndarray:
     return pixels[..., np.newaxis] if pixels.ndim == 2 else pixels
 
 
-def opened(path: Path, channels: int) -> Image.Image:
+def opened(path: Path | BinaryIO, channels: int) -> Image.Image:
     """The whole picture in L or RGB, upright."""
     try:
         with warnings.catch_warnings():
@@ -90,8 +92,9 @@ def _eight_bits(image: Image.Image, channels: int) -> Image.Image:
     return image if image.mode == wanted else image.convert(wanted)
 
 
-def _what_instead(path: Path) -> str:
-    with open(path, "rb") as file:
+def _what_instead(path: Path | BinaryIO) -> str:
+    with open(path, "rb") if isinstance(path, Path) else contextlib.nullcontext(path) as file:
+        file.seek(0)
         head = file.read(512)
     if not head:
         return "is empty"

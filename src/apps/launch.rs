@@ -2,91 +2,17 @@
 //! [`Context`]; the child's environment is built from nothing, and secrets travel in it,
 //! never in the argument vector.
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
-use super::{App, AppKind, Listen, SiteApp, site::fill};
+use super::{
+    App, AppKind, Listen, SiteApp,
+    context::{Batch, Context, Python},
+    site::fill,
+};
 use crate::{
-    model::{
-        Gpu, Resources, SessionId,
-        job::{Attempt, Task, Work},
-        user::Person,
-    },
+    model::{Gpu, SessionId, job::Work},
     protocol::{AppLaunch, Program, ReadyProbe, files},
 };
-
-/// What an app is started with.
-#[derive(Clone, Debug)]
-pub struct Context<'a> {
-    pub session: SessionId,
-    /// `/s/{id}/`, see [`base_url`].
-    pub base_url: &'a str,
-    pub person: &'a Person,
-    /// Short enough (57 bytes) that kernels' sockets fit in it.
-    pub run_directory: &'a Path,
-    /// Where Python comes from, for the apps that use an environment.
-    pub python: Option<&'a Python>,
-    pub working_directory: &'a Path,
-    /// `TensorBoard`: the folder of logs; absent means the working directory.
-    pub log_directory: Option<&'a Path>,
-    /// `TensorBoard`: or several, by the names under which it shows them.
-    pub log_directories: &'a BTreeMap<String, PathBuf>,
-    /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
-    /// as `jupyter/labconfig/page_config.json`, and `bashrc`. Everybody may read them.
-    pub tensorboard_wrapper: &'a Path,
-    pub resources: &'a Resources,
-    pub gpus: &'a [Gpu],
-    /// Whether a driver stands behind the GPUs; else they are named by index.
-    pub gpu_driver: bool,
-    /// The secret that the proxy shows to Jupyter.
-    pub token: &'a str,
-    /// The port of an app that listens on one.
-    pub port: Option<u16>,
-    /// What a job runs.
-    pub batch: Option<Batch<'a>>,
-    /// Further variables; those that the portal sets itself win.
-    pub extra: &'a BTreeMap<String, String>,
-}
-
-/// An attempt of a job.
-#[derive(Clone, Copy, Debug)]
-pub struct Batch<'a> {
-    pub attempt: Attempt,
-    pub task: &'a Task,
-}
-
-/// An environment's Python, and what the person's own code runs in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Python {
-    /// Runs the app's own server: nothing that its user installs changes it.
-    pub python: PathBuf,
-    /// The programs beside it, such as `jupyter-lab`.
-    pub bin: PathBuf,
-    /// What kernels and terminals use, where that is not the same.
-    pub own: Option<OwnPython>,
-}
-
-/// The person's packages over the environment, or an environment of theirs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPython {
-    pub folder: PathBuf,
-    /// Whether its search goes on in the environment's programs.
-    pub is_overlay: bool,
-}
-
-impl Python {
-    /// The directories that come first in a child's `PATH`.
-    fn path(&self) -> String {
-        let bin = |own: &OwnPython| own.folder.join("bin");
-        match &self.own {
-            Some(own) if own.is_overlay => format!("{}:{}", bin(own).display(), self.bin.display()),
-            Some(own) => bin(own).display().to_string(),
-            None => self.bin.display().to_string(),
-        }
-    }
-}
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
@@ -96,6 +22,8 @@ pub enum Error {
     NoPort(String),
     #[error("what the job runs is not known any more")]
     NoTask,
+    #[error("no model was named")]
+    NoModel,
 }
 
 /// The path below which a session's app answers.
@@ -122,6 +50,12 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
         AppKind::TensorBoard => {
             environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
             (tensorboard(python(app, context)?, context), Some(ready(context.base_url.to_owned(), 180)))
+        }
+        AppKind::Model => {
+            // The trainer's, and not a folder of that name where it starts.
+            environment.insert("PYTHONPATH".to_owned(), text(context.trainer));
+            environment.insert("PYTHONSAFEPATH".to_owned(), "1".to_owned());
+            (model(python(app, context)?, context)?, Some(ready(context.base_url.to_owned(), 180)))
         }
         AppKind::Terminal => {
             environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
@@ -296,6 +230,15 @@ fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
     Program::Exec { argv }
 }
 
+fn model(python: &Python, context: &Context<'_>) -> Result<Program, Error> {
+    let directory = context.log_directory.ok_or(Error::NoModel)?;
+    let socket = format!("--socket={}", text(&context.run_directory.join(files::APP_SOCKET)));
+    let base = format!("--base={}", context.base_url);
+    // Behind `--` no directory is taken for an option.
+    let words = [&text(&python.python), "-m", "trainer", "serve", &socket, &base, "--", &text(directory)];
+    Ok(Program::Exec { argv: words.map(str::to_owned).into() })
+}
+
 /// A job's program. Its own variables were checked when it was submitted: they may replace what
 /// is only a proposal, as the number of threads.
 fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Result<Program, Error> {
@@ -349,8 +292,17 @@ fn text(path: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+
     use super::*;
-    use crate::apps::Catalogue;
+    use crate::{
+        apps::{Catalogue, OwnPython},
+        model::{
+            Resources,
+            job::{Attempt, Task},
+            user::Person,
+        },
+    };
 
     struct Given {
         session: SessionId,
@@ -400,6 +352,7 @@ mod tests {
             log_directory: None,
             log_directories: &given.log_directories,
             tensorboard_wrapper: Path::new("/lib/tensorboard.py"),
+            trainer: Path::new("/lib/trainer"),
             resources: &given.resources,
             gpus: &given.gpus,
             gpu_driver: true,
@@ -573,6 +526,20 @@ mod tests {
             launch(board, &Context { log_directories: &runs, ..context(&given) }).expect("everything is there");
         assert_eq!(argv(&started)[3..5], ["--run=c d=/x=y", "--run=first=/a/b"]);
         assert!(!argv(&started).iter().any(|argument| argument.starts_with("--logdir")));
+    }
+
+    #[test]
+    fn a_model_is_served_by_the_trainer() {
+        let given = given();
+        let catalogue = Catalogue::default();
+        let model = catalogue.find("model").expect("built in");
+        assert_eq!(launch(model, &context(&given)).expect_err("which"), Error::NoModel);
+        let asked = Context { log_directory: Some(Path::new("/home/ada/runs/-x")), ..context(&given) };
+        let started = launch(model, &asked).expect("everything is there");
+        assert_eq!(argv(&started)[1..4], ["-m", "trainer", "serve"]);
+        assert_eq!(argv(&started)[6..], ["--", "/home/ada/runs/-x"]);
+        assert_eq!(started.environment["PYTHONPATH"], "/lib/trainer");
+        assert_eq!(started.ready.expect("it is asked").path, given.base);
     }
 
     #[test]

@@ -2,10 +2,12 @@
 //! counts as idle. [`launch`] says how each is started; apps that a site adds by
 //! configuration are described and checked in [`site`]. Pure: nothing here touches a disk.
 
+mod context;
 mod launch;
 mod site;
 
-pub use launch::{Batch, Context, Error, OwnPython, Python, base_url, launch, with_modules};
+pub use context::{Batch, Context, OwnPython, Python};
+pub use launch::{Error, base_url, launch, with_modules};
 pub use site::{Fault, Listen, SiteApp, is_variable, validate};
 
 use crate::{
@@ -46,6 +48,8 @@ pub struct App {
 pub enum AppKind {
     Jupyter,
     TensorBoard,
+    /// A trained model that answers pictures over HTTP.
+    Model,
     Terminal,
     /// A command or a script, which nobody opens.
     Job,
@@ -113,6 +117,11 @@ impl App {
         self.uses_environment || self.kind == AppKind::Terminal
     }
 
+    /// Whether it begins with a directory: of logs, or of a model.
+    pub fn takes_logs(&self) -> bool {
+        matches!(self.kind, AppKind::TensorBoard | AppKind::Model)
+    }
+
     /// The socket in the run directory that answers for it; `None` for an app on a port.
     pub fn socket(&self) -> Option<&'static str> {
         match &self.kind {
@@ -162,7 +171,7 @@ fn job() -> App {
     }
 }
 
-fn built_in() -> [App; 3] {
+fn built_in() -> [App; 4] {
     let light = |gib: i64| Some(Resources { memory_bytes: gib * GIB, ..Resources::default() });
     [
         App {
@@ -181,6 +190,16 @@ fn built_in() -> [App; 3] {
             title: "TensorBoard".to_owned(),
             description: "Curves of training runs from a folder of logs.".to_owned(),
             icon: "tensorboard",
+            uses_environment: true,
+            idle: Idle::Http,
+            default_resources: light(2),
+        },
+        App {
+            kind: AppKind::Model,
+            name: "model".to_owned(),
+            title: "Model service".to_owned(),
+            description: "A trained model answers pictures over HTTP.".to_owned(),
+            icon: "model",
             uses_environment: true,
             idle: Idle::Http,
             default_resources: light(2),
@@ -206,7 +225,7 @@ mod tests {
     fn names_are_unique_and_found() {
         let catalogue = Catalogue::default();
         let names: Vec<_> = catalogue.iter().map(|app| app.name.as_str()).collect();
-        assert_eq!(names, ["jupyter", "tensorboard", "terminal"]);
+        assert_eq!(names, ["jupyter", "tensorboard", "model", "terminal"]);
         assert!(catalogue.find("Jupyter").is_none());
         for app in catalogue.iter().filter_map(|app| app.default_resources.as_ref()) {
             assert!(app.is_light());

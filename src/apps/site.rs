@@ -70,7 +70,7 @@ pub fn validate(apps: &[SiteApp], allow_port_apps: bool) -> Vec<Fault> {
             faults.push(Fault { field: format!("apps[{index}].{field}"), message });
         };
         check(app, &mut fault);
-        if ["jupyter", "tensorboard", "terminal", super::JOB].contains(&app.name.as_str()) {
+        if app.name == super::JOB || super::built_in().iter().any(|ours| ours.name == app.name) {
             fault("name", format!("`{}` is built in: choose another name", app.name));
         }
         if apps[..index].iter().any(|earlier| earlier.name == app.name) {

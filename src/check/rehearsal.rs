@@ -228,6 +228,7 @@ impl Rehearsal {
             log_directory: None,
             log_directories: &BTreeMap::new(),
             tensorboard_wrapper: &installed.tensorboard,
+            trainer: &installed.trainer,
             resources: &resources,
             gpus: &[],
             gpu_driver: false,

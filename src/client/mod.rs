@@ -49,7 +49,7 @@ pub struct SessionArguments {
 
 #[derive(Subcommand, Debug)]
 pub enum SessionCommand {
-    /// Start an app: jupyter, tensorboard, terminal, or one that your site added
+    /// Start an app: jupyter, tensorboard, model, terminal, or one that your site added
     Start(Box<Start>),
     /// List your live sessions
     List(List),
@@ -82,7 +82,7 @@ pub enum SessionCommand {
 
 #[derive(Args, Debug)]
 pub struct Start {
-    /// jupyter, tensorboard, terminal …
+    /// jupyter, tensorboard, model, terminal …
     pub app: String,
     #[command(flatten)]
     pub size: Size,

@@ -64,6 +64,7 @@ impl Sessions {
             log_directory: log_directory.as_deref(),
             log_directories: &log_directories,
             tensorboard_wrapper: &self.config.installed.tensorboard,
+            trainer: &self.config.installed.trainer,
             resources: &resources,
             gpus: &session.gpus,
             gpu_driver: self.scheduler.inventory().driver,

@@ -62,7 +62,7 @@ pub struct StartRequest {
 #[schema(as = StartOptions)]
 pub struct Options {
     /// TensorBoard: the folder of logs. It may be missing where the user can make it: the
-    /// board is empty until something is written there.
+    /// board is empty until something is written there. `model`: the directory of a model or of a bundle.
     #[serde(default)]
     pub log_directory: Option<String>,
     /// TensorBoard: or several, at most 50, by the names under which it shows them.
@@ -188,12 +188,8 @@ impl Sessions {
         let working_directory = check_path("working_directory", request.working_directory.as_deref(), &mut fault);
         let log_directory = check_path("options.log_directory", request.options.log_directory.as_deref(), &mut fault);
         let log_directories = check_folders(&request.options, &mut fault);
-        let has_logs = log_directory.is_some() || !log_directories.is_empty();
-        if has_logs
-            && !(is_job && log_directories.is_empty())
-            && app.is_some_and(|app| app.kind != AppKind::TensorBoard)
-        {
-            fault("options.log_directory", "not_for_this_app", "only TensorBoard takes a folder of logs");
+        if let Some((field, code, message)) = objection_to_logs(app, log_directory.as_deref(), &log_directories) {
+            fault(field, code, message);
         }
         let charged = match charged_group(request.group.as_deref(), &standing.purse) {
             Ok(charged) => charged,
@@ -267,6 +263,7 @@ impl Sessions {
         let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
         let mut faults = Vec::new();
+        let may_come = self.apps.find(&checked.app).is_none_or(|app| app.kind != AppKind::Model);
         for (field, path) in asked {
             if path.is_none() {
                 continue;
@@ -276,7 +273,7 @@ impl Sessions {
                 Found::Directory { directory } => directory,
                 _ => Directory::Silent,
             };
-            if let Some((code, message)) = objection(found, field.starts_with("options.log_director")) {
+            if let Some((code, message)) = objection(found, may_come && field.starts_with("options.log_director")) {
                 let message = message.replace("{user}", &person.unix_name);
                 faults.push(FieldError::new(field, code, format!("{} {message}", path.display())));
             }
@@ -293,6 +290,25 @@ impl Sessions {
             }
         }
         if faults.is_empty() { Ok(()) } else { Err(Error::Invalid(faults)) }
+    }
+}
+
+/// Whether an app can begin with these directories: a field, a code and a sentence.
+fn objection_to_logs(
+    app: Option<&App>,
+    one: Option<&str>,
+    several: &BTreeMap<String, String>,
+) -> Option<(&'static str, &'static str, &'static str)> {
+    let kind = &app?.kind;
+    if !several.is_empty() && *kind != AppKind::TensorBoard {
+        return Some(("options.log_directories", "not_for_this_app", "only TensorBoard takes several folders of logs"));
+    }
+    match (kind, one) {
+        (AppKind::Model, None) => Some(("options.log_directory", "required", "name the directory of a trained model")),
+        (AppKind::TensorBoard | AppKind::Model | AppKind::Job, _) | (_, None) => None,
+        _ => {
+            Some(("options.log_directory", "not_for_this_app", "only TensorBoard and the model service take a folder"))
+        }
     }
 }
 

@@ -33,13 +33,14 @@ use crate::{
     sessions::{Options, StartRequest},
 };
 
-/// `?from=` an earlier session, `?memory=` another size, `?app=` a program.
+/// `?from=` an earlier session, `?memory=` another size, `?app=` a program, `?log_directory=` its folder.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prefill {
     from: Option<String>,
     memory: Option<String>,
     app: Option<String>,
+    log_directory: Option<String>,
 }
 
 /// `/sessions/new`
@@ -60,6 +61,9 @@ pub async fn page(
     let offered = |name: &String| portal.sessions.apps_for(user.actor()).any(|app| app.name == *name);
     if let Some(app) = prefill.app.filter(offered) {
         form.app = app;
+    }
+    if let Some(directory) = prefill.log_directory {
+        form.log_directory = directory;
     }
     if let Some(memory) = prefill.memory.filter(|memory| parse_size(memory).is_some()) {
         "custom".clone_into(&mut form.profile);
@@ -256,7 +260,7 @@ pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
         options: Options {
-            log_directory: some(&form.log_directory).filter(|_| form.app == "tensorboard"),
+            log_directory: some(&form.log_directory).filter(|_| ["tensorboard", "model"].contains(&form.app.as_str())),
             ..Options::default()
         },
     })
@@ -337,7 +341,7 @@ fn apps(portal: &Portal, user: &CurrentUser) -> Vec<AppTile> {
         title: app.title.clone(),
         description: app.description.clone(),
         uses_environment: app.takes_environment(),
-        wants_log_directory: app.kind == AppKind::TensorBoard,
+        wants_log_directory: app.takes_logs(),
         by_site: matches!(app.kind, AppKind::Site(_)),
     };
     portal.sessions.apps_for(user.actor()).map(tile).collect()

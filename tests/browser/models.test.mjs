@@ -206,6 +206,28 @@ test("a folder of pictures is asked about at once", async () => {
   await check("model-folder");
 });
 
+test("it is served, and answers a picture in a page of its own", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/models/${model}`);
+  await page.getByRole("link", { name: "Serve it" }).click();
+  await page.getByRole("radio", { name: /Model service/ }).waitFor();
+  assert.ok(await page.getByRole("radio", { name: /Model service/ }).isChecked());
+  assert.match(await page.getByLabel("Log folder", { exact: true }).inputValue(), /\/runs\//);
+  await page.getByLabel("Name", { exact: true }).fill("shapes service");
+  await page.getByRole("button", { name: "Start", exact: true }).click();
+  await page.waitForURL((url) => !url.pathname.startsWith("/sessions/new"));
+  await page.goto(`${portal.url}/`);
+  await browser.waitForState(person, "shapes service", "Running", 120);
+  await check("model-service-card");
+  const service = await browser.openTab(person, browser.card(page, "shapes service").getByRole("link", { name: /^Open/ }));
+  await service.getByLabel("A picture").setInputFiles(join(drawer, "a shape.png"));
+  await browser.appears(service, service.locator("#answer meter").nth(2), 60, "its three classes");
+  await browser.photograph(service, "model-service");
+  await service.close();
+  await browser.press(person, "shapes service", /^Stop/);
+  await browser.waitForState(person, "shapes service", "Ended", 60);
+});
+
 test("its bundle is downloaded, and it goes on from a snapshot", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/models/${model}`);

@@ -216,6 +216,7 @@ pub(super) fn icon(app: &str) -> &'static str {
     match app {
         "jupyter" => "notebook",
         "tensorboard" => "chart",
+        "model" => "model",
         "terminal" => "terminal",
         _ => "app",
     }

@@ -306,6 +306,13 @@ impl ModelPage {
         names
     }
 
+    /// Where a session begins that answers pictures; nothing before there is a snapshot.
+    pub fn serve_href(&self) -> Option<String> {
+        let place = self.directory.as_str();
+        self.inside.snapshots.best.as_ref()?;
+        Some(href("/sessions/new", [("app", "model"), ("log_directory", place)]))
+    }
+
     /// Where a training goes on from a snapshot.
     pub fn tune_href(&self, file: &str) -> Option<String> {
         let (dataset, _) = self.dataset.as_ref()?;

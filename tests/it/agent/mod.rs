@@ -114,6 +114,7 @@ fn launch(app: &App, session: SessionId, run: &Path, home: &Path) -> AppLaunch {
         log_directory: None,
         log_directories: &BTreeMap::new(),
         tensorboard_wrapper: Path::new("/nowhere"),
+        trainer: Path::new("/nowhere"),
         resources: &Resources::default(),
         gpus: &[],
         gpu_driver: false,

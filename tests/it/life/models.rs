@@ -118,7 +118,7 @@ async fn a_model_learns_is_measured_asked_and_taken_away() {
     let sent = person
         .request(&house, "POST", &format!("/api/v1{path}/infer?name=one%20shape.png"))
         .header("content-type", "image/png");
-    let sent = sent.body(bytes).send().await.unwrap();
+    let sent = sent.body(bytes.clone()).send().await.unwrap();
     assert_eq!(sent.status(), 201);
     let asked: Value = sent.json().await.unwrap();
     assert!(asked["picture"].as_str().unwrap().ends_with("-one-shape.png"), "{asked}");
@@ -145,6 +145,7 @@ async fn a_model_learns_is_measured_asked_and_taken_away() {
     for bad in ["999", "..%2f..%2fx", "x"] {
         assert_eq!(person.request(&house, "GET", &format!("/api/v1{test}/{bad}")).send().await.unwrap().status(), 404);
     }
+    served(&house, (&person, &other), &model, (&bytes, &top[0])).await;
     let nothing = json!({ "path": "~/nothing.png" });
     assert_eq!(person.ask(&house, "POST", &format!("{path}/infer"), &nothing).await.0, 422);
     assert_eq!(other.ask(&house, "GET", &test, &Value::Null).await.0, 404);
@@ -160,6 +161,31 @@ async fn a_model_learns_is_measured_asked_and_taken_away() {
     let (status, _) = person.ask(&house, "DELETE", &format!("{path}?files=true"), &Value::Null).await;
     assert_eq!(status, 204);
     assert!(!Path::new(model["directory"].as_str().unwrap()).exists());
+}
+
+/// A session that answers pictures: the same as the model was asked before, to its owner alone.
+async fn served(house: &House, (person, other): (&Person, &Person), model: &Value, (picture, top): (&[u8], &Value)) {
+    for (options, field) in [
+        (json!({}), "options.log_directory"),
+        (json!({ "log_directory": "~/nothing-here" }), "options.log_directory"),
+        (json!({ "log_directories": { "a": model["directory"] } }), "options.log_directories"),
+    ] {
+        let asked = json!({ "app": "model", "options": options });
+        let (status, said) = person.ask(house, "POST", "/sessions", &asked).await;
+        assert_eq!((status, &said["errors"][0]["field"]), (422, &json!(field)), "{said}");
+    }
+    let asked = json!({ "app": "model", "options": { "log_directory": model["directory"] } });
+    let id = person.start(house, asked).await;
+    person.state(house, id, "running").await;
+    let predict = |whom: &Person| whom.request(house, "POST", &format!("/s/{id}/predict?top=1")).body(picture.to_vec());
+    let answer: Value = predict(person).send().await.unwrap().json().await.unwrap();
+    assert_eq!(answer["top"][0]["class"], top["class"], "{answer}");
+    let (here, there) = (&answer["top"][0]["probability"], &top["probability"]);
+    assert!((here.as_f64().unwrap() - there.as_f64().unwrap()).abs() < 1e-4, "{here} {there}");
+    assert_eq!(predict(other).send().await.unwrap().status(), 404);
+    let about = person.visit(house, id, "/model").await;
+    assert_eq!((about.0, &about.1["task"]), (200, &json!("classification")));
+    person.end(house, id).await;
 }
 
 /// The digits of scikit-learn as pictures in somebody's home, a folder for each.
