@@ -186,7 +186,7 @@ def _handler(model: Model, base: str) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = urlsplit(self.path).path.rstrip("/")
             if path == base and "application/json" not in self.headers.get("Accept", ""):
-                self._send(200, "text/html; charset=utf-8", _page(model.about).encode())
+                self._send(200, "text/html; charset=utf-8", _page(model.about, base).encode())
             elif path in (base, f"{base}/model"):
                 self._json(200, model.about)
             else:
@@ -243,7 +243,7 @@ def _handler(model: Model, base: str) -> type[BaseHTTPRequestHandler]:
     return Handler
 
 
-def _page(about: dict[str, Any]) -> str:
+def _page(about: dict[str, Any], base: str) -> str:
     """A page to try it by hand. Addresses are relative: it does not matter where it is seen."""
     escaped = {key: html.escape(str(value)) for key, value in about.items()}
     size = about["input"]
@@ -253,8 +253,8 @@ def _page(about: dict[str, Any]) -> str:
 <style>
 :root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
 body {{ max-width: 44rem; margin: 2rem auto; padding: 0 1rem }}
-pre {{ overflow-x: auto; padding: .8rem; border: 1px solid #8888; border-radius: 6px }}
-table {{ border-collapse: collapse; width: 100% }} td {{ padding: .2rem .5rem .2rem 0 }} meter {{ width: 100% }}
+pre {{ white-space: pre-wrap; overflow-wrap: anywhere; padding: .8rem; border: 1px solid #8888; border-radius: 6px }}
+table {{ border-collapse: collapse; width: 100% }} td {{ padding: .2rem .5rem .2rem 0 }} td:nth-child(2) {{ width: 60% }} meter {{ width: 100% }}
 img {{ max-width: 100%; max-height: 16rem; image-rendering: pixelated }}
 </style></head><body>
 <h1>{escaped["name"]}</h1>
@@ -262,11 +262,9 @@ img {{ max-width: 100%; max-height: 16rem; image-rendering: pixelated }}
 <p><label>A picture <input type="file" accept="image/*" id="picture"></label></p>
 <div id="answer" aria-live="polite"></div>
 <p>The same from a program, with a token of yours:</p>
-<pre id="curl">curl</pre>
+<pre>curl -H "Authorization: Bearer $LYCEUM_TOKEN" --data-binary @picture.png "$LYCEUM_URL{html.escape(base)}/predict?top=3"</pre>
 <script>
 const here = location.href.replace(/[?#].*/, "").replace(/\\/?$/, "/");
-document.getElementById("curl").textContent =
-  `curl -H "Authorization: Bearer $LYCEUM_TOKEN" --data-binary @picture.png '${{here}}predict?top=3'`;
 document.getElementById("picture").addEventListener("change", async (event) => {{
   const [file] = event.target.files;
   const place = document.getElementById("answer");
