@@ -237,6 +237,7 @@ test("its bundle is downloaded, and it goes on from a snapshot", async () => {
   ]);
   assert.match(download.suggestedFilename(), /bundle.*\.tar$/);
   await page.getByRole("link", { name: "Go on from it" }).first().click();
+  assert.equal(await page.getByLabel("Network", { exact: true }).inputValue(), "pretrained");
   assert.match(await page.getByLabel("Goes on from").inputValue(), /checkpoints\/epoch-\d+\.keras$/);
   await page.goto(`${portal.url}/models`);
   await check("models-list");

@@ -57,8 +57,9 @@ pub fn of_policy(field: &str) -> &'static str {
     }
 }
 
-/// The word of the choice of networks that stands for a program of one's own.
+/// Words of the choice of networks beside their names: a program of one's own, and a model to go on from.
 pub const OWN_NETWORK: &str = "own";
+pub const GOES_ON: &str = "pretrained";
 
 /// What was typed, in the API's words. What is no number stays text, and is told as a fault.
 pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel {
@@ -72,13 +73,17 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
             put(&mut config, field, read(field, &value));
         }
     }
-    // A model to go on from brings its own network.
-    let goes_on = !typed.value("network.pretrained").is_empty();
-    let is_own = !goes_on && typed.value("network.name") == OWN_NETWORK;
+    // What was typed for another choice says nothing.
+    let goes_on = typed.value("network.name") == GOES_ON;
+    let is_own = typed.value("network.name") == OWN_NETWORK;
     if goes_on || is_own {
         remove(&mut config, "network", "name");
     }
-    if !goes_on {
+    if goes_on {
+        // Nothing at all would be the usual network.
+        put(&mut config, "network.pretrained", json!(typed.value("network.pretrained").trim()));
+    } else {
+        remove(&mut config, "network", "pretrained");
         remove(&mut config, "network", "freeze");
     }
     // What is no number is one that the service refuses.
@@ -117,6 +122,8 @@ pub fn typed(asked: NewModel, idempotency_key: String) -> ModelForm {
     if let Some(program) = asked.program {
         form.set("network.name", OWN_NETWORK.to_owned());
         form.program = program;
+    } else if asked.config["network"]["pretrained"].is_string() {
+        form.set("network.name", GOES_ON.to_owned());
     }
     if let Some(size) = asked.resources {
         form.cpus = size.cpus.to_string();
@@ -208,8 +215,12 @@ mod tests {
             "learning_rate": {"base": 0.01, "policy": "multistep", "steps": [30, 60]},
             "augmentation": {"flip_horizontal": true}});
         assert_eq!(config(&typed), expected, "a field of another policy is left out");
-        let typed = [("network.name", "lenet"), ("network.pretrained", "/x.keras"), ("network.freeze", "yes")];
+        let typed = [("network.name", GOES_ON), ("network.pretrained", "/x.keras"), ("network.freeze", "yes")];
         assert_eq!(config(&typed), json!({"network": {"pretrained": "/x.keras", "freeze": true}}));
+        let typed = [("network.name", "lenet"), ("network.pretrained", "/x.keras"), ("network.freeze", "yes")];
+        assert_eq!(config(&typed), json!({"network": {"name": "lenet"}}));
+        let faults = schema::faults(&config(&[("network.name", GOES_ON)]), "config");
+        assert_eq!(faults[0].field, "config.network.pretrained", "none was named");
         let typed = [("network.name", OWN_NETWORK), ("program", "def")];
         assert_eq!(config(&typed), json!({"network": {}}), "the program says it");
     }
@@ -217,8 +228,12 @@ mod tests {
     /// One like another asks for the same.
     #[test]
     fn what_was_asked_for_is_typed_again() {
-        for program in [None, Some("def network(x, classes):\n    return x\n".to_owned())] {
-            let network = if program.is_some() { json!({}) } else { json!({"name": "small-cnn"}) };
+        let program = || Some("def network(x, classes):\n    return x\n".to_owned());
+        for (network, program) in [
+            (json!({"name": "small-cnn"}), None),
+            (json!({"pretrained": "/home/ada/x.keras", "freeze": true}), None),
+            (json!({}), program()),
+        ] {
             let asked = NewModel {
                 name: "shapes".to_owned(),
                 dataset: crate::model::DatasetId::new(),

@@ -109,6 +109,7 @@ pub async fn new(
         Err(_) => ModelForm::usual(key, dataset.name.chars().take(56).collect()),
     };
     if !prefill.pretrained.is_empty() {
+        form.set("network.name", form::GOES_ON.to_owned());
         form.set("network.pretrained", prefill.pretrained);
     }
     Ok(Page(new_view(&portal, &user, &dataset, form, Vec::new())).into_response())

@@ -12,7 +12,7 @@ use crate::{
     models::{self, Confusion, Evaluation, Snapshots, schema},
     web::{
         href::href,
-        models::form::{FIELDS, OWN_NETWORK, of_policy},
+        models::form::{FIELDS, GOES_ON, OWN_NETWORK, of_policy},
         page::{Layout, filters},
     },
 };
@@ -114,10 +114,10 @@ impl NewModelPage {
         self.form.value(field) == value
     }
 
-    /// Those by name, and a program of one's own.
+    /// Those by name, a program of one's own, and a model to go on from.
     pub fn networks(&self) -> Vec<(&'static str, &'static str)> {
-        let own = (OWN_NETWORK, "my own, in Python");
-        models::networks(&self.kind).into_iter().map(|name| (name, name)).chain([own]).collect()
+        let others = [(OWN_NETWORK, "my own, in Python"), (GOES_ON, "a trained model, to go on from")];
+        models::networks(&self.kind).into_iter().map(|name| (name, name)).chain(others).collect()
     }
 
     /// What stands in the program's place: what was typed, or one to begin with.

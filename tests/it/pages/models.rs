@@ -80,6 +80,7 @@ fn wrong(word: &Word) -> NewModelPage {
     let fault = |field: &str, message: &str| FieldError { field: field.to_owned(), message: word(message) };
     let errors = vec![fault("name", "Give it a name."), fault("config.learning_rate.base", "More than 0.")];
     let mut page = NewModelPage { errors, ..new(word) };
+    page.form.set("network.name", "pretrained".to_owned());
     page.form.set("network.pretrained", word("/home/ada/runs/x/checkpoints/epoch-00003.keras"));
     page
 }
