@@ -414,7 +414,13 @@ mod tests {
     #[test]
     fn what_is_set_is_shown_and_that_nothing_is() {
         assert_eq!(shown(&[], None), "nothing is set here: what is inherited holds\n");
-        let group = QuotaGroup { id: GroupId::new(), name: "vision".to_owned(), chargeable: true, restrictive: false };
+        let group = QuotaGroup {
+            id: GroupId::new(),
+            name: "vision".to_owned(),
+            chargeable: true,
+            restrictive: false,
+            absent_since: None,
+        };
         let noted = Terms { note: Some("a paper".to_owned()), ..Terms::from(8) };
         let set = [
             limit(Kind::Each, Field::Cpus, Terms::from(-1)),

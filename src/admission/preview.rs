@@ -9,7 +9,7 @@ use super::Admission;
 use crate::{
     db::{
         self,
-        facts::Waiting,
+        facts::{Holdings, Waiting},
         limits::{LevelChange, Marks},
         quotas::{Level, QuotaGroup},
         usage::{self, Asked, By, Used},
@@ -17,8 +17,8 @@ use crate::{
     model::{
         GroupId, Timestamp, UserId,
         quota::{
-            Change, Decision, Field, Kind, Limit, LimitRow, Limits, Reason, Scope, Situation, Total, Usage, Whose,
-            decide,
+            Change, Decision, Field, Kind, Limit, LimitRow, Limits, Reason, Scope, Situation, Spent, Total, Usage,
+            Whose, decide,
         },
     },
 };
@@ -53,7 +53,7 @@ pub struct Refused {
     pub reason: Reason,
 }
 
-/// Hours of the period up to now, where a change is about them.
+/// Hours of the period, what runs counted to its end, where a change is about them.
 #[derive(Default)]
 struct Hours {
     people: HashMap<UserId, (String, Usage)>,
@@ -66,7 +66,8 @@ impl Admission {
     pub async fn preview(&self, changes: &[LevelChange]) -> db::Result<Foretold> {
         let single = self.db.is_for_one().await?;
         let now = self.clock.now();
-        let (holdings, hours) = (self.db.holdings().await?, self.hours_of(changes, now).await?);
+        let holdings = self.db.holdings().await?;
+        let hours = self.hours_of(changes, &holdings, now).await?;
         let mut people: BTreeMap<UserId, (String, Usage)> =
             holdings.by_user.iter().map(|(user, name, usage)| (*user, (name.clone(), usage.clone()))).collect();
         for (user, (name, used)) in hours.people.iter().filter(|(_, (_, used))| could_be_over(changes, used)) {
@@ -187,26 +188,38 @@ impl Admission {
         Ok(self.db.find_quota_group(&group.to_string()).await?.map(|found| found.name).unwrap_or_default())
     }
 
-    /// What was used of the period up to now; nothing where no change is about hours.
-    async fn hours_of(&self, changes: &[LevelChange], now: Timestamp) -> db::Result<Hours> {
+    /// What was used of the period, and what runs may still use of it, as a decision counts it; nothing
+    /// where no change is about hours.
+    async fn hours_of(&self, changes: &[LevelChange], holdings: &Holdings, now: Timestamp) -> db::Result<Hours> {
         let mut fields = changes.iter().flat_map(|change| &change.changes).map(|change| &change.field);
         if !fields.any(|field| matches!(field, Field::GpuHours | Field::CpuHours)) {
             return Ok(Hours::default());
         }
-        let (from, whose, sort) = (self.period.window(now).from, usage::Whose::Everybody, usage::Sort::default());
+        let window = self.period.window(now);
+        let (from, whose, sort) = (window.from, usage::Whose::Everybody, usage::Sort::default());
         let asked = |by| Asked { by, whose, from, to: now, now, sort, page: None };
         let (people, groups) = (self.db.used(&asked(By::User)).await?, self.db.used(&asked(By::Group)).await?);
-        let hours = |gpus: i64, cpus: i64| Usage {
-            gpu_seconds: gpus.saturating_add(999) / 1000,
-            cpu_seconds: cpus.saturating_add(999) / 1000,
-            ..Usage::default()
-        };
-        let of = |row: &Used| hours(row.gpu_milliseconds, row.cpu_milliseconds);
-        let person = |row: Used| Some((row.id.parse().ok()?, (row.name.clone(), of(&row))));
+        let mut all = people.total;
+        let spent =
+            |row: &Used| Spent { gpu_milliseconds: row.gpu_milliseconds, cpu_milliseconds: row.cpu_milliseconds };
+        let mut of_groups: HashMap<String, Spent> =
+            groups.rows.iter().map(|row| (row.id.clone(), spent(row))).collect();
+        let person = |row: Used| Some((row.id.parse().ok()?, (row.name.clone(), spent(&row))));
+        let mut of_people: HashMap<UserId, (String, Spent)> = people.rows.into_iter().filter_map(person).collect();
+        let called: HashMap<UserId, &String> = holdings.by_user.iter().map(|(user, name, _)| (*user, name)).collect();
+        for committed in self.db.committed(window, now).await? {
+            add(&mut all, committed.spent);
+            if let Some(group) = committed.group {
+                add(of_groups.entry(group.to_string()).or_default(), committed.spent);
+            }
+            let fresh =
+                || (called.get(&committed.owner).map_or_else(String::new, |name| (*name).clone()), Spent::default());
+            add(&mut of_people.entry(committed.owner).or_insert_with(fresh).1, committed.spent);
+        }
         Ok(Hours {
-            all: hours(people.total.gpu_milliseconds, people.total.cpu_milliseconds),
-            people: people.rows.into_iter().filter_map(person).collect(),
-            groups: groups.rows.iter().map(|row| (row.id.clone(), of(row))).collect(),
+            all: hours(all),
+            people: of_people.into_iter().map(|(user, (name, spent))| (user, (name, hours(spent)))).collect(),
+            groups: of_groups.into_iter().map(|(group, spent)| (group, hours(spent))).collect(),
         })
     }
 
@@ -269,6 +282,20 @@ fn could_be_over(changes: &[LevelChange], used: &Usage) -> bool {
         let least = change.to.as_ref().map_or(Limit::AtMost(0), |terms| Limit::of(terms.value));
         exceeds(&change.field, least, used).is_some()
     })
+}
+
+fn add(sum: &mut Spent, more: Spent) {
+    sum.gpu_milliseconds = sum.gpu_milliseconds.saturating_add(more.gpu_milliseconds);
+    sum.cpu_milliseconds = sum.cpu_milliseconds.saturating_add(more.cpu_milliseconds);
+}
+
+/// In seconds, rounded up, as they are told.
+fn hours(spent: Spent) -> Usage {
+    Usage {
+        gpu_seconds: spent.gpu_milliseconds.saturating_add(999) / 1000,
+        cpu_seconds: spent.cpu_milliseconds.saturating_add(999) / 1000,
+        ..Usage::default()
+    }
 }
 
 fn add_hours(usage: &mut Usage, used: &Usage) {

@@ -57,9 +57,12 @@ impl Access {
         Ok(())
     }
 
+    /// Removes a group that was made here, or one that its directory no longer has.
     pub async fn remove_group(&self, actor: &Principal, group: &Group) -> Result<()> {
         administrator(actor)?;
-        made_here(group)?;
+        if group.absent_since.is_none() {
+            made_here(group)?;
+        }
         self.db.remove_group(group.id, self.by(actor)).await?;
         self.poll().await?;
         Ok(())

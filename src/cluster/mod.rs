@@ -212,18 +212,7 @@ impl Cluster {
         if self.admission.barred.set(bars) {
             tell(News::Room);
         }
-        let idle = self.idle(&held, &gpus, now);
-        let answered = held.iter().filter(|session| {
-            session.asked.is_some() && idle.iter().all(|idle| idle.session != session.id) && watch.asking.is_none()
-        });
-        for session in answered {
-            // What cannot be measured now has answered nothing.
-            let is_measured =
-                |own: &Gpu| gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
-            if session.gpus.iter().all(is_measured) && self.db.answer_ask(session.id).await? {
-                tell(News::Answered { session: session.id, owner: session.owner });
-            }
-        }
+        // A minute that is over counts before anybody is said to rest.
         let points = {
             let mut memory = self.memory.lock();
             for view in &gpus {
@@ -237,9 +226,23 @@ impl Cluster {
             }
             points
         };
+        let idle = self.idle(&held, &gpus);
+        // What cannot be measured now has answered nothing.
+        let is_measured =
+            |own: &Gpu| gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
+        let has_answered = |session: &&Session| {
+            let rests = idle.iter().any(|idle| idle.session == session.id);
+            session.asked.is_some() && !rests && watch.asking.is_none() && session.gpus.iter().all(is_measured)
+        };
+        let answered: Vec<&Session> = held.iter().filter(has_answered).collect();
         *self.view.write() = Arc::new(View { at: Some(now), driver: watch.driver, gpus, idle });
         if !points.is_empty() {
             self.db.add_gpu_points(&points).await?;
+        }
+        for session in answered {
+            if self.db.answer_ask(session.id).await? {
+                tell(News::Answered { session: session.id, owner: session.owner });
+            }
         }
         self.sweep(now).await
     }
@@ -307,12 +310,12 @@ impl Cluster {
         (self.config.avoid_busy && self.config.busy_grace <= now.seconds_since(since)).then_some(Obstacle::Outside)
     }
 
-    fn idle(&self, held: &[Session], gpus: &[GpuView], now: Timestamp) -> Vec<Idle> {
+    fn idle(&self, held: &[Session], gpus: &[GpuView]) -> Vec<Idle> {
         let memory = self.memory.lock();
         let rests = |session: &Session, own: &Gpu| {
             let is_up = gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
-            let since = memory.rest.since(&own.uuid)?.max(session.admitted_at?);
-            (is_up && self.config.idle_after <= now.seconds_since(since)).then_some(since)
+            let since = memory.rest.since(&own.uuid, session.admitted_at?, self.config.idle_after)?;
+            is_up.then_some(since)
         };
         let mut idle: Vec<Idle> = held
             .iter()

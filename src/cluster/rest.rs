@@ -37,9 +37,12 @@ impl Rest {
         self.0.insert(point.uuid.clone(), Stretch { since, to: end });
     }
 
-    /// Since when a GPU rests; `None` where that is not known.
-    pub fn since(&self, uuid: &str) -> Option<Timestamp> {
-        self.0.get(uuid).map(|stretch| stretch.since)
+    /// Since when a GPU rests, and was seen to for so many seconds from `from` on. The minute that
+    /// goes on proves nothing: it may be full of work.
+    pub fn since(&self, uuid: &str, from: Timestamp, seconds: i64) -> Option<Timestamp> {
+        let stretch = self.0.get(uuid)?;
+        let since = stretch.since.max(from);
+        (seconds <= stretch.to.seconds_since(since)).then_some(since)
     }
 }
 
@@ -52,12 +55,8 @@ mod tests {
         let minute = |number: i64| Timestamp(number * 60_000);
         let mut rest = Rest::default();
         let mut note = |number, utilisation| {
-            let uuid = "a".to_owned();
-            let (memory_bytes, milliwatts) = (0.0, 0.0);
-            let point =
-                Point { uuid, at: minute(number), readings: 12, utilisation, memory_bytes, milliwatts, celsius: None };
-            rest.note(&point);
-            rest.since("a").unwrap()
+            rest.note(&point(minute(number), utilisation));
+            rest.since("a", Timestamp(0), 0).unwrap()
         };
         assert_eq!(note(1, 0.0), minute(1));
         assert_eq!(note(2, 4.9), minute(1));
@@ -65,6 +64,29 @@ mod tests {
         assert_eq!(note(4, 0.0), minute(4));
         assert_eq!(note(6, 0.0), minute(4), "one minute was missed");
         assert_eq!(note(11, 0.0), minute(11), "nobody looked for long");
-        assert_eq!(rest.since("b"), None);
+        assert_eq!(rest.since("b", Timestamp(0), 0), None);
+    }
+
+    #[test]
+    fn what_works_never_rests_for_as_short_as_one_minute() {
+        let minute = |number: i64| Timestamp(number * 60_000);
+        let mut rest = Rest::default();
+        let mut note = |number, utilisation| {
+            rest.note(&point(minute(number), utilisation));
+            rest.since("a", minute(1).plus_seconds(30), 60)
+        };
+        for number in 1..5 {
+            assert_eq!(note(number, 90.0), None, "minute {number}, and whatever is asked before the next is over");
+        }
+        assert_eq!(note(5, 0.0), Some(minute(5)), "a whole minute without work");
+        assert_eq!(note(6, 0.0), Some(minute(5)), "and it stays");
+        assert_eq!(note(7, 90.0), None);
+        rest.note(&point(minute(20), 0.0));
+        assert_eq!(rest.since("a", minute(20).plus_seconds(30), 60), None, "held for half of it only");
+    }
+
+    fn point(at: Timestamp, utilisation: f64) -> Point {
+        let (uuid, memory_bytes, milliwatts) = ("a".to_owned(), 0.0, 0.0);
+        Point { uuid, at, readings: 12, utilisation, memory_bytes, milliwatts, celsius: None }
     }
 }

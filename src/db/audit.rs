@@ -96,6 +96,8 @@ pub const ACTIONS: &[&str] = &[
     "group.member_remove",
     "group.manager_add",
     "group.manager_remove",
+    "group.gone",
+    "group.back",
     "packages.reset",
     "run.add",
     "run.change",

@@ -15,7 +15,7 @@ use super::{
     transaction,
     types::parse,
 };
-use crate::model::{Role, Timestamp, UserId, Username};
+use crate::model::{GroupId, Role, Timestamp, UserId, Username};
 
 /// What a directory says of somebody.
 #[derive(Clone, Debug)]
@@ -58,6 +58,18 @@ pub struct Known {
     pub subject: String,
     pub name: String,
 }
+
+/// A group that a look at the directory asks about: something is set for it, or it was gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedGroup {
+    pub id: GroupId,
+    pub subject: String,
+    pub is_absent: bool,
+}
+
+/// `$1` source, `$2` subject of a group that the directory has again.
+const BACK: &str =
+    "UPDATE groups SET absent_since = NULL WHERE source = $1 AND subject = $2 AND absent_since IS NOT NULL";
 
 #[derive(FromRow)]
 struct Before {
@@ -125,6 +137,10 @@ impl Db {
                          DO UPDATE SET name = excluded.name, folded_name = excluded.folded_name")
                         .bind(UserId::new().to_string()).bind(person.source).bind(&group.subject).bind(&group.name)
                         .bind(fold(&group.name)).execute(&mut *tx).await?;
+                    let back = query(BACK).bind(person.source).bind(&group.subject).execute(&mut *tx).await?;
+                    if 0 < back.rows_affected() {
+                        append_audit!(tx, &By { actor: "directory", at }.did("group.back", &group.name, &group.subject));
+                    }
                     query("INSERT INTO group_members (group_id, user_id)
                          SELECT id, $3 FROM groups WHERE source = $1 AND subject = $2")
                         .bind(person.source).bind(&group.subject).bind(id).execute(&mut *tx).await?;
@@ -157,6 +173,58 @@ impl Db {
             query(RAISE_GENERATION).execute(&mut *tx).await?;
             let name: String = query_scalar("SELECT name FROM users WHERE id = $1").bind(&id).fetch_one(&mut *tx).await?;
             append_audit!(tx, &By { actor: "directory", at }.did("access.lost", &name, because));
+            true
+        });
+        Ok(news)
+    }
+
+    /// The groups of a source whose going would leave something behind.
+    pub async fn watched_groups(&self, source: &str) -> Result<Vec<WatchedGroup>> {
+        let rows: Vec<(String, String, bool)> = reading!(self, pool => query_as(
+            "SELECT id, subject, absent_since IS NOT NULL FROM groups WHERE source = $1
+                 AND (chargeable OR restrictive OR absent_since IS NOT NULL
+                   OR id IN (SELECT scope_id FROM quota_limits WHERE scope = 'group'))
+             ORDER BY id")
+            .bind(source).fetch_all(pool).await)?;
+        let group = |(id, subject, is_absent): (String, String, bool)| {
+            Ok(WatchedGroup { id: parse(&id, "group id")?, subject, is_absent })
+        };
+        rows.into_iter().map(group).collect()
+    }
+
+    /// Notes that the directory no longer has a group: nobody is in it, and what is set for it
+    /// rests. Answers whether that is news.
+    pub async fn group_gone(&self, id: GroupId, at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let news = transaction!(self, tx => {
+            let done = query("UPDATE groups SET absent_since = $2
+                 WHERE id = $1 AND source <> 'local' AND absent_since IS NULL")
+                .bind(&id).bind(at.0).execute(&mut *tx).await?;
+            if done.rows_affected() == 0 {
+                return Ok(false);
+            }
+            query("DELETE FROM group_members WHERE group_id = $1").bind(&id).execute(&mut *tx).await?;
+            query(RAISE_GENERATION).execute(&mut *tx).await?;
+            let (name, subject): (String, String) = query_as("SELECT name, subject FROM groups WHERE id = $1")
+                .bind(&id).fetch_one(&mut *tx).await?;
+            append_audit!(tx, &By { actor: "directory", at }.did("group.gone", &name, &subject));
+            true
+        });
+        Ok(news)
+    }
+
+    /// Notes that the directory has a group again, whoever is in it. Answers whether that is news.
+    pub async fn group_back(&self, id: GroupId, at: Timestamp) -> Result<bool> {
+        let id = id.to_string();
+        let news = transaction!(self, tx => {
+            let found: Option<(String, String, String)> = query_as(
+                "SELECT source, name, subject FROM groups WHERE id = $1").bind(&id).fetch_optional(&mut *tx).await?;
+            let Some((source, name, subject)) = found else { return Ok(false) };
+            let done = query(BACK).bind(&source).bind(&subject).execute(&mut *tx).await?;
+            if done.rows_affected() == 0 {
+                return Ok(false);
+            }
+            append_audit!(tx, &By { actor: "directory", at }.did("group.back", &name, &subject));
             true
         });
         Ok(news)

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::model::{
     Gpu, GroupId, Maintenance, Resources, Role, Timestamp, UserId,
-    quota::{Class, Held, Interval, Reason, Request, Share, Usage, Waiter, Window},
+    quota::{Class, Held, Interval, Reason, Request, Share, Spent, Usage, Waiter, Window},
 };
 
 /// What is true at the moment of the decision.
@@ -59,6 +59,14 @@ pub struct Waiting {
     pub name: String,
     pub group: Option<GroupId>,
     pub request: Request,
+}
+
+/// What something that is admitted may still use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    pub owner: UserId,
+    pub group: Option<GroupId>,
+    pub spent: Spent,
 }
 
 /// Over how long GPU-hours count for the order among those that wait (seconds).
@@ -166,6 +174,26 @@ impl Db {
         }
         holdings.by_user.sort_by(|one, other| one.1.cmp(&other.1));
         Ok(holdings)
+    }
+
+    /// What all that is admitted may use of a period from now to its end: each person's, with the
+    /// group that is charged.
+    pub async fn committed(&self, window: Window, at: Timestamp) -> Result<Vec<Committed>> {
+        let live: Vec<Live> = reading!(self, pool => query_as(LIVE).fetch_all(pool).await)?;
+        let rest = |row: &Live| {
+            let began = row.held_from.map_or(at, Timestamp);
+            let ends = row.expires_at.map_or(began.plus_seconds(row.duration_seconds), Timestamp);
+            let milliseconds = window.part(began.max(at), ends);
+            Ok(Committed {
+                owner: parse(&row.owner, "user id")?,
+                group: group_id(row.charged_group.as_deref())?,
+                spent: Spent {
+                    gpu_milliseconds: milliseconds.saturating_mul(row.held_gpus),
+                    cpu_milliseconds: milliseconds.saturating_mul(row.held_cpus),
+                },
+            })
+        };
+        live.iter().filter(|row| row.admitted_at.is_some()).map(rest).collect()
     }
 
     /// What those who wait used of GPUs lately (GPUs × seconds), for the order among them.

@@ -64,6 +64,7 @@ struct Row {
     subject: String,
     name: String,
     created_at: Option<i64>,
+    absent_since: Option<i64>,
 }
 
 impl Row {
@@ -74,6 +75,7 @@ impl Row {
             source: self.source,
             subject: self.subject,
             created_at: self.created_at.map(Timestamp),
+            absent_since: self.absent_since.map(Timestamp),
         })
     }
 }
@@ -100,7 +102,7 @@ impl MemberRow {
     }
 }
 
-const COLUMNS: &str = "groups.id, groups.source, groups.subject, groups.name, groups.created_at";
+const COLUMNS: &str = "groups.id, groups.source, groups.subject, groups.name, groups.created_at, groups.absent_since";
 
 /// `$1` the id of a group that was made here.
 const OUR_NAME: &str = "SELECT name FROM groups WHERE id = $1 AND source = 'local'";
@@ -284,11 +286,13 @@ impl Db {
         Ok(renamed)
     }
 
-    /// Removes a group that was made here, with its limits; its people stay.
+    /// Removes a group that was made here, or that its directory no longer has, with its limits; its people stay.
     pub async fn remove_group(&self, group: GroupId, by: By<'_>) -> Result<bool> {
         let group = group.to_string();
         let removed = transaction!(self, tx => {
-            let name: Option<String> = query_scalar(OUR_NAME).bind(&group).fetch_optional(&mut *tx).await?;
+            let name: Option<String> = query_scalar(
+                "SELECT name FROM groups WHERE id = $1 AND (source = 'local' OR absent_since IS NOT NULL)")
+                .bind(&group).fetch_optional(&mut *tx).await?;
             let Some(name) = name else { return Ok(false) };
             for table in ["group_members", "group_managers"] {
                 let sql = format!("DELETE FROM {table} WHERE group_id = $1");

@@ -68,6 +68,8 @@ pub struct QuotaGroup {
     pub name: String,
     pub chargeable: bool,
     pub restrictive: bool,
+    /// Since when its directory no longer has it: what is set for it binds nobody.
+    pub absent_since: Option<Timestamp>,
 }
 
 /// What somebody's sessions can be charged to.
@@ -172,12 +174,14 @@ pub(super) struct GroupRow {
     name: String,
     chargeable: bool,
     restrictive: bool,
+    absent_since: Option<i64>,
 }
 
 impl GroupRow {
     pub(super) fn group(self) -> Result<QuotaGroup> {
-        let Self { id, name, chargeable, restrictive } = self;
-        Ok(QuotaGroup { id: parse(&id, "group id")?, name, chargeable, restrictive })
+        let Self { id, name, chargeable, restrictive, absent_since } = self;
+        let (id, absent_since) = (parse(&id, "group id")?, absent_since.map(Timestamp));
+        Ok(QuotaGroup { id, name, chargeable, restrictive, absent_since })
     }
 }
 
@@ -192,15 +196,18 @@ pub(super) const OF_PERSON: &str = "SELECT scope, '' AS name, FALSE AS restricti
          WHERE user_id = $1
      ORDER BY name, scope, field";
 
-/// What all together may use: the cluster's, and those of the group `$1`, as they hold at `$2`.
+/// What all together may use: the cluster's, and those of the group `$1`, as they hold at `$2`. A group
+/// that the directory no longer has binds nobody.
 pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
-     WHERE kind = 'total' AND ((scope = 'cluster' AND scope_id = '') OR (scope = 'group' AND scope_id = $1))
+     WHERE kind = 'total' AND ((scope = 'cluster' AND scope_id = '') OR (scope = 'group' AND scope_id = $1
+         AND NOT EXISTS (SELECT 1 FROM groups WHERE id = $1 AND absent_since IS NOT NULL)))
          AND (expires_at IS NULL OR expires_at > $2)
      ORDER BY scope, field";
 
 /// What the cluster and every group may use together, as it holds at `$1`.
 pub(super) const SHARES: &str = "SELECT scope, scope_id, field, value FROM quota_limits
      WHERE scope IN ('cluster', 'group') AND kind = 'total' AND (expires_at IS NULL OR expires_at > $1)
+         AND scope_id NOT IN (SELECT id FROM groups WHERE absent_since IS NOT NULL)
      ORDER BY scope, scope_id, field";
 
 /// What is set at the level `$1`, `$2`.
@@ -208,7 +215,7 @@ pub(super) const AT_LEVEL: &str =
     "SELECT kind, field, value, expires_at, note, updated_by, updated_at FROM quota_limits
      WHERE scope = $1 AND scope_id = $2 ORDER BY field, kind";
 
-pub(super) const GROUP: &str = "SELECT id, name, chargeable, restrictive FROM groups WHERE id = $1";
+pub(super) const GROUP: &str = "SELECT id, name, chargeable, restrictive, absent_since FROM groups WHERE id = $1";
 pub(super) const GROUP_NAME: &str = "SELECT name FROM groups WHERE id = $1";
 
 /// Whether hours of a period are counted for this field.
@@ -236,7 +243,7 @@ impl Db {
     /// A group by its id or its name. Of several that are called the same, the first that was made.
     pub async fn find_quota_group(&self, id_or_name: &str) -> Result<Option<QuotaGroup>> {
         let row: Option<GroupRow> = reading!(self, pool => query_as(
-            "SELECT id, name, chargeable, restrictive FROM groups WHERE id = $1 OR name = $1 ORDER BY id LIMIT 1")
+            "SELECT id, name, chargeable, restrictive, absent_since FROM groups WHERE id = $1 OR name = $1 ORDER BY id LIMIT 1")
             .bind(id_or_name).fetch_optional(pool).await)?;
         row.map(GroupRow::group).transpose()
     }
@@ -244,7 +251,7 @@ impl Db {
     /// The groups for which something is set, by name.
     pub async fn quota_groups(&self) -> Result<Vec<QuotaGroup>> {
         let rows: Vec<GroupRow> = reading!(self, pool => query_as(
-            "SELECT id, name, chargeable, restrictive FROM groups
+            "SELECT id, name, chargeable, restrictive, absent_since FROM groups
              WHERE chargeable OR restrictive OR id IN (SELECT scope_id FROM quota_limits WHERE scope = 'group')
              ORDER BY name, id")
             .fetch_all(pool).await)?;
@@ -255,7 +262,7 @@ impl Db {
     pub async fn membership(&self, user: UserId, group: GroupId) -> Result<Option<QuotaGroup>> {
         let (user, group) = (user.to_string(), group.to_string());
         let row: Option<GroupRow> = reading!(self, pool => query_as(
-            "SELECT id, name, chargeable, restrictive FROM groups JOIN group_members ON group_id = id
+            "SELECT id, name, chargeable, restrictive, absent_since FROM groups JOIN group_members ON group_id = id
              WHERE user_id = $1 AND group_id = $2")
             .bind(&user).bind(&group).fetch_optional(pool).await)?;
         row.map(GroupRow::group).transpose()
@@ -265,7 +272,7 @@ impl Db {
     pub async fn purse_of(&self, user: UserId) -> Result<Purse> {
         let user = user.to_string();
         let (rows, chosen): (Vec<GroupRow>, Option<(Option<String>,)>) = reading!(self, pool => (
-            query_as("SELECT id, name, chargeable, restrictive FROM groups JOIN group_members ON group_id = id
+            query_as("SELECT id, name, chargeable, restrictive, absent_since FROM groups JOIN group_members ON group_id = id
                  WHERE user_id = $1 AND chargeable ORDER BY name, id")
                 .bind(&user).fetch_all(pool).await?,
             query_as("SELECT charged_group FROM users WHERE id = $1").bind(&user).fetch_optional(pool).await?,

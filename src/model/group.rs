@@ -18,6 +18,8 @@ pub struct Group {
     pub subject: String,
     /// `None` for a directory's.
     pub created_at: Option<Timestamp>,
+    /// Since when the directory no longer has it, though something is set for it.
+    pub absent_since: Option<Timestamp>,
 }
 
 impl Group {

@@ -155,6 +155,15 @@ pub fn directory(servers: &[String], contact: &Contact, now: Timestamp) -> Findi
     }
 }
 
+/// Groups for which limits are set though the directory no longer has them; `None` where it has all.
+#[must_use]
+pub fn absent_groups(names: &[String]) -> Option<Finding> {
+    let what =
+        format!("limits are set for groups that the directory no longer has: {}; they bind nobody", names.join(", "));
+    let mend = "Administration, Groups: remove each, or keep it for the case that it comes back";
+    (!names.is_empty()).then(|| Finding::new("groups", Level::Note, what).mend(mend))
+}
+
 /// How a loop goes. `last_error` is told for as long as it is the last thing that happened.
 #[must_use]
 pub fn of_loop(name: &'static str, rounds: &Rounds, now: Timestamp) -> Finding {

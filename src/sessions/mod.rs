@@ -372,16 +372,13 @@ impl Sessions {
     /// Asks the owner, in the name of an operator, whether they still need GPUs that rest;
     /// `about` says which, and since when. The answer is "keep", "stop", or work.
     pub async fn ask(&self, actor: Actor<'_>, id: SessionId, about: &str) -> Result<Session> {
-        let session = self.find(actor, id).await?;
+        let session = self.find_workload(actor, id).await?;
         let now = self.clock.now();
         if !self.db.ask_owner(id, actor.user.name.as_str(), about, now).await? {
-            return Err(Error::Conflict(format!(
-                "only about a running session somebody is asked; this one is {}",
-                session.state
-            )));
+            return Err(Error::Conflict(format!("only about what runs somebody is asked; this is {}", session.state)));
         }
-        self.changed(id, session.owner, false);
-        self.find(actor, id).await
+        self.tell(&session, false);
+        self.find_workload(actor, id).await
     }
 
     pub async fn rename(&self, actor: Actor<'_>, id: SessionId, name: &str) -> Result<Session> {

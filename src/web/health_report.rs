@@ -126,6 +126,11 @@ async fn gather(portal: &Portal) -> Report {
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
     findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
+    let groups = portal.db.quota_groups().await.inspect_err(|err| {
+        tracing::warn!(error = err as &dyn std::error::Error, "asking for groups that are gone");
+    });
+    let absent = groups.unwrap_or_default().into_iter().filter(|group| group.absent_since.is_some());
+    findings.extend(health::absent_groups(&absent.map(|group| group.name).collect::<Vec<_>>()));
     findings.extend(portal.sessions.environments.list().into_iter().map(environment));
     findings.push(free_space(portal));
     findings.extend(certificate.as_ref().map(|certificate| {

@@ -4,7 +4,7 @@
 use lyceum::{
     cluster::News,
     db::{
-        admit::{Admitted, NewSession, Verdict},
+        admit::{Admitted, NewAttempt, NewSession, Verdict},
         sessions::Filter,
     },
     model::{GroupName, Resources, Role, SessionId, SessionState, UserId, session::Placement, session::SessionSpec},
@@ -86,6 +86,11 @@ impl Scene {
 
     /// A session of this person's; `None` where it has to wait, with the reason.
     async fn session(&self, owner: UserId, gpus: i64) -> Result<SessionId, String> {
+        self.workload(owner, gpus, None).await
+    }
+
+    /// The same, or an attempt of a job.
+    async fn workload(&self, owner: UserId, gpus: i64, job: Option<NewAttempt>) -> Result<SessionId, String> {
         let id = SessionId::new();
         let new = NewSession {
             id,
@@ -107,7 +112,7 @@ impl Scene {
             light: false,
             cluster: "local".to_owned(),
             idempotency: None,
-            job: None,
+            job,
         };
         match self.portal.portal.sessions.admission.insert(&new).await.unwrap() {
             Admitted::Judged(Verdict::Admit { .. }) => {}
@@ -270,6 +275,37 @@ async fn what_cannot_be_used_is_not_given_out() {
     portal.portal.sessions.reconcile().await;
     let admitted = portal.portal.sessions.list(waiting).await.unwrap();
     assert!(admitted.iter().all(lyceum::model::Session::is_admitted), "{admitted:?}");
+}
+
+#[tokio::test]
+async fn attempts_of_jobs_are_asked_about_too() {
+    let scene = Scene::set("attempts").await;
+    let portal = &scene.portal;
+    portal.add_user("chief", Role::Admin).await;
+    portal.add_user("oscar", Role::Operator).await;
+    let ann = portal.add_user("ann", Role::User).await;
+    scene.unlimited(&["ann"]).await;
+    let attempt = crate::db::new_attempt(ann, "train", None).job.unwrap();
+    let job = attempt.attempt.job;
+    let id = scene.workload(ann, 1, Some(attempt)).await.unwrap();
+    let (oscar, annie) = (portal.sign_in("oscar").await, portal.sign_in("ann").await);
+    scene.tell("", 2).await;
+    scene.minutes(64).await;
+    let idle = portal.portal.cluster.view().idle.clone();
+    assert_eq!((idle.len(), idle[0].session), (1, id));
+    let text = page(&oscar).await;
+    assert!(text.contains(&format!("href=\"/jobs/{job}\"")), "it leads to the job: {text}");
+    assert!(text.contains(&format!("action=\"/jobs/{job}/cancel\"")), "and ends it: {text}");
+    assert!(!text.contains(&format!("/sessions/{id}/stop")), "{text}");
+    let pressed = oscar.post_form(&format!("/cluster/sessions/{id}/ask"), &[("csrf_token", &oscar.csrf_token)]).await;
+    assert_eq!(pressed.status(), 303);
+    let shown = annie.visit(&format!("/jobs/{job}")).await.text().await.unwrap();
+    assert!(shown.contains("asks whether you still need these GPUs") && shown.contains("oscar"), "{shown}");
+    assert_eq!(annie.post(&format!("/api/v1/sessions/{id}/ask"), &json!({})).await.status(), 403);
+    let canceled = oscar.post_form(&format!("/jobs/{job}/cancel"), &[("csrf_token", &oscar.csrf_token)]).await;
+    assert_eq!(canceled.status(), 303, "an operator ends it");
+    let latest = portal.db().find_session(id).await.unwrap().unwrap();
+    assert_eq!(latest.state, SessionState::Stopping);
 }
 
 #[tokio::test]

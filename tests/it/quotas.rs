@@ -183,7 +183,8 @@ async fn whose_requests_and_hours_a_change_would_end_is_told() {
         answer.json::<Value>().await.unwrap()
     };
     patch(&boss, "users/ada", &json!({ "sessions": 1, "cpus": 8, "light": 0 })).await;
-    let (status, running) = start(&ada, json!({ "resources": { "cpus": 2, "memory_bytes": 64 << 20 } })).await;
+    let runs = json!({ "resources": { "cpus": 2, "memory_bytes": 64 << 20 }, "duration_seconds": 4 * 3600 });
+    let (status, running) = start(&ada, runs).await;
     assert_eq!(status, 201, "{running}");
     let waits =
         json!({ "name": "waits", "resources": { "cpus": 4, "memory_bytes": 64 << 20 }, "duration_seconds": 7200 });
@@ -206,14 +207,17 @@ async fn whose_requests_and_hours_a_change_would_end_is_told() {
         let told = preview(change.clone()).await;
         assert_eq!(told["refused"][0]["reason"]["code"].as_str(), code, "{change}: {told}");
     }
-    // It has had two cores for three hours: six of them are used up, whoever holds something now.
-    portal.clock.advance(3 * 3600);
-    let told = preview(json!({ "default": { "cpu_hours": 5 } })).await;
-    let over = json!([{ "user": "ada", "scope": "default", "field": "cpu_hours", "used": 6, "limit": 5 }]);
-    assert_eq!(told["over"], over, "{told}");
-    assert_eq!(preview(json!({ "default": { "cpu_hours": 6 } })).await["over"], json!([]));
-    let over = json!([{ "user": null, "scope": "cluster", "field": "cpu_hours", "used": 6, "limit": 5 }]);
-    assert_eq!(preview(json!({ "cluster": { "cpu_hours": 5 } })).await["over"], over);
+    // It has had two cores for three hours, and has a fourth before it: as a decision does, the preview
+    // counts what runs to its end.
+    for passed in [0, 3 * 3600] {
+        portal.clock.advance(passed);
+        let told = preview(json!({ "default": { "cpu_hours": 7 } })).await;
+        let over = json!([{ "user": "ada", "scope": "default", "field": "cpu_hours", "used": 8, "limit": 7 }]);
+        assert_eq!(told["over"], over, "{told}");
+        assert_eq!(preview(json!({ "default": { "cpu_hours": 8 } })).await["over"], json!([]));
+        let over = json!([{ "user": null, "scope": "cluster", "field": "cpu_hours", "used": 8, "limit": 7 }]);
+        assert_eq!(preview(json!({ "cluster": { "cpu_hours": 7 } })).await["over"], over);
+    }
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ const MOST_ENTRIES: usize = 20_000;
 /// RFC 4511's codes.
 const INVALID_CREDENTIALS: u32 = 49;
 const NO_SUCH_OBJECT: u32 = 32;
+const INVALID_DN: u32 = 34;
 const BUSY: u32 = 51;
 const UNAVAILABLE: u32 = 52;
 const SIZE_LIMIT_EXCEEDED: u32 = 4;
@@ -104,6 +105,18 @@ impl Connection {
         match stream.finish().await {
             answer if matches!(answer.rc, 0 | NO_SUCH_OBJECT) => Ok(entries),
             answer => Err(failed(answer.into())),
+        }
+    }
+
+    /// Whether there is such an entry. Only an answer that says so proves that there is none.
+    pub async fn has(&mut self, dn: &str) -> Result<bool> {
+        let failed = |source: LdapError| Error::Ask { what: "searching", source: Box::new(source) };
+        let asked = self.ldap.with_timeout(self.timeout).search(dn, Scope::Base, "(objectClass=*)", vec!["1.1"]);
+        let ldap3::SearchResult(_, answer) = asked.await.map_err(failed)?;
+        match answer.rc {
+            0 | INVALID_DN => Ok(true),
+            NO_SUCH_OBJECT => Ok(false),
+            _ => Err(failed(answer.into())),
         }
     }
 

@@ -72,6 +72,8 @@ pub enum Error {
     TooMuch(usize),
     #[error("the directory lists none of the {0} people who are in; nothing was changed")]
     Emptied(usize),
+    #[error("the directory has none of the {0} groups for which something is set; what they give was left as it is")]
+    NoGroups(usize),
     #[error("auth.ldap.ca_file {}: {reason}", path.display())]
     Authority { path: PathBuf, reason: String },
     #[error("writing down what the directory says")]

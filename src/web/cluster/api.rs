@@ -391,8 +391,8 @@ impl From<Point> for GpuPoint {
     }
 }
 
-/// Asks the owner of a session whether they still need GPUs that rest. It stands on their card
-/// until they keep the session, it computes again, or it ends.
+/// Asks the owner of a session, or of an attempt of a job, whether they still need GPUs that rest. It
+/// stands on their card, or the job's page, until they keep the session, it computes again, or it ends.
 #[utoipa::path(post, path = "/sessions/{id}/ask", tag = "sessions", params(("id" = String, Path)),
     responses((status = 200, body = SessionView), (status = 403, description = "For operators", body = Problem),
         (status = 409, description = "None of its GPUs rests", body = Problem)))]

@@ -92,6 +92,7 @@ impl Drawing<'_> {
             let session = self.sessions.iter().find(|session| session.id == idle.session)?;
             Some(IdleRow {
                 id: session.id.to_string(),
+                job: session.job.map(|attempt| attempt.job.to_string()),
                 name: session.name.clone(),
                 owner: session.owner_name.clone(),
                 gpus: labels(&idle.gpus),

@@ -62,7 +62,8 @@ pub async fn page(
     let holdings_now = portal.sessions.admission.holdings().await?;
     let page = ClusterPage {
         layout: portal.layout_of(&user.0, Nav::Cluster),
-        notice: (query.done == "asked").then_some("The owner is asked: it stands on their home page now."),
+        notice: (query.done == "asked")
+            .then_some("The owner is asked: it stands on the card of the session, or on the job’s page, now."),
         node: draw::node(&node, &portal.sessions.admission.capacity, &holdings_now.all, &view),
         isolation: draw::isolation(scheduler.inventory(), scheduler.closes_gpus()),
         empty: draw::empty(scheduler.inventory(), &view),
@@ -84,7 +85,7 @@ pub async fn ask(user: Operator, State(portal): State<Arc<Portal>>, Id(id): Id<S
 
 /// Only about GPUs that rest is anybody asked: the question goes away by itself when they work.
 async fn ask_owner(portal: &Portal, actor: Actor<'_>, id: SessionId) -> Result<Session> {
-    let session = portal.sessions.find(actor, id).await?;
+    let session = portal.sessions.find_workload(actor, id).await?;
     let view = portal.cluster.view();
     let Some(idle) = view.idle.iter().find(|idle| idle.session == session.id) else {
         return Err(Error::conflict("None of its GPUs rests, so there is nothing to ask."));

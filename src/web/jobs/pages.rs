@@ -231,6 +231,7 @@ async fn view(
         earlier: (1..job.attempt).rev().take(5).collect(),
         several: 1 < job.attempt,
         caveats: ShowSession::caveats(&job.latest, portal.sessions.scheduler.inventory()),
+        ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
         is_own,
         is_live,
         may_cancel: is_live && job.latest.state != SessionState::Stopping && (is_own || cards::is_operator(user)),

@@ -258,6 +258,7 @@ async fn view(
         error: None,
         id: group.id.to_string(),
         source: source_word(&group.source),
+        gone: group.absent_since.map(|at| Moment::clock(at, now)),
         subject: (!group.is_local()).then_some(group.subject),
         name: group.name,
         member_count,

@@ -48,6 +48,10 @@ pub struct GroupView {
     managers: Vec<String>,
     #[schema(value_type = Option<String>, format = "date-time")]
     created_at: Option<Timestamp>,
+    /// Since when its directory no longer has it, though something is set for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    absent_since: Option<Timestamp>,
 }
 
 impl From<ListedGroup> for GroupView {
@@ -61,6 +65,7 @@ impl From<ListedGroup> for GroupView {
             members,
             managers,
             created_at: group.created_at,
+            absent_since: group.absent_since,
         }
     }
 }
@@ -208,7 +213,7 @@ pub async fn rename(
     Ok(tagged(&GroupView::from(group(&portal, &admin.0, &id).await?), &[]))
 }
 
-/// Remove a group that was made here; its people stay.
+/// Remove a group that was made here, or that its directory no longer has; its people stay.
 #[utoipa::path(delete, path = "/groups/{group}", tag = "groups", params(("group" = String, Path)),
     responses((status = 204, description = "Removed"), (status = 409, description = "It is the directory's", body = Problem)))]
 pub async fn remove(admin: Admin, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {

@@ -382,7 +382,11 @@ pub(super) fn with_foretold(view: LimitsPreview, told: Foretold, now: Timestamp)
         used: over.field.amount(over.used),
         limit: over.field.amount(over.limit),
         source: Source::of(&over.scope, now),
-        verb: if matches!(over.field, Field::GpuHours | Field::CpuHours) { "used" } else { "in use" },
+        verb: if matches!(over.field, Field::GpuHours | Field::CpuHours) {
+            "used, with what runs counted to its end"
+        } else {
+            "in use"
+        },
         user: over.user,
     };
     let more_refused = refused.len().saturating_sub(MOST_NAMED);

@@ -16,7 +16,10 @@ use crate::{
         groups::{GroupFilter, ListedGroup},
         quotas::{Level, QuotaGroup, SetLimit},
     },
-    model::quota::{Effective, Kind, Limit, Unit, Usage},
+    model::{
+        Timestamp,
+        quota::{Effective, Kind, Limit, Unit, Usage},
+    },
     web::{
         Portal,
         error::Result,
@@ -24,7 +27,7 @@ use crate::{
         page::{Nav, Page},
         paging::{Listed, Paging},
         people::GroupPlace,
-        views::{Meter, QuotaGroupRow, QuotaGroupsPage, field_words, limit_words},
+        views::{Meter, Moment, QuotaGroupRow, QuotaGroupsPage, field_words, limit_words},
     },
 };
 
@@ -53,7 +56,7 @@ pub async fn list(
     let found = portal.db.list_groups(&filter).await?;
     let listed = Listed::new(found, GROUPS, |one: &ListedGroup| GroupPlace(one.group.name.clone(), one.group.id));
     let mut holdings = portal.sessions.admission.holdings().await?;
-    let mut rows = Vec::new();
+    let (mut rows, now) = (Vec::new(), portal.clock.now());
     for one in listed.items {
         let Some(group) = portal.db.find_quota_group(&one.group.id.to_string()).await? else { continue };
         let set = portal.db.limits_at(Level::Group(group.id)).await?;
@@ -64,7 +67,7 @@ pub async fn list(
         } else {
             holdings.by_group.remove(&group.id).unwrap_or_default()
         };
-        rows.push(group_row(group, one.members, &set, &usage));
+        rows.push(group_row(group, one.members, (&set, &usage), now));
     }
     let address = |cursor: &str| {
         let mut query = Serializer::new(String::new());
@@ -82,7 +85,7 @@ pub async fn list(
     .into_response())
 }
 
-fn group_row(group: QuotaGroup, members: i64, set: &[SetLimit], usage: &Usage) -> QuotaGroupRow {
+fn group_row(group: QuotaGroup, members: i64, (set, usage): (&[SetLimit], &Usage), now: Timestamp) -> QuotaGroupRow {
     let each = set.iter().filter(|limit| limit.kind == Kind::Each).map(|limit| {
         let (label, _) = field_words(&limit.field, Kind::Each);
         format!("{label}: {}", limit_words(&limit.field, Limit::of(limit.terms.value)))
@@ -98,6 +101,7 @@ fn group_row(group: QuotaGroup, members: i64, set: &[SetLimit], usage: &Usage) -
         members,
         chargeable: group.chargeable,
         restrictive: group.restrictive,
+        gone: group.absent_since.map(|at| Moment::clock(at, now)),
         each: each.collect(),
         meters,
     }

@@ -123,6 +123,10 @@ pub struct GroupQuota {
     pub chargeable: bool,
     /// Nobody in it gets more than it gives.
     pub restrictive: bool,
+    /// Since when its directory no longer has it: what is set binds nobody until it comes back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "date-time")]
+    pub absent_since: Option<Timestamp>,
     /// What is charged to it now; hours of the period where they are limited.
     pub usage: Usage,
 }
@@ -327,6 +331,7 @@ async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, Gro
         total: set_for(&set, Kind::Total),
         chargeable: group.chargeable,
         restrictive: group.restrictive,
+        absent_since: group.absent_since,
         usage,
     };
     Ok((version, quota))

@@ -94,6 +94,8 @@ pub struct GpuHolder {
 #[derive(Clone, Debug)]
 pub struct IdleRow {
     pub id: String,
+    /// The job of which it is an attempt.
+    pub job: Option<String>,
     pub name: String,
     pub owner: String,
     /// `0, 1`

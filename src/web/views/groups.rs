@@ -48,6 +48,8 @@ pub struct GroupPage {
     pub source: &'static str,
     /// The directory's own id of it.
     pub subject: Option<String>,
+    /// Since when the directory no longer has it.
+    pub gone: Option<Moment>,
     pub member_count: i64,
     pub members: Vec<MemberRow>,
     pub first_href: Option<String>,

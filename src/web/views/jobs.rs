@@ -275,6 +275,8 @@ pub struct ShowJob {
     /// Whether it had more than one attempt.
     pub several: bool,
     pub caveats: Vec<&'static str>,
+    /// Who asked whether its GPUs are still needed, and when.
+    pub ask: Option<(String, Moment)>,
     pub is_own: bool,
     pub is_live: bool,
     pub may_cancel: bool,

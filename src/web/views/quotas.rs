@@ -380,6 +380,8 @@ pub struct QuotaGroupRow {
     pub members: i64,
     pub chargeable: bool,
     pub restrictive: bool,
+    /// Since when its directory no longer has it.
+    pub gone: Option<Moment>,
     /// What each member gets, in words.
     pub each: Vec<String>,
     /// What is charged to it, of its totals.

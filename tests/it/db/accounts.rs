@@ -4,16 +4,22 @@
 use lyceum::{
     db::{
         Error,
-        directory::{Arrival, Group, Person},
+        directory::{Arrival, Group, Person, WatchedGroup},
         idempotency::Earlier,
+        limits::Marks,
         logins::Login,
+        quotas::Level,
+        standing::Asking,
         tokens::Token,
         users::NewUser,
     },
-    model::{LoginId, Role, Timestamp, TokenId, UserId, Username},
+    model::{
+        GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username,
+        quota::{Change, Field, Kind, Period},
+    },
 };
 
-use super::{BY, NOTED, START, add_user, on_both};
+use super::{BY, NOTED, START, add_user, each, on_both, set_limits};
 
 #[tokio::test]
 async fn users() {
@@ -309,6 +315,72 @@ async fn people_of_a_directory() {
         db.add_user(another, BY).await.unwrap();
         db.set_disabled(id, true, BY).await.unwrap();
         assert_eq!(db.arrive(&heir, START).await.unwrap(), Arrival::Disabled);
+    })
+    .await;
+}
+
+/// Its limits rest with it, bind nobody, and hold again when it is back; an administrator may remove it.
+#[tokio::test]
+async fn groups_that_a_directory_no_longer_has() {
+    on_both(async |house| {
+        let db = &house.db;
+        let name = Username::parse("alice").unwrap();
+        let group = |name: &str| Group { subject: format!("cn={name}"), name: name.to_owned() };
+        let groups = [group("lab"), group("plain")];
+        let person = Person {
+            source: "ldap",
+            subject: "entryUUID=1",
+            name: &name,
+            display_name: "",
+            mail: None,
+            uid_number: None,
+            role: None,
+            groups: &groups,
+        };
+        let Arrival::Known(alice) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        assert_eq!(db.watched_groups("ldap").await.unwrap(), [], "what has no limits may go unseen");
+        let lab = db.find_quota_group("lab").await.unwrap().unwrap();
+        let chargeable = Marks { chargeable: Some(true), restrictive: None };
+        let mut set = each([(Field::Gpus, Some(2))]).to_vec();
+        set.push(Change::new(Kind::Total, Field::Cpus, Some(8)));
+        set_limits(db, Level::Group(lab.id), &set, chargeable).await;
+        let watched = |is_absent| [WatchedGroup { id: lab.id, subject: "cn=lab".to_owned(), is_absent }];
+        assert_eq!(db.watched_groups("ldap").await.unwrap(), watched(false));
+        assert_eq!((db.limits_of(alice).await.unwrap().len(), db.watched_groups("local").await.unwrap().len()), (1, 0));
+        let asking =
+            Asking { owner: alice, group: Some(lab.id), period: &Period::Rolling { days: 30 }, holds_at_once: true };
+        let of_lab = async || db.usage(&asking, START).await.unwrap().totals[0].limits.len();
+        assert_eq!(of_lab().await, 1);
+
+        let generation = db.access_generation().await.unwrap();
+        let at = START.plus_seconds(60);
+        assert!(db.group_gone(lab.id, at).await.unwrap() && !db.group_gone(lab.id, at).await.unwrap(), "news once");
+        assert_eq!(db.access_generation().await.unwrap(), generation + 1);
+        assert_eq!(db.limits_of(alice).await.unwrap(), [], "they bind nobody");
+        assert_eq!((of_lab().await, db.purse_of(alice).await.unwrap().groups), (0, Vec::new()));
+        assert!(db.membership(alice, lab.id).await.unwrap().is_none());
+        assert_eq!(db.limits_at(Level::Group(lab.id)).await.unwrap().len(), 2, "and nothing of them is lost");
+        assert_eq!(db.quota_groups().await.unwrap()[0].absent_since, Some(at));
+        assert_eq!(db.find_groups("lab").await.unwrap()[0].group.absent_since, Some(at));
+        assert_eq!(db.watched_groups("ldap").await.unwrap(), watched(true));
+
+        assert!(db.group_back(lab.id, at).await.unwrap() && !db.group_back(lab.id, at).await.unwrap());
+        assert_eq!((of_lab().await, db.quota_groups().await.unwrap()[0].absent_since), (1, None));
+        assert!(db.group_gone(lab.id, at).await.unwrap());
+        assert_eq!(db.arrive(&person, at).await.unwrap(), Arrival::Known(alice), "somebody comes with it");
+        assert_eq!((db.limits_of(alice).await.unwrap().len(), of_lab().await), (1, 1));
+        let audit = db.list_audit(3).await.unwrap();
+        let deeds: Vec<_> = audit.iter().map(|row| (row.actor.as_str(), row.action.as_str(), &*row.subject)).collect();
+        let deed = |action| ("directory", action, "lab");
+        assert_eq!(deeds, [deed("group.back"), deed("group.gone"), deed("group.back")]);
+
+        assert!(!db.remove_group(lab.id, BY).await.unwrap(), "the directory has it");
+        assert!(db.group_gone(lab.id, at).await.unwrap());
+        assert!(db.remove_group(lab.id, BY).await.unwrap());
+        assert_eq!(db.limits_at(Level::Group(lab.id)).await.unwrap(), []);
+        assert!(!db.group_gone(lab.id, at).await.unwrap() && !db.group_back(lab.id, at).await.unwrap());
+        let ours = db.add_group(&GroupName::parse("ours").unwrap(), None, BY).await.unwrap();
+        assert!(!db.group_gone(ours, at).await.unwrap(), "no directory has or has not what was made here");
     })
     .await;
 }

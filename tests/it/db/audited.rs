@@ -6,7 +6,7 @@ use lyceum::{
         Db, Error,
         admit::{Cause, Deed, NewSession, Verdict},
         audit::ACTIONS,
-        directory::{Arrival, Person},
+        directory::{Arrival, Group, Person},
         limits::{Author, LevelChange},
         logins::Login,
         people::UserChange,
@@ -42,6 +42,8 @@ struct Scene<'a> {
     unused: UserId,
     disabled: UserId,
     of_directory: UserId,
+    /// Groups of a directory: one that it has, and one that is gone.
+    of_directorys: [GroupId; 2],
     token: TokenId,
     login: LoginId,
     vision: GroupId,
@@ -81,9 +83,12 @@ impl<'a> Scene<'a> {
             mail: None,
             uid_number: None,
             role: None,
-            groups: &[],
+            groups: &["going", "gone"].map(|name| Group { subject: format!("cn={name}"), name: name.to_owned() }),
         };
         let Arrival::Known(of_directory) = db.arrive(&person, START).await.unwrap() else { panic!("she is new") };
+        let directorys = async |name| db.find_quota_group(name).await.unwrap().unwrap().id;
+        let of_directorys = [directorys("going").await, directorys("gone").await];
+        db.group_gone(of_directorys[1], START).await.unwrap();
         let (token, login) = (token(ada), login(ada));
         db.add_token(&token, "a token", None, &NOTED).await.unwrap();
         db.add_login(&login, "a login", None, &NOTED).await.unwrap();
@@ -117,6 +122,7 @@ impl<'a> Scene<'a> {
             unused,
             disabled,
             of_directory,
+            of_directorys,
             token,
             login,
             vision,
@@ -193,6 +199,8 @@ impl<'a> Scene<'a> {
             "group.member_remove" => db.set_member(vision, ada, false, BY).await.map(drop),
             "group.manager_add" => db.set_manager(vision, self.disabled, true, BY).await.map(drop),
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
+            "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),
+            "group.back" => db.group_back(self.of_directorys[1], soon).await.map(drop),
             "announcement.make" => db.add_announcement(&announcement("three"), None, &named(action)).await,
             "announcement.change" => {
                 let before = &self.announcements[0];

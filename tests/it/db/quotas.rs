@@ -8,15 +8,17 @@ use lyceum::{
         Db,
         admit::{Admitted, Deed, NewSession, Verdict},
         directory::{Group, Person},
-        facts::Facts,
+        facts::{Committed, Facts},
         limits::Marks,
         quotas::{Level, QuotaGroup},
         sessions::Ending,
         standing::Asking,
     },
     model::{
-        Clock, EndReason, GroupId, Role, SessionId, Timestamp, UserId, Username,
-        quota::{Change, Field, Kind, Limit, LimitRow, Period, Reason, Scope, Terms, Total, Usage, Whose},
+        Clock, EndReason, GroupId, GroupName, Role, SessionId, Timestamp, UserId, Username,
+        quota::{
+            Change, Field, Kind, Limit, LimitRow, Period, Reason, Scope, Spent, Terms, Total, Usage, Whose, Window,
+        },
     },
 };
 
@@ -282,4 +284,30 @@ pub async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
     };
     db.arrive(&person, START).await.unwrap();
     db.find_user_by_name(name).await.unwrap().unwrap().user.id
+}
+
+/// From now to its end, or to the end of the period; what waits may use nothing yet.
+#[tokio::test]
+async fn what_is_admitted_may_still_use() {
+    on_both(async |house| {
+        let db = &house.db;
+        let ada = add_user(db, "ada").await;
+        let group = db.add_group(&GroupName::parse("vision").unwrap(), None, super::BY).await.unwrap();
+        start(db, &charged(ada, group, 2), START, |_| Verdict::Admit { gpus: Vec::new() }).await;
+        start(db, &new_session(ada, 1), START, |_| Verdict::Wait(Vec::new())).await;
+        let committed = async |passed: i64, to: Option<i64>| {
+            let window = Window { from: START, to: to.map(|seconds| START.plus_seconds(seconds)) };
+            db.committed(window, START.plus_seconds(passed)).await.unwrap()
+        };
+        let rest = |seconds: i64, cpus: i64| {
+            let spent = Spent { gpu_milliseconds: 2000 * seconds, cpu_milliseconds: 1000 * cpus * seconds };
+            [Committed { owner: ada, group: Some(group), spent }]
+        };
+        let cpus = new_session(ada, 2).spec.resources.cpus;
+        assert_eq!(committed(0, None).await, rest(3600, cpus));
+        assert_eq!(committed(600, None).await, rest(3000, cpus));
+        assert_eq!(committed(600, Some(900)).await, rest(300, cpus), "a new period begins");
+        assert_eq!(committed(4000, None).await, rest(0, cpus), "past its end it has nothing left");
+    })
+    .await;
 }

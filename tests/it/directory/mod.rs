@@ -19,10 +19,10 @@ use lyceum::{
     db::{Config, Db},
     model::{Clock, Role, User},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::portal::{START, TestPortal};
+use crate::portal::{Caller, START, TestPortal};
 use slapd::{BASE, Certificate, Slapd, password, person_dn};
 
 /// A directory's authenticator with a database of its own.
@@ -401,15 +401,69 @@ async fn portal(settings: Settings) -> (TestPortal, Arc<Ldap>) {
     (portal, made.unwrap())
 }
 
-async fn sign_in(portal: &TestPortal, name: &str) -> crate::portal::Caller {
+async fn sign_in(portal: &TestPortal, name: &str) -> Caller {
     sign_in_as(portal, name, &password(name)).await
 }
 
-async fn sign_in_as(portal: &TestPortal, name: &str, password: &str) -> crate::portal::Caller {
+async fn sign_in_as(portal: &TestPortal, name: &str, password: &str) -> Caller {
     portal.sign_in_with(name, password).await
 }
 
-async fn role(caller: &crate::portal::Caller) -> String {
+async fn role(caller: &Caller) -> String {
     let me: Value = caller.get("/api/v1/me").await.json().await.unwrap();
     me["role"].as_str().unwrap_or_default().to_owned()
+}
+
+/// A group that is removed from the directory while it has limits: they rest, and hold again when it is back.
+#[tokio::test]
+async fn a_group_goes_and_its_limits_rest() {
+    let slapd = Slapd::start();
+    let (portal, ldap) = portal(slapd.settings()).await;
+    portal.add_user("keeper", Role::Admin).await;
+    let keeper = portal.sign_in("keeper").await;
+    let alice = sign_in(&portal, "alice").await;
+    let _bob = sign_in(&portal, "bob").await;
+    let set = json!({ "each": { "sessions": 9 }, "total": { "cpus": 64 }, "chargeable": true });
+    let quota = async |caller: &Caller, name: &str| -> Value {
+        caller.get(&format!("/api/v1/quotas/groups/{name}")).await.json().await.unwrap()
+    };
+    let sessions = async || {
+        let standing: Value = keeper.get("/api/v1/quotas/users/alice").await.json().await.unwrap();
+        standing["effective"]["sessions"]["source"].as_str().unwrap().to_owned()
+    };
+    for group in ["lab", "loop"] {
+        let changed =
+            keeper.request("PATCH", &format!("/api/v1/quotas/groups/{group}")).json(&set).send().await.unwrap();
+        assert_eq!(changed.status(), 200);
+    }
+    ldap.refresh().await.unwrap();
+    assert_eq!((sessions().await, quota(&keeper, "lab").await.get("absent_since")), ("group lab".to_owned(), None));
+
+    slapd.delete(&format!("cn=lab,ou=groups,{BASE}")).await;
+    ldap.refresh().await.unwrap();
+    portal.portal.access.poll().await.unwrap();
+    let gone = quota(&keeper, "lab").await;
+    assert!(gone["absent_since"].is_string() && gone["each"]["sessions"]["value"] == 9, "it is told: {gone}");
+    assert_ne!(sessions().await, "group lab", "and binds nobody");
+    assert_eq!(quota(&keeper, "loop").await.get("absent_since"), None, "the others are there");
+    let health: Value = keeper.get("/api/v1/health").await.json().await.unwrap();
+    let found = health["findings"].as_array().unwrap().iter().find(|one| one["name"] == "groups").unwrap().clone();
+    assert!(found["what"].as_str().unwrap().contains("no longer has: lab"), "{found}");
+    let page = keeper.visit("/admin/quotas/groups").await.text().await.unwrap();
+    assert_eq!(page.matches("gone from the directory").count(), 1, "{page}");
+    let id = portal.db().find_quota_group("lab").await.unwrap().unwrap().id;
+    let page = keeper.visit(&format!("/admin/groups/{id}")).await.text().await.unwrap();
+    assert!(page.contains("The directory has had no such group since"), "{page}");
+    assert!(page.contains(&format!("/admin/groups/{id}/remove")), "it can be removed: {page}");
+    assert_eq!(alice.get("/api/v1/me").await.status(), 200);
+
+    slapd.add_group("lab", "alice").await;
+    ldap.refresh().await.unwrap();
+    assert_eq!((sessions().await, quota(&keeper, "lab").await.get("absent_since")), ("group lab".to_owned(), None));
+
+    slapd.delete(&format!("cn=lab,ou=groups,{BASE}")).await;
+    ldap.refresh().await.unwrap();
+    assert_eq!(keeper.request("DELETE", "/api/v1/groups/loop").send().await.unwrap().status(), 409);
+    assert_eq!(keeper.request("DELETE", &format!("/api/v1/groups/{id}")).send().await.unwrap().status(), 204);
+    assert!(portal.db().find_quota_group("lab").await.unwrap().is_none());
 }

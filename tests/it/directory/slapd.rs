@@ -132,6 +132,17 @@ impl Slapd {
         self.root().await.add(&person_dn(name), attributes).await.unwrap().success().unwrap();
     }
 
+    pub async fn add_group(&self, name: &str, member: &str) {
+        let one = |value: String| std::collections::HashSet::from([value]);
+        let attributes = vec![
+            ("objectClass".to_owned(), one("groupOfNames".to_owned())),
+            ("cn".to_owned(), one(name.to_owned())),
+            ("member".to_owned(), one(person_dn(member))),
+        ];
+        let dn = format!("cn={name},ou=groups,{BASE}");
+        self.root().await.add(&dn, attributes).await.unwrap().success().unwrap();
+    }
+
     /// The lines of a whole portal's configuration; the authority is copied to where its user
     /// can read it.
     pub fn configuration(&self, authority: &std::path::Path, more: &str) -> String {

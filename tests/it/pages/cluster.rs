@@ -51,7 +51,7 @@ pub fn cluster(word: &Word) -> ClusterPage {
     };
     ClusterPage {
         layout: layout(word).at(Nav::Cluster),
-        notice: Some("The owner is asked: it stands on their home page now."),
+        notice: Some("The owner is asked: it stands on the card of the session, or on the job’s page, now."),
         node: node(word),
         isolation: Some("Kept apart: a session can open its own GPUs alone."),
         empty: None,
@@ -170,6 +170,7 @@ fn gpu(word: &Word, label: &str, (class, name): (&'static str, &'static str), pe
 fn idle(word: &Word, name: &str, owner: &str, asked: bool) -> IdleRow {
     IdleRow {
         id: "0199a0b2-0000-7000-8000-000000000001".to_owned(),
+        job: asked.then(|| "0199a0b2-0000-7000-8000-000000000005".to_owned()),
         name: word(name),
         owner: word(owner),
         gpus: "0, 1".to_owned(),

@@ -154,6 +154,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         earlier: vec![1],
         several: true,
         caveats: Vec::new(),
+        ask: is_live.then(|| (word("oscar"), Moment::ago(NOW.plus_seconds(-600), NOW))),
         is_own: true,
         is_live,
         may_cancel: is_live,

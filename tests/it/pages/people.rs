@@ -199,6 +199,7 @@ pub fn group(word: &Word) -> GroupPage {
         name: word("vision"),
         source: source_word("local"),
         subject: None,
+        gone: None,
         member_count: 3,
         members: vec![
             member("alice", "Alice Åström", State::Active, 2),
@@ -232,6 +233,7 @@ pub fn group_directory(word: &Word) -> GroupPage {
         error: Some(word("The group ‘students-2030’ is the directory's: change it there.")),
         source: source_word("ldap"),
         subject: Some(word("cn=students-2030,ou=groups,dc=example,dc=org")),
+        gone: Some(ago(86_400)),
         member_count: 9431,
         next_href: Some("/admin/groups/0199a0b2?cursor=eA".to_owned()),
         managers: vec!["dmitri.ivanov".to_owned()],

@@ -346,6 +346,7 @@ pub fn groups(word: &Word) -> QuotaGroupsPage {
         members: 12,
         chargeable: !meters.is_empty(),
         restrictive: meters.is_empty(),
+        gone: (name == "guests").then(|| ago(86_400)),
         each: each.iter().map(|each| (*each).to_owned()).collect(),
         meters,
     };
