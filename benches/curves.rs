@@ -77,7 +77,7 @@ fn read(directory: &Path) -> io::Result<()> {
     };
     while tail.poll(0.0, &mut tell) {}
     let seconds = begin.elapsed().as_secs_f64();
-    let points: usize = runs.0.values().flat_map(|run| run.curves().map(|(_, series)| series.len())).sum();
+    let points: usize = runs.values().flat_map(|run| run.curves().map(|(_, series)| series.len())).sum();
     println!("{{\"seconds\": {seconds}, \"points\": {points}, \"bytes\": {}}}", memory()? - before);
     Ok(())
 }

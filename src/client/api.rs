@@ -256,16 +256,16 @@ impl Api {
         answer.text().await.map_err(|error| self.unreachable(&error))
     }
 
-    /// One's own (or another's) that have not ended, newest first.
+    /// Those that have not ended, newest first: one's own, unless `narrowed` says otherwise.
     ///
     /// The states are asked for in the order of life, so that one which goes on to the
     /// next state meanwhile is seen twice rather than missed.
-    pub async fn live(&self, of: Collection, owner: Option<&str>) -> Result<Vec<Value>> {
+    pub async fn live(&self, of: Collection, narrowed: &[(&str, &str)]) -> Result<Vec<Value>> {
         let mut found = BTreeMap::new();
         for state in SessionState::ALL.iter().filter(|state| state.is_live()) {
             let mut cursor = None;
             loop {
-                let page = self.page(of, owner, Some(state.as_str()), cursor.as_deref()).await?;
+                let page = self.page(of, &[narrowed, &[("state", state.as_str())]].concat(), cursor.as_deref()).await?;
                 for item in page.items {
                     found.insert(id_of(&item), item);
                 }
@@ -279,8 +279,8 @@ impl Api {
     }
 
     /// The newest ones, ended ones included, as many as one answer holds.
-    pub async fn newest(&self, of: Collection, owner: Option<&str>) -> Result<Vec<Value>> {
-        Ok(self.page(of, owner, None, None).await?.items)
+    pub async fn newest(&self, of: Collection, narrowed: &[(&str, &str)]) -> Result<Vec<Value>> {
+        Ok(self.page(of, narrowed, None).await?.items)
     }
 
     /// The id that was meant: a whole one as it is, else the one of ours that begins
@@ -296,7 +296,7 @@ impl Api {
         }
         let (mut matches, mut cursor) = (Vec::new(), None);
         loop {
-            let page = self.page(of, None, None, cursor.as_deref()).await?;
+            let page = self.page(of, &[], cursor.as_deref()).await?;
             let ids: Vec<String> = page.items.iter().map(id_of).collect();
             matches.extend(ids.iter().filter(|id| id.starts_with(&prefix)).cloned());
             let passed = ids.last().is_none_or(|last| !last.starts_with(&prefix) && *last < prefix);
@@ -317,15 +317,10 @@ impl Api {
         self.base.join(address).map(String::from).map_err(|error| Error::Strange(error.to_string()))
     }
 
-    async fn page(
-        &self,
-        of: Collection,
-        owner: Option<&str>,
-        state: Option<&str>,
-        cursor: Option<&str>,
-    ) -> Result<Page> {
-        let query = [("limit", Some("500")), ("owner", owner), ("state", state), ("cursor", cursor)];
-        let query: Vec<(&str, &str)> = query.into_iter().filter_map(|(key, value)| Some((key, value?))).collect();
+    async fn page(&self, of: Collection, narrowed: &[(&str, &str)], cursor: Option<&str>) -> Result<Page> {
+        let mut query = vec![("limit", "500")];
+        query.extend(narrowed);
+        query.extend(cursor.map(|cursor| ("cursor", cursor)));
         let value = self.get(of.path, &query).await?;
         Page::deserialize(&value).map_err(|error| Error::Strange(error.to_string()))
     }

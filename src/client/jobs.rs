@@ -3,7 +3,7 @@
 
 use std::{io::Write, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -34,7 +34,7 @@ pub enum JobCommand {
     Submit(Box<Submit>),
     /// List your live jobs
     #[command(visible_alias = "ls")]
-    List(List),
+    List(JobList),
     /// Print the last lines that a job wrote
     Log {
         id: String,
@@ -138,6 +138,38 @@ pub struct Submit {
     pub command: Vec<String>,
 }
 
+/// Which jobs are listed.
+#[derive(Args, Debug)]
+pub struct JobList {
+    #[command(flatten)]
+    list: List,
+    /// In this state alone, ended ones included
+    #[arg(long, value_parser = PossibleValuesParser::new(SessionState::ALL.iter().map(|state| state.as_str())))]
+    state: Option<String>,
+    /// With this tag
+    #[arg(long)]
+    tag: Option<String>,
+    /// Charged to this group
+    #[arg(long)]
+    group: Option<String>,
+    /// With a star
+    #[arg(long)]
+    star: bool,
+    /// With this in its name
+    #[arg(long, value_name = "PART")]
+    search: Option<String>,
+}
+
+impl JobList {
+    /// What the portal is asked for besides.
+    fn narrowed(&self) -> Vec<(&str, &str)> {
+        let star = self.star.then_some("true");
+        let asked = [("tag", self.tag.as_deref()), ("group", self.group.as_deref()), ("starred", star)];
+        let asked = asked.into_iter().chain([("state", self.state.as_deref()), ("search", self.search.as_deref())]);
+        self.list.narrowed().into_iter().chain(asked.filter_map(|(key, value)| Some((key, value?)))).collect()
+    }
+}
+
 pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.json;
     match arguments.command {
@@ -153,10 +185,11 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             show(out, json, &job)
         }
         JobCommand::List(list) => {
-            let items = if list.all {
-                api.newest(JOBS, list.owner.as_deref()).await?
+            let narrowed = list.narrowed();
+            let items = if list.list.all || list.state.is_some() {
+                api.newest(JOBS, &narrowed).await?
             } else {
-                api.live(JOBS, list.owner.as_deref()).await?
+                api.live(JOBS, &narrowed).await?
             };
             if json {
                 return line(out, &json!({ "items": items }).to_string());

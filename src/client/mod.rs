@@ -122,6 +122,13 @@ pub struct List {
     pub owner: Option<String>,
 }
 
+impl List {
+    /// What the portal is asked for besides.
+    fn narrowed(&self) -> Vec<(&str, &str)> {
+        self.owner.iter().map(|owner| ("owner", owner.as_str())).collect()
+    }
+}
+
 /// Runs `lyceum session …` and says how the process should end: 0, or 1 after an error that was
 /// printed, or 2 where the portal was never asked because something was not said.
 ///
@@ -241,9 +248,9 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
         }
         SessionCommand::List(list) => {
             let items = if list.all {
-                api.newest(SESSIONS, list.owner.as_deref()).await?
+                api.newest(SESSIONS, &list.narrowed()).await?
             } else {
-                api.live(SESSIONS, list.owner.as_deref()).await?
+                api.live(SESSIONS, &list.narrowed()).await?
             };
             if json {
                 return line(out, &json!({ "items": items }).to_string());

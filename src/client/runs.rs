@@ -87,6 +87,9 @@ pub struct Curve {
     /// The tag of the curve over whose values it is told
     #[arg(long, requires = "x")]
     pub by: Option<String>,
+    /// Stretches as a logarithmic axis of steps or relative times shows them
+    #[arg(long)]
+    pub log: bool,
     #[arg(long, allow_hyphen_values = true)]
     pub from: Option<f64>,
     #[arg(long, allow_hyphen_values = true)]
@@ -99,7 +102,7 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
     let json = arguments.json;
     match arguments.command {
         RunCommand::List(list) => {
-            let items = api.newest(RUNS, list.owner.as_deref()).await?;
+            let items = api.newest(RUNS, &list.narrowed()).await?;
             if json {
                 return line(out, &json!({ "items": items }).to_string());
             }
@@ -176,6 +179,7 @@ fn parameters(curve: &Curve) -> Vec<(&'static str, String)> {
         ("run", curve.run.clone()),
         ("x", curve.x.clone()),
         ("by", curve.by.clone()),
+        ("log", curve.log.then(|| "true".to_owned())),
         ("from", curve.from.map(|from| from.to_string())),
         ("to", curve.to.map(|to| to.to_string())),
         ("smoothing", curve.smoothing.map(|weight| weight.to_string())),

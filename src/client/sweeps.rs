@@ -116,7 +116,7 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
             return show(out, json, &sweep);
         }
         SweepCommand::List => {
-            let items = api.newest(SWEEPS, None).await?;
+            let items = api.newest(SWEEPS, &[]).await?;
             if json {
                 return line(out, &json!({ "items": items }).to_string());
             }

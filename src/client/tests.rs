@@ -13,6 +13,12 @@ use serde_json::{Value, json};
 use super::*;
 
 #[derive(Parser)]
+struct JobLine {
+    #[command(flatten)]
+    job: JobArguments,
+}
+
+#[derive(Parser)]
 struct Line {
     #[command(flatten)]
     session: SessionArguments,
@@ -187,6 +193,26 @@ async fn lists_in_tables_and_in_json() {
     assert_eq!(listed["items"][1]["id"], ONE);
     let empty = Portal::start(|_| (200, json!({"items": []})));
     assert!(empty.run(&["list"]).await.unwrap().contains("no sessions"));
+}
+
+#[tokio::test]
+async fn lists_of_jobs_are_narrowed_by_the_portal() {
+    let portal = Portal::start(|_| (200, json!({"items": [], "next_cursor": null})));
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
+    let ask = async |arguments: &[&str]| {
+        let line =
+            JobLine::try_parse_from([&["job", "list"], arguments].concat()).map_err(|error| error.to_string())?;
+        jobs::run(&api, line.job, &mut Vec::new()).await.map_err(|error| error.to_string())
+    };
+    ask(&["--all", "--tag", "a paper", "--star", "--search", "res"]).await.unwrap();
+    ask(&["--state", "ended", "--group", "vision", "--owner", "*"]).await.unwrap();
+    ask(&["--tag", "x"]).await.unwrap();
+    let asked = portal.requests();
+    assert!(asked[0].starts_with("GET /api/v1/jobs?limit=500&tag=a+paper&starred=true&search=res "), "{}", asked[0]);
+    assert!(asked[1].starts_with("GET /api/v1/jobs?limit=500&owner=*&group=vision&state=ended "), "{}", asked[1]);
+    assert!(asked[2..].iter().all(|line| line.contains("tag=x&state=")), "live ones, state by state: {asked:?}");
+    assert!(ask(&["--state", "asleep"]).await.unwrap_err().contains("possible values: queued"));
 }
 
 #[tokio::test]

@@ -48,6 +48,45 @@ pub enum Content<'a> {
     Other,
 }
 
+/// A record as nearly all are: one scalar with its time, step and tag, and nothing else.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Plain<'a> {
+    pub wall_time: f64,
+    pub step: i64,
+    pub tag: &'a [u8],
+    pub value: f32,
+}
+
+/// Reads a record that is as nearly all are. Any other, well-formed or not, is left to [`event`].
+#[inline]
+pub fn plain(record: &[u8]) -> Option<Plain<'_>> {
+    const WALL_TIME: u8 = 1 << 3 | 1;
+    const STEP: u8 = 2 << 3;
+    const SUMMARY: u8 = 5 << 3 | 2;
+    const ENTRY: u8 = 1 << 3 | 2;
+    const TAG: u8 = 1 << 3 | 2;
+    const SIMPLE_VALUE: u8 = 2 << 3 | 5;
+    let (wall_time, mut rest) = record.strip_prefix(&[WALL_TIME])?.split_first_chunk()?;
+    let mut step = 0;
+    // The first step of all is left out by most.
+    if let Some(behind) = rest.strip_prefix(&[STEP]) {
+        rest = behind;
+        step = varint(&mut rest)?.cast_signed();
+    }
+    let mut within = |key: u8| {
+        rest = rest.strip_prefix(&[key])?;
+        let length = varint(&mut rest)?;
+        (length == rest.len() as u64).then_some(())
+    };
+    within(SUMMARY)?;
+    within(ENTRY)?;
+    let mut rest = rest.strip_prefix(&[TAG])?;
+    let length = usize::try_from(varint(&mut rest)?).ok()?;
+    let (tag, rest) = rest.split_at_checked(length)?;
+    let value = rest.strip_prefix(&[SIMPLE_VALUE])?.try_into().ok()?;
+    Some(Plain { wall_time: f64::from_le_bytes(*wall_time), step, tag, value: f32::from_le_bytes(value) })
+}
+
 /// Reads a record.
 pub fn event(record: &[u8]) -> Result<Event<'_>, Malformed> {
     let mut event = Event { wall_time: 0.0, step: 0, what: What::Other };
@@ -220,6 +259,10 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::curves::{
+        record::{self, Next},
+        write::Writer,
+    };
 
     /// A field of bytes: its key, its length, itself.
     fn bytes(number: u8, value: &[u8]) -> Vec<u8> {
@@ -290,6 +333,34 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_plain_says_the_same_in_either_way(
+            (step, tag, value) in (any::<i64>(), "[a-z/]{0,200}", any::<f32>()), place in any::<usize>(), bits in any::<u8>(),
+        ) {
+            let mut file = Vec::new();
+            let mut writer = Writer::begin(&mut file, 1.5).unwrap();
+            writer.scalar(&tag, step, 2.5, value).unwrap();
+            let Ok(Next::Record { size, .. }) = record::next(&file) else {
+                return Err(TestCaseError::fail("a file begins with a record"));
+            };
+            let Ok(Next::Record { data, .. }) = record::next(&file[size..]) else {
+                return Err(TestCaseError::fail("and goes on with another"));
+            };
+            let found = plain(data).map(|found| (found.step, found.tag, found.value.to_bits()));
+            prop_assert_eq!(found, Some((step, tag.as_bytes(), value.to_bits())));
+            // However it is changed: what is still taken for plain is what the longer way reads.
+            let mut changed = data.to_vec();
+            changed[place % data.len()] ^= bits;
+            let Some(found) = plain(&changed) else { return Ok(()) };
+            let event = event(&changed).map_err(|err| TestCaseError::fail(err.to_string()))?;
+            prop_assert_eq!((event.step, event.wall_time.to_bits()), (found.step, found.wall_time.to_bits()));
+            let What::Summary(summary) = event.what else { return Err(TestCaseError::fail("no summary")) };
+            let values: Vec<_> = values(summary).map(|entry| entry.unwrap()).map(|entry| (entry.tag, entry.what)).collect();
+            prop_assert_eq!(values.len(), 1);
+            let Content::Scalar(value) = values[0].1 else { return Err(TestCaseError::fail("no scalar")) };
+            prop_assert_eq!((values[0].0, value.to_bits()), (found.tag, f64::from(found.value).to_bits()));
+        }
+
         #[test]
         fn no_record_is_too_strange(record in proptest::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(Event { what: What::Summary(summary), .. }) = event(&record) {

@@ -5,6 +5,7 @@
 
 mod columns;
 pub mod event;
+mod growth;
 mod hparams;
 mod lines;
 pub mod log;

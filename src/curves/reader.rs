@@ -3,7 +3,7 @@
 //! left out and counted. Whoever reads the file (`tail`) brings the bytes.
 
 use super::{
-    event::{self, Content, What},
+    event::{self, Content, Plain, What},
     hparams, lines,
     record::{self, Next},
 };
@@ -161,24 +161,36 @@ impl Reader {
     /// Takes the file's next bytes and tells what they say. `now` (seconds since 1970) is the
     /// time of lines that name none.
     pub fn feed(&mut self, mut bytes: &[u8], now: f64, tell: &mut impl FnMut(Item<'_>)) {
-        if self.skip > 0 {
-            let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
-            self.skip -= passed as u64;
-            bytes = &bytes[passed..];
+        while !bytes.is_empty() && !self.is_lost {
+            if self.skip > 0 {
+                let passed = usize::try_from(self.skip).unwrap_or(usize::MAX).min(bytes.len());
+                self.skip -= passed as u64;
+                bytes = &bytes[passed..];
+            } else if self.held.is_empty() {
+                let taken = self.take(bytes, now, tell);
+                self.held.extend_from_slice(&bytes[taken..]);
+                return;
+            } else {
+                let (more, rest) = bytes.split_at(self.lacking().min(bytes.len()));
+                let mut held = std::mem::take(&mut self.held);
+                held.extend_from_slice(more);
+                let taken = self.take(&held, now, tell);
+                held.drain(..taken);
+                self.held = held;
+                bytes = rest;
+            }
         }
-        if self.is_lost || bytes.is_empty() {
-            return;
+    }
+
+    /// How much is to be added to what is held: of a record no more than is lacking, so that what comes behind
+    /// it is read where it lies.
+    fn lacking(&self) -> usize {
+        match record::next(&self.held) {
+            Ok(Next::Partial { needed }) if self.format == Format::Events => {
+                usize::try_from(needed).unwrap_or(usize::MAX).saturating_sub(self.held.len())
+            }
+            _ => usize::MAX,
         }
-        if self.held.is_empty() {
-            let taken = self.take(bytes, now, tell);
-            self.held.extend_from_slice(&bytes[taken..]);
-            return;
-        }
-        let mut held = std::mem::take(&mut self.held);
-        held.extend_from_slice(bytes);
-        let taken = self.take(&held, now, tell);
-        held.drain(..taken);
-        self.held = held;
     }
 
     /// Reads what is whole; how many bytes need not be seen again.
@@ -223,6 +235,12 @@ impl Reader {
 
     #[inline]
     fn record(&mut self, data: &[u8], tell: &mut impl FnMut(Item<'_>)) -> Result<(), super::wire::Malformed> {
+        if let Some(Plain { wall_time, step, tag, value }) = event::plain(data)
+            && tag.len() <= LONGEST_TAG
+        {
+            tell(Item::Scalar { tag, step, wall_time, value: value.into() });
+            return Ok(());
+        }
         let event = event::event(data)?;
         match event.what {
             What::Start => tell(Item::Start { step: event.step }),

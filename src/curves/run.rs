@@ -16,15 +16,52 @@ const MOST_HPARAMS: usize = 1000;
 
 /// Runs by their names.
 #[derive(Debug, Default)]
-pub struct Runs(pub BTreeMap<String, Run>);
+pub struct Runs {
+    all: Vec<Run>,
+    /// Where each stands, in the order of the names.
+    places: BTreeMap<Box<str>, usize>,
+    /// Whose item was told last: mostly the next one's too.
+    latest: (Box<str>, usize),
+}
 
 impl Runs {
     #[inline]
     pub fn take(&mut self, name: &str, item: Item<'_>) {
-        match self.0.get_mut(name) {
-            Some(run) => run.take(item),
-            None => self.0.entry(name.to_owned()).or_default().take(item),
+        if *self.latest.0 != *name || self.all.is_empty() {
+            self.turn_to(name);
         }
+        self.all[self.latest.1].take(item);
+    }
+
+    fn turn_to(&mut self, name: &str) {
+        let place = self.places.get(name).copied().unwrap_or_else(|| {
+            self.places.insert(name.into(), self.all.len());
+            self.all.push(Run::default());
+            self.all.len() - 1
+        });
+        self.latest = (name.into(), place);
+    }
+
+    /// All of them with their names, in the order of these.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Run)> {
+        self.places.iter().map(|(name, place)| (&**name, &self.all[*place]))
+    }
+
+    /// All of them, in the order of their names.
+    pub fn values(&self) -> impl ExactSizeIterator<Item = &Run> {
+        self.iter().map(|(_, run)| run)
+    }
+
+    pub fn get(&self, name: &str) -> Option<&Run> {
+        self.find(name).map(|(_, run)| run)
+    }
+
+    pub fn find(&self, name: &str) -> Option<(&str, &Run)> {
+        self.places.get_key_value(name).map(|(name, place)| (&**name, &self.all[*place]))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
     }
 }
 

@@ -21,8 +21,8 @@ pub struct Point {
     pub attempt: u32,
 }
 
-/// All the points of one tag of one run. 20 bytes a point at most where values are floats of
-/// 32 bits, as nearly all writers' are, and steps are under 2³².
+/// All the points of one tag of one run. 16 bytes a point and a quarter more at most where values are floats
+/// of 32 bits, as nearly all writers' are, and steps follow each other evenly; 20 where they do not and are under 2³².
 #[derive(Clone, Debug, Default)]
 pub struct Series {
     steps: Steps,
@@ -215,11 +215,43 @@ impl Series {
         let Some((from, to)) = self.bounds(&visible, steps) else { return Vec::new() };
         let width = i128::from(to) - i128::from(from) + 1;
         let count = i128::try_from(count.max(1)).unwrap_or(width).min(width);
-        let edge = |number: i128| i64::try_from(i128::from(from) + width * number / count).unwrap_or(i64::MAX);
+        let edge = |number| i64::try_from(i128::from(from) + width * number / count).unwrap_or(i64::MAX);
+        self.between(&visible, from..=to, count, edge)
+    }
+
+    /// The same as a logarithmic axis shows it: each bucket is as many times as wide as the one before. What lies at
+    /// step 0 and before has no place there, and is one bucket.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        reason = "the same edge for both its buckets"
+    )]
+    pub fn by_magnitude(&self, steps: RangeInclusive<i64>, count: usize) -> Vec<Bucket> {
+        let (first, last) = steps.into_inner();
+        let mut found = if first <= 0 { self.by_step(first..=last.min(0), 1) } else { Vec::new() };
+        let visible = self.visible();
+        let Some((from, to)) = self.bounds(&visible, first.max(1)..=last) else { return found };
+        let count = i128::try_from(count.max(1)).unwrap_or(1);
+        let growth = (to as f64 / from as f64).ln() / count as f64;
+        let edge = |number| (from as f64 * (growth * number as f64).exp()).ceil() as i64;
+        found.extend(self.between(&visible, from..=to, count, edge));
+        found
+    }
+
+    /// So many buckets of the steps within bounds; each begins at its edge, the last one ends with the bounds.
+    fn between(
+        &self,
+        visible: &[Range<usize>],
+        bounds: RangeInclusive<i64>,
+        count: i128,
+        edge: impl Fn(i128) -> i64,
+    ) -> Vec<Bucket> {
+        let (from, to) = bounds.into_inner();
         // A bucket begins where the one before it ended.
         let mut at: Vec<usize> = visible.iter().map(|range| self.steps.first_at(from, range.clone())).collect();
         let bucket = |number: i128| {
-            let (end, is_last) = (edge(number + 1), number + 1 == count);
+            let is_last = number + 1 == count;
+            let end = if is_last { to } else { edge(number + 1).min(to) };
             self.bucket(visible.iter().zip(&mut at).filter_map(|(range, at)| {
                 let rest = *at..range.end;
                 // Behind the last bucket there may be no number any more.
@@ -277,7 +309,7 @@ impl Series {
         for part in parts {
             count += part.len();
             ends = Some((ends.map_or(part.start, |(first, _)| first), part.end - 1));
-            blocks.extend(self.blocks(part));
+            self.blocks(part, &mut blocks);
         }
         let (first, last) = ends?;
         let range = self.merge(&blocks).map(|all| Extent {
@@ -289,8 +321,7 @@ impl Series {
     }
 
     /// What some points come to, by as few blocks as there are.
-    fn blocks(&self, mut range: Range<usize>) -> Vec<Block> {
-        let mut found = Vec::new();
+    fn blocks(&self, mut range: Range<usize>, found: &mut Vec<Block>) {
         while !range.is_empty() {
             let mut size = 1;
             let mut level = 0;
@@ -312,32 +343,12 @@ impl Series {
                 range.start += size;
             }
         }
-        found
     }
 
     /// Looks at each of some points.
     fn scan(&self, range: Range<usize>) -> Option<Block> {
-        let mut block: Option<Block> = None;
-        for index in range {
-            let value = self.values.get(index);
-            if !value.is_finite() {
-                continue;
-            }
-            let index = small(index);
-            let Some(block) = &mut block else {
-                block = Some(Block { least: index, greatest: index, finite: 1, sum: value });
-                continue;
-            };
-            if value < self.values.get(block.least as usize) {
-                block.least = index;
-            }
-            if value > self.values.get(block.greatest as usize) {
-                block.greatest = index;
-            }
-            block.finite += 1;
-            block.sum += value;
-        }
-        block
+        let (least, greatest, finite, sum) = self.values.extremes(range)?;
+        Some(Block { least: small(least), greatest: small(greatest), finite, sum })
     }
 
     fn merge(&self, blocks: &[Block]) -> Option<Block> {
@@ -400,6 +411,17 @@ mod tests {
             let least = ranges().map(|range| range.min).min_by(|one, other| one.value.total_cmp(&other.value)).unwrap();
             assert_eq!((most.step, most.value), (77_777, 1e6));
             assert_eq!((least.step, least.value), (5, -3.5));
+        }
+    }
+
+    #[test]
+    fn buckets_of_a_logarithmic_axis_are_as_wide_as_it_shows_them() {
+        let series = series(&(0..1_000_000).map(|step| (step, 1.0)).collect::<Vec<_>>());
+        let buckets = series.by_magnitude(i64::MIN..=i64::MAX, 600);
+        assert_eq!((buckets[0].count, buckets[0].last.step), (1, 0));
+        for (from, to) in [(1, 10), (100, 1000), (100_000, 1_000_000)] {
+            let within = buckets.iter().filter(|bucket| (from..to).contains(&bucket.first.step)).count();
+            assert!(if from == 1 { within == 9 } else { (99..=101).contains(&within) }, "{within} from {from} to {to}");
         }
     }
 
@@ -491,6 +513,17 @@ mod tests {
                 prop_assert!((range.mean - mean).abs() < 1e-9);
             }
             prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn on_a_logarithmic_axis_nothing_is_lost(points in points(), count in 1_usize..50, from in -60_i64..500, width in 0_i64..1000) {
+            let series = series(&points);
+            let to = from + width;
+            let expected = visible_by_hand(&points).into_iter().filter(|(step, _)| (from..=to).contains(step)).count();
+            let buckets = series.by_magnitude(from..=to, count);
+            prop_assert_eq!(buckets.iter().map(|bucket| bucket.count).sum::<usize>(), expected);
+            prop_assert!(buckets.is_sorted_by(|one, next| one.last.step < next.first.step));
+            prop_assert!(buckets.iter().all(|bucket| (bucket.first.step <= 0) == (bucket.last.step <= 0)));
         }
 
         #[test]

@@ -116,7 +116,7 @@ impl Store {
     }
 
     pub fn curves(&self) -> usize {
-        self.runs.0.values().map(|run| run.curves().len()).sum()
+        self.runs.values().map(|run| run.curves().len()).sum()
     }
 
     /// What it takes in memory (bytes, roughly).
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn points(store: &Store) -> Vec<Point> {
-        store.runs.0.values().flat_map(Run::curves).flat_map(|(_, series)| series.points()).collect()
+        store.runs.values().flat_map(Run::curves).flat_map(|(_, series)| series.points()).collect()
     }
 
     /// A file of three batches, each with two points of two curves; where each batch ends.
@@ -321,7 +321,7 @@ mod tests {
         let (mut encoder, mut decoder) = (Encoder::default(), Decoder::default());
         store.add(&mut decoder, &batch(&mut encoder, 6..7), &mut |_| {}).unwrap();
         assert_eq!(points(&store), points(&Store::open(&path, u64::MAX).unwrap()));
-        assert_eq!(store.runs.0["train"].curve("loss").unwrap().len(), 7);
+        assert_eq!(store.runs.get("train").unwrap().curve("loss").unwrap().len(), 7);
     }
 
     #[test]
@@ -387,7 +387,7 @@ mod tests {
         store.add(&mut Decoder::default(), &batch(&mut Encoder::default(), 0..5), &mut |_| {}).unwrap();
         for store in [store, Store::open(&path, 7).unwrap()] {
             assert_eq!((points(&store).len(), store.points()), (7, 7));
-            assert_eq!(store.runs.0["."].skipped, Skipped { surplus: 3, ..Skipped::default() });
+            assert_eq!(store.runs.get(".").unwrap().skipped, Skipped { surplus: 3, ..Skipped::default() });
             assert_eq!(store.places["train/events"].read, 5, "and are not read again");
         }
     }

@@ -5,13 +5,14 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fs::{self, File, Metadata},
-    io::{self, Read, Seek, SeekFrom},
+    fs::{self, Metadata},
+    io,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
 use super::{
+    growth::{self, Growth},
     log::{Entry, Place},
     reader::{Format, Item, Reader},
     whole,
@@ -26,12 +27,6 @@ const MOST_NAMES: usize = 8 << 20;
 
 /// So many checkpoints are noticed: they must not take the place of curves.
 const MOST_CHECKPOINTS: usize = 2000;
-
-/// How much of a file is read at a time (bytes): behind each piece stands a place.
-const PIECE: usize = 256 << 10;
-
-/// So much of a file is read before the others have their turn (bytes).
-const TURN: u64 = 64 << 20;
 
 /// The files of runs below one directory.
 #[derive(Debug)]
@@ -103,42 +98,61 @@ impl Tail {
     pub fn poll(&mut self, now: f64, tell: &mut impl FnMut(Entry<'_>)) -> bool {
         self.unreadable.clear();
         self.left_out = 0;
-        let mut more = false;
         let found = self.find();
         // Where there are event files they say the same, and when.
         let has_events = found.iter().any(|(_, format)| *format == Format::Events);
+        let mut grown = Vec::new();
         // In the order of their names, which begin with the time of their making.
         for (path, format) in found {
             if format == Format::State && has_events {
                 continue;
             }
-            match self.follow(&path, format, now, tell) {
-                Ok(unfinished) => more |= unfinished,
+            match self.follow(&path, format, grown.len(), tell) {
+                Ok(growth) => grown.extend(growth),
                 Err(err) => {
                     self.unreadable.insert(path, err.kind());
                 }
             }
         }
+        let mut more = false;
+        for (growth, unfinished) in growth::read(grown, now, tell) {
+            let Growth { path, identity, read, reader, from, .. } = growth;
+            self.bytes += read - from;
+            match unfinished {
+                Ok(unfinished) => more |= unfinished,
+                Err(err) => {
+                    self.unreadable.insert(path.clone(), err.kind());
+                }
+            }
+            self.files.insert(path, Followed { how: How::Growing(reader), read, identity });
+        }
         more
     }
 
-    fn follow(&mut self, path: &Path, format: Format, now: f64, tell: &mut impl FnMut(Entry<'_>)) -> io::Result<bool> {
+    /// Tells what is new in a file that is written as a whole. Of one that grows, what is to be read of it.
+    /// `taken` others are out to be read.
+    fn follow(
+        &mut self,
+        path: &Path,
+        format: Format,
+        taken: usize,
+        tell: &mut impl FnMut(Entry<'_>),
+    ) -> io::Result<Option<Growth>> {
         let metadata = fs::metadata(path)?;
         let identity = (metadata.dev(), metadata.ino());
         let Some(file) = path.strip_prefix(&self.root).ok().and_then(Path::to_str).map(str::to_owned) else {
             self.left_out += 1;
-            return Ok(false);
+            return Ok(None);
         };
-        let run = run_of(&file, format);
         let known = self.files.get(path);
-        if known.is_none() && (MOST_FILES <= self.files.len() || MOST_NAMES < self.names + file.len()) {
+        if known.is_none() && (MOST_FILES <= self.files.len() + taken || MOST_NAMES < self.names + file.len()) {
             self.left_out += 1;
-            return Ok(false);
+            return Ok(None);
         }
         let is_whole = matches!(format, Format::Hparams | Format::State | Format::Checkpoint);
         if known.is_none() && format == Format::Checkpoint {
             if MOST_CHECKPOINTS <= self.checkpoints {
-                return Ok(false);
+                return Ok(None);
             }
             self.checkpoints += 1;
         }
@@ -150,43 +164,23 @@ impl Tail {
         if is_new {
             self.files.insert(path.to_owned(), Followed { how: How::new(format), read: 0, identity });
         }
-        if is_new && !is_whole {
-            tell(Entry::Item { run, item: Item::Begin });
-            tell(Entry::Place { file: &file, place: Place { identity, ..Place::default() } });
-        }
         if format == Format::Checkpoint {
             self.mark(path, &file, &metadata, tell);
-            return Ok(false);
+            return Ok(None);
         }
         if is_whole {
-            return self.look(path, &file, format, &metadata, tell);
+            return self.look(path, &file, format, &metadata, tell).map(|()| None);
         }
-        let Some(followed) = self.files.get_mut(path).filter(|followed| followed.read < metadata.len()) else {
-            return Ok(false);
+        let grows = |followed: &Followed| is_new || followed.read < metadata.len();
+        if !self.files.get(path).is_some_and(grows) {
+            return Ok(None);
+        }
+        // It comes back once it was read.
+        let Some(Followed { how: How::Growing(reader), read, identity }) = self.files.remove(path) else {
+            return Ok(None);
         };
-        let How::Growing(reader) = &mut followed.how else { return Ok(false) };
-        let mut content = File::open(path)?;
-        content.seek(SeekFrom::Start(followed.read))?;
-        let mut piece = vec![0; PIECE];
-        let mut read = 0;
-        while read < TURN {
-            let count = content.read(&mut piece)?;
-            if count == 0 {
-                break;
-            }
-            read += count as u64;
-            followed.read += count as u64;
-            self.bytes += count as u64;
-            reader.feed(&piece[..count], now, &mut |item: Item<'_>| tell(Entry::Item { run, item }));
-            let skipped = reader.take_skipped();
-            if !skipped.is_none() {
-                tell(Entry::Item { run, item: Item::Skipped(skipped) });
-            }
-            let read = followed.read - reader.held() as u64;
-            let place = Place { read, skip: reader.skip(), next_step: reader.next_step(), identity };
-            tell(Entry::Place { file: &file, place });
-        }
-        Ok(read >= TURN)
+        let (run, path, size) = (run_of(&file, format).to_owned(), path.to_owned(), metadata.len());
+        Ok(Some(Growth { path, file, run, identity, is_new, from: read, read, size, reader }))
     }
 
     /// A checkpoint: tells that it was written, and when, if that is news.
@@ -208,7 +202,7 @@ impl Tail {
         format: Format,
         metadata: &Metadata,
         tell: &mut impl FnMut(Entry<'_>),
-    ) -> io::Result<bool> {
+    ) -> io::Result<()> {
         let run = run_of(file, format);
         // The checkpoints of a run each tell all from the beginning.
         let told = |(path, followed): (&PathBuf, &Followed)| {
@@ -217,19 +211,19 @@ impl Tail {
             (Format::of(file_name(file)) == Some(format) && run_of(file, format) == run).then_some(next_step)
         };
         let next_step = self.files.iter().filter_map(told).max().unwrap_or(i64::MIN);
-        let Some(followed) = self.files.get_mut(path) else { return Ok(false) };
+        let Some(followed) = self.files.get_mut(path) else { return Ok(()) };
         let identity = (metadata.dev(), metadata.ino());
         let now = whole::stamp(metadata);
-        let How::Whole { stamp, next_step: next } = &mut followed.how else { return Ok(false) };
+        let How::Whole { stamp, next_step: next } = &mut followed.how else { return Ok(()) };
         if (*stamp, followed.read, followed.identity) == (now, metadata.len(), identity) {
-            return Ok(false);
+            return Ok(());
         }
         self.bytes += metadata.len().min(whole::LARGEST);
         *next = whole::read(path, format, next_step, &mut |item: Item<'_>| tell(Entry::Item { run, item }))?;
         (*stamp, followed.read, followed.identity) = (now, metadata.len(), identity);
         let place = Place { read: metadata.len(), skip: now, next_step: *next, identity };
         tell(Entry::Place { file, place });
-        Ok(false)
+        Ok(())
     }
 
     /// The files of values below the root, links followed, each directory once.
@@ -290,7 +284,10 @@ fn file_name(path: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::OpenOptions, os::unix::fs::symlink};
+    use std::{
+        fs::{File, OpenOptions},
+        os::unix::fs::symlink,
+    };
 
     use tempfile::TempDir;
 
@@ -320,7 +317,7 @@ mod tests {
         }
 
         fn values(&self, run: &str, tag: &str) -> Vec<(i64, f64)> {
-            let Some(series) = self.runs.0.get(run).and_then(|run| run.curve(tag)) else { return Vec::new() };
+            let Some(series) = self.runs.get(run).and_then(|run| run.curve(tag)) else { return Vec::new() };
             let points = series.visible().into_iter().flatten().map(|index| series.get(index));
             points.map(|point| (point.step, point.value)).collect()
         }
@@ -336,7 +333,7 @@ mod tests {
         let root = TempDir::new().unwrap();
         let mut watch = Watch::new(&root);
         assert!(!watch.poll());
-        assert!(watch.runs.0.is_empty());
+        assert!(watch.runs.is_empty());
         let train = root.path().join("train/events.out.tfevents.1.host");
         let mut writer = create(&train);
         let mut whole = create(&root.path().join("events.out.tfevents.1.host"));
@@ -372,7 +369,7 @@ mod tests {
         second.scalar("loss", 3, 0.0, 2.0).unwrap();
         watch.poll();
         assert_eq!(watch.values(".", "loss"), [(0, 1.0), (1, 1.0), (2, 1.0), (3, 2.0)]);
-        let series = watch.runs.0["."].curve("loss").unwrap();
+        let series = watch.runs.get(".").unwrap().curve("loss").unwrap();
         assert_eq!((series.len(), series.last().unwrap().attempt), (7, 1));
     }
 
@@ -399,7 +396,7 @@ mod tests {
         }
         assert_eq!(watch.values("a", "loss"), [0, 1, 2, 3, 4].map(|step| (step, 1.0)));
         assert_eq!(watch.values("a", "line"), [(0, 1.0), (1, 2.0), (2, 3.0)]);
-        assert_eq!(watch.runs.0["a"].curve("loss").unwrap().len(), 5);
+        assert_eq!(watch.runs.get("a").unwrap().curve("loss").unwrap().len(), 5);
     }
 
     #[test]
@@ -414,7 +411,7 @@ mod tests {
         let mut watch = Watch::new(&root);
         watch.poll();
         assert_eq!(watch.values("a", "loss"), [(1, 1.0), (9, 3.0)]);
-        assert_eq!(watch.runs.0.len(), 1);
+        assert_eq!(watch.runs.iter().len(), 1);
 
         // Cut and written anew: the same name, another attempt.
         OpenOptions::new().write(true).truncate(true).open(&file).unwrap();
@@ -425,7 +422,7 @@ mod tests {
         assert_eq!(watch.values("a", "loss"), [(0, 7.0)]);
         fs::remove_dir_all(root.path().join("a")).unwrap();
         assert!(!watch.poll());
-        assert_eq!(watch.runs.0["a"].curve("loss").unwrap().len(), 3, "what was read is kept");
+        assert_eq!(watch.runs.get("a").unwrap().curve("loss").unwrap().len(), 3, "what was read is kept");
         fs::remove_dir_all(root.path()).unwrap();
         watch.poll();
         assert_eq!(watch.tail.unreadable.len(), 1, "and the missing root is told");
@@ -450,18 +447,18 @@ mod tests {
             watch.poll();
         }
         assert_eq!(watch.values(".", "train/loss"), [(1, 1.5), (2, 2.5), (3, 3.5), (4, 4.5), (5, 5.5)]);
-        assert_eq!(watch.runs.0["."].curve("train/loss").unwrap().len(), 5);
+        assert_eq!(watch.runs.get(".").unwrap().curve("train/loss").unwrap().len(), 5);
         assert!(watch.values(".", "eval/loss")[0].1.is_nan());
 
         fs::write(root.path().join("hparams.yaml"), "lr: 0.5\n").unwrap();
         watch.poll();
-        assert_eq!(watch.runs.0["."].hparams["lr"], 0.5);
+        assert_eq!(watch.runs.get(".").unwrap().hparams["lr"], 0.5);
         let read = watch.tail.bytes;
         watch.poll();
         assert_eq!(watch.tail.bytes, read);
         fs::write(root.path().join("hparams.yaml"), "lr: 0.25\nmore: 1\n").unwrap();
         watch.poll();
-        assert_eq!(watch.runs.0["."].hparams["lr"], 0.25);
+        assert_eq!(watch.runs.get(".").unwrap().hparams["lr"], 0.25);
         // With event files the states say nothing new.
         create(&root.path().join("runs/now/events.out.tfevents.1.host")).scalar("train/loss", 6, 0.0, 6.0).unwrap();
         fs::write(root.path().join("trainer_state.json"), state(1..9)).unwrap();
@@ -488,7 +485,7 @@ mod tests {
         let noticed: Vec<&str> = watch.places.keys().map(String::as_str).filter(|name| is_checkpoint(name)).collect();
         let expected = ["best.weights.h5", "checkpoint.json", "checkpoints/epoch=0-step=9.ckpt", "model.keras"];
         assert_eq!(noticed, expected);
-        assert_eq!(watch.runs.0.keys().collect::<Vec<_>>(), ["."], "no curve is made of them");
+        assert_eq!(watch.runs.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["."], "no curve is made of them");
         let size = fs::metadata(root.path().join("events.out.tfevents.1.host")).unwrap().len();
         assert_eq!(watch.tail.bytes, size);
         // Whoever goes on from there is told nothing twice, and of one that was written anew once.

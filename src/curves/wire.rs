@@ -66,6 +66,11 @@ fn fixed<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 /// Seven bits a byte, the least first, at most ten bytes.
 #[inline]
 pub fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    // Most are short.
+    if let [byte @ 0..0x80, rest @ ..] = *bytes {
+        *bytes = rest;
+        return Some((*byte).into());
+    }
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first()?;

@@ -28,6 +28,8 @@ pub struct JobFilter<'a> {
     pub state: Option<SessionState>,
     pub live_only: bool,
     pub tag: Option<&'a str>,
+    /// The name of the group that the latest attempt is charged to.
+    pub group: Option<&'a str>,
     pub starred: bool,
     /// A part of the name, whatever its case.
     pub find: &'a str,
@@ -119,17 +121,22 @@ const SEEN: &str = "(j.owner = $7 OR j.visibility = 'everybody' OR (j.visibility
      WHERE a.user_id = j.owner AND b.user_id = $7)))";
 
 /// The text that lists: `$1` owner, `$2` state, `$3` the id before, `$4` how many, `$5` a tag
-/// as a pattern, `$6` a name as a pattern, `$7` the reader. A condition is there only when it is asked for.
+/// as a pattern, `$6` a name as a pattern, `$7` the reader, `$8` a group's name. A condition is there only when it is asked for.
 pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     let owner = if filter.owner.is_some() { "j.owner = $1" } else { "$1 = ''" };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
     let live = if filter.live_only { "AND s.state <> 'ended'" } else { "" };
     let tag = if filter.tag.is_some() { "j.tags LIKE $5 ESCAPE '!'" } else { "$5 = ''" };
+    let group = if filter.group.is_some() {
+        "s.charged_group IN (SELECT g.id FROM groups g WHERE g.name = $8)"
+    } else {
+        "$8 = ''"
+    };
     let starred = if filter.starred { "AND j.starred" } else { "" };
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
     let seen = if filter.reader.is_some() { SEEN } else { "$7 = ''" };
     format!(
-        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
+        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} AND {group} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
         select_jobs(db)
     )
 }
@@ -157,6 +164,7 @@ impl Db {
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(&owner).bind(filter.state.map_or("", SessionState::as_str)).bind(&before).bind(filter.limit)
             .bind(filter.tag.map(tag_pattern).unwrap_or_default()).bind(pattern(filter.find)).bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default())
+            .bind(filter.group.unwrap_or_default().replace('\0', "\u{fffd}"))
             .fetch_all(pool).await)?;
         rows.into_iter().map(job).collect()
     }

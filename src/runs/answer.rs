@@ -83,7 +83,7 @@ pub struct Selection {
 pub fn metrics(store: &Store, complete: bool, selection: &Selection) -> Metrics {
     let (mut left, mut truncated) = (selection.limit, false);
     let mut runs = Vec::new();
-    for (name, run) in &store.runs.0 {
+    for (name, run) in store.runs.iter() {
         if selection.run.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
@@ -99,7 +99,7 @@ pub fn metrics(store: &Store, complete: bool, selection: &Selection) -> Metrics 
         }
         let reader::Skipped { damaged, oversized, surplus, lost } = run.skipped;
         let skipped = SkippedHere { damaged, oversized, surplus, lost };
-        runs.push(Tags { run: name.clone(), tags, hparams: run.hparams.clone(), skipped });
+        runs.push(Tags { run: name.to_owned(), tags, hparams: run.hparams.clone(), skipped });
     }
     Metrics { runs, checkpoints: checkpoints(store), complete, truncated, revision: store.length() }
 }
@@ -158,8 +158,10 @@ pub struct Question {
     /// Both included, in the axis's unit.
     pub from: Option<f64>,
     pub to: Option<f64>,
-    /// The most buckets.
+    /// The most buckets, but for one of what a logarithmic axis has no place for.
     pub points: usize,
+    /// Buckets as a logarithmic axis shows them, of steps or relative times.
+    pub log: bool,
     /// From 0 to below 1.
     pub smoothing: Option<f64>,
 }
@@ -244,16 +246,11 @@ const MOST_NONFINITE: usize = 1000;
 /// The directory that is meant, with its name.
 fn directory<'a>(store: &'a Store, run: Option<&str>, tag: &str) -> Result<(&'a str, &'a Run), NotThere> {
     let has = |run: &&Run| run.curve(tag).is_some();
-    let found = match run {
-        Some(name) => store.runs.0.get_key_value(name),
-        None => store
-            .runs
-            .0
-            .get_key_value(".")
-            .filter(|(_, run)| has(run))
-            .or_else(|| store.runs.0.iter().find(|(_, run)| has(run))),
-    };
-    found.map(|(name, run)| (name.as_str(), run)).ok_or(NotThere)
+    if let Some(name) = run {
+        return store.runs.find(name).ok_or(NotThere);
+    }
+    let root = store.runs.find(".").filter(|(_, run)| has(run));
+    root.or_else(|| store.runs.iter().find(|(_, run)| has(run))).ok_or(NotThere)
 }
 
 /// Answers a question about one curve.
@@ -272,7 +269,7 @@ pub fn curve(store: &Store, complete: bool, question: &Question) -> Result<Curve
         }
         _ => None,
     };
-    let window = Window { axis: question.axis, base, over, from: question.from, to: question.to };
+    let window = Window { axis: question.axis, base, over, from: question.from, to: question.to, log: question.log };
     let stretches = window.cut(series, question.points.max(1));
     // Along another curve's values there is no before and after.
     let weight = question.smoothing.filter(|_| question.axis != Axis::Metric);
@@ -333,6 +330,7 @@ struct Window<'a> {
     over: Option<Over<'a>>,
     from: Option<f64>,
     to: Option<f64>,
+    log: bool,
 }
 
 impl Window<'_> {
@@ -374,16 +372,30 @@ impl Window<'_> {
         }
         if self.axis == Axis::Step {
             let steps = self.steps();
-            return if steps.is_empty() { Vec::new() } else { series.by_step(steps, most) };
+            return match (steps.is_empty(), self.log) {
+                (true, _) => Vec::new(),
+                (false, true) => series.by_magnitude(steps, most),
+                (false, false) => series.by_step(steps, most),
+            };
         }
         let x = |index: usize| {
             let point = series.get(index);
             Some(self.x(&point)).filter(|_| self.holds(&point))
         };
-        let bounds = visible.into_iter().flatten().filter_map(x).fold(None, |bounds: Option<(f64, f64)>, x| {
-            Some(bounds.map_or((x, x), |(low, high)| (low.min(x), high.max(x))))
-        });
-        bounds.map_or_else(Vec::new, |(low, high)| series.by(x, low..high, most))
+        let along = |x: &dyn Fn(usize) -> Option<f64>, most| {
+            let all = visible.iter().cloned().flatten().filter_map(x);
+            let bounds = all.fold(None, |bounds: Option<(f64, f64)>, x| {
+                Some(bounds.map_or((x, x), |(low, high)| (low.min(x), high.max(x))))
+            });
+            bounds.map_or_else(Vec::new, |(low, high)| series.by(x, low..high, most))
+        };
+        if !self.log {
+            return along(&x, most);
+        }
+        // What has no place on a logarithmic axis is one bucket.
+        let mut found = along(&|index| x(index).filter(|x| *x <= 0.0), 1);
+        found.extend(along(&|index| x(index).filter(|x| 0.0 < *x).map(f64::ln), most));
+        found
     }
 
     fn bucket(&self, stretch: &Stretch) -> Bucket {
@@ -429,12 +441,12 @@ pub fn all(
 ) -> Option<Vec<Curve>> {
     let mut found = Vec::new();
     let mut buckets = 0;
-    for (name, run) in &store.runs.0 {
+    for (name, run) in store.runs.iter() {
         if question.run.as_ref().is_some_and(|wanted| wanted != name) {
             continue;
         }
         for tag in tags.iter().filter(|tag| run.curve(tag).is_some()) {
-            let question = Question { run: Some(name.clone()), tag: tag.clone(), ..question.clone() };
+            let question = Question { run: Some(name.to_owned()), tag: tag.clone(), ..question.clone() };
             let Ok(curve) = curve(store, complete, &question) else { continue };
             buckets += curve.buckets.len();
             found.push(curve);

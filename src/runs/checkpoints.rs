@@ -21,7 +21,7 @@ const MOST_CHECKPOINTS: usize = 1000;
 
 /// Where on the curves checkpoints were written.
 pub(super) fn checkpoints(store: &Store) -> Vec<Checkpoint> {
-    let curves = store.runs.0.values().flat_map(Run::curves);
+    let curves = store.runs.values().flat_map(Run::curves);
     let Some((_, longest)) = curves.max_by_key(|(_, series)| series.len()) else { return Vec::new() };
     let mut found: Vec<Checkpoint> = Vec::new();
     for Written { file, wall_time } in &store.checkpoints {

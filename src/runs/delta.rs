@@ -117,7 +117,7 @@ impl Gathering {
     /// `store` tells whether a curve went back with its first new point.
     pub fn finish(mut self, revision: u64, store: Option<&Store>) -> Delta {
         let goes_back = |run: &str, tag: &[u8], new: usize| {
-            let series = store?.runs.0.get(run)?.curve(std::str::from_utf8(tag).ok()?)?;
+            let series = store?.runs.get(run)?.curve(std::str::from_utf8(tag).ok()?)?;
             let first = series.len().checked_sub(new).filter(|first| *first > 0)?;
             (series.get(first).step < series.get(first - 1).step).then_some(())
         };

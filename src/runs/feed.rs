@@ -261,7 +261,7 @@ impl Runs {
         let unreadable = reading.skipped.clone();
         let counted = self.shelf.look(run.id, |store| {
             let mut all = crate::curves::reader::Skipped::default();
-            store.runs.0.values().for_each(|run| all.add(run.skipped));
+            store.runs.values().for_each(|run| all.add(run.skipped));
             (all, store.points(), store.curves() as u64, store.length(), digest(store))
         });
         let Ok((all, points, curves, revision, digest)) = counted.await else { return };

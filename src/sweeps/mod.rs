@@ -403,7 +403,7 @@ impl Sweeps {
     async fn course(&self, metric: &Metric, run: RunId) -> Result<Arc<Course>> {
         let Metric { tag, goal, .. } = metric.clone();
         let course = move |store: &Store| {
-            let series = store.runs.0.values().find_map(|run| run.curve(&tag));
+            let series = store.runs.values().find_map(|run| run.curve(&tag));
             let stretches = series.map(|series| series.by_step(i64::MIN..=i64::MAX, STRETCHES)).unwrap_or_default();
             let range = |stretch: &Bucket| stretch.range.map(|range| (range.min.value, range.max.value));
             Course::new(goal, stretches.iter().map(|stretch| (stretch.last.step, range(stretch))))

@@ -33,13 +33,13 @@ fn read(directory: &Path) -> Runs {
             runs.take(run, item);
         }
     }) {}
-    assert!(runs.0.values().all(|run| run.skipped.is_none()));
+    assert!(runs.values().all(|run| run.skipped.is_none()));
     runs
 }
 
 /// The visible points of a curve.
 fn points(runs: &Runs, run: &str, tag: &str) -> Vec<(i64, f64)> {
-    let Some(series) = runs.0.get(run).and_then(|run| run.curve(tag)) else { return Vec::new() };
+    let Some(series) = runs.get(run).and_then(|run| run.curve(tag)) else { return Vec::new() };
     series.visible().into_iter().flatten().map(|index| (series.get(index).step, series.get(index).value)).collect()
 }
 
@@ -55,7 +55,7 @@ fn a_whole_training_is_written() {
     assert!(loss[0].1 > loss[99].1 && loss[42].1 > 100.0);
     assert_eq!(points(&runs, ".", "val/accuracy").len(), 10);
     assert_eq!(points(&runs, ".", "train/lr").len(), 100);
-    assert_eq!(runs.0["."].curves().filter(|(tag, _)| tag.starts_with("train/extra/")).count(), 3);
+    assert_eq!(runs.get(".").unwrap().curves().filter(|(tag, _)| tag.starts_with("train/extra/")).count(), 3);
 
     let other = TempDir::new().unwrap();
     train(other.path(), "--steps 20 --layout directories");
@@ -92,7 +92,7 @@ fn whoever_goes_on_makes_one_curve_of_it() {
     let runs = read(place.path());
     let steps: Vec<i64> = points(&runs, ".", "train/loss").iter().map(|(step, _)| *step).collect();
     assert_eq!(steps, (0..50).collect::<Vec<_>>());
-    let series = runs.0["."].curve("train/loss").unwrap();
+    let series = runs.get(".").unwrap().curve("train/loss").unwrap();
     assert_eq!((series.len(), series.last().unwrap().attempt), (55, 1), "steps 20 to 24 are there twice");
 
     let place = TempDir::new().unwrap();
@@ -100,7 +100,7 @@ fn whoever_goes_on_makes_one_curve_of_it() {
     assert!(told.contains("begun anew at step 30"), "{told}");
     let runs = read(place.path());
     assert_eq!(points(&runs, ".", "train/loss").len(), 40);
-    assert_eq!(runs.0["."].curve("train/loss").unwrap().len(), 45);
+    assert_eq!(runs.get(".").unwrap().curve("train/loss").unwrap().len(), 45);
 }
 
 #[test]

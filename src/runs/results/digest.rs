@@ -64,7 +64,7 @@ pub fn digest(store: &Store) -> Digest {
     let mut params = BTreeMap::new();
     let mut tags: Vec<(&str, &str, &Series)> = Vec::new();
     let mut times: HashMap<&str, usize> = HashMap::new();
-    for (run, curves) in &store.runs.0 {
+    for (run, curves) in store.runs.iter() {
         for (name, value) in &curves.hparams {
             if params.len() < MOST_PARAMS && name.chars().count() <= LONGEST_NAME {
                 params.insert(name.clone(), plain(value));
@@ -123,7 +123,7 @@ fn plain(value: &Value) -> Value {
 
 /// The value of a curve at the last step that is not behind `step`.
 pub fn value_at(store: &Store, metric: &Metric, step: i64) -> Option<(f64, i64)> {
-    let series = store.runs.0.get(&metric.run)?.curve(&metric.tag)?;
+    let series = store.runs.get(&metric.run)?.curve(&metric.tag)?;
     let last = series.by_step(i64::MIN..=step, 1).pop()?.last;
     last.value.is_finite().then_some((last.value, last.step))
 }

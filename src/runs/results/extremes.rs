@@ -87,7 +87,7 @@ fn in_digest(digest: &Digest, tag: &str) -> Option<Extremes> {
 }
 
 fn in_store(store: &Store, tag: &str) -> Option<Extremes> {
-    let series = store.runs.0.values().find_map(|run| run.curve(tag))?;
+    let series = store.runs.values().find_map(|run| run.curve(tag))?;
     let all = series.by_step(i64::MIN..=i64::MAX, 1).pop()?;
     let range = all.range?;
     Some(Extremes { last_step: all.last.step, min: range.min.value, max: range.max.value })

@@ -223,6 +223,8 @@ pub struct JobParameters {
     /// Somebody's name, or `*` for everybody: those of their jobs that one may see.
     owner: Option<String>,
     tag: Option<String>,
+    /// The name of the group that it is charged to.
+    group: Option<String>,
     /// Those with a star alone.
     starred: Option<bool>,
     /// A part of the name.
@@ -254,6 +256,7 @@ pub async fn list(
         state,
         live_only: false,
         tag: parameters.tag.as_deref().filter(|tag| !tag.is_empty()),
+        group: parameters.group.as_deref().filter(|group| !group.is_empty()),
         starred: parameters.starred == Some(true),
         find: parameters.search.as_deref().unwrap_or_default(),
         before: paging.after()?,

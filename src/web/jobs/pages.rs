@@ -43,6 +43,7 @@ pub struct Visit {
     find: String,
     state: String,
     tag: String,
+    group: String,
     starred: String,
     all: String,
     cursor: Option<String>,
@@ -57,6 +58,7 @@ impl Visit {
             ("find", self.find.as_str()),
             ("state", &self.state),
             ("tag", &self.tag),
+            ("group", &self.group),
             ("starred", &self.starred),
             ("all", &self.all),
             ("cursor", cursor.unwrap_or_default()),
@@ -77,6 +79,7 @@ pub async fn list(
         // A word that is no state narrows to nothing in particular.
         state: visit.state.clone(),
         tag: visit.tag.trim().to_owned(),
+        group: visit.group.trim().to_owned(),
         starred: !visit.starred.is_empty(),
         all: !visit.all.is_empty(),
     };
@@ -87,6 +90,7 @@ pub async fn list(
         state: search.state.parse().ok(),
         live_only: search.state == "live",
         tag: Some(search.tag.as_str()).filter(|tag| !tag.is_empty()),
+        group: Some(search.group.as_str()).filter(|group| !group.is_empty()),
         starred: search.starred,
         find: &search.find,
         before: paging.after()?,
@@ -99,6 +103,7 @@ pub async fn list(
         JobRow::new(job, is_own, now)
     });
     let pauses = portal.jobs.pauses(user.id()).await?;
+    let purse = portal.db.purse_of(user.id()).await?;
     let view = JobsPage {
         pauses: pauses.iter().map(Pause::sentence).collect(),
         is_paused: pauses.iter().any(|pause| !pause.of_everybody),
@@ -108,6 +113,7 @@ pub async fn list(
         error: (!visit.failed.is_empty())
             .then(|| "Some were left as they are: they are not in a state for that.".to_owned()),
         rows: rows.collect(),
+        groups: purse.groups.into_iter().map(|group| group.name).collect(),
         try_key,
         has_queue: portal.sessions.scheduler.has_queue(),
         here: visit.address(visit.cursor.as_deref()),

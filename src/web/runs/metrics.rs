@@ -110,6 +110,9 @@ pub struct CurveParameters {
     /// The most buckets; where there are fewer points, each has its own.
     #[param(minimum = 1, maximum = 10000, default = 1000)]
     points: Option<usize>,
+    /// Buckets of equal width on a logarithmic axis, of `step` or `relative`; what is not above 0 is one more.
+    #[serde(default)]
+    log: bool,
     /// `step`, `wall` (seconds since 1970), `relative` (seconds since the directory's first point) or `metric`.
     #[serde(default)]
     #[param(inline)]
@@ -160,9 +163,9 @@ pub(super) async fn one(
     if wants_csv {
         return table(portal, run, tag, parameters.run, headers).await;
     }
-    let CurveParameters { run: directory, from, to, points, x: axis, by, smoothing, .. } = parameters;
+    let CurveParameters { run: directory, from, to, points, log, x: axis, by, smoothing, .. } = parameters;
     let points = points.unwrap_or(USUAL_POINTS);
-    let question = question(Question { run: directory, tag, axis, by, from, to, points, smoothing })?;
+    let question = question(Question { run: directory, tag, axis, by, from, to, points, log, smoothing })?;
     let version = version(&portal, &run, "").await?;
     if is_known(headers, &version) {
         return Ok(unchanged(&version));
@@ -191,6 +194,9 @@ fn question(asked: Question) -> Result<Question> {
     }
     if (asked.axis == Axis::Metric) != asked.by.is_some() {
         return Err(Error::field("by", "invalid_value", "The tag of the other curve, with x=metric alone."));
+    }
+    if asked.log && !matches!(asked.axis, Axis::Step | Axis::Relative) {
+        return Err(Error::field("log", "invalid_value", "With x=step or x=relative alone."));
     }
     Ok(asked)
 }
@@ -296,6 +302,9 @@ pub struct ManyCurves {
     #[serde(default)]
     #[schema(minimum = 1, maximum = 10000, default = 1000)]
     points: Option<usize>,
+    /// Buckets of equal width on a logarithmic axis, of `step` or `relative`.
+    #[serde(default)]
+    log: bool,
     #[serde(default)]
     #[schema(minimum = 0, maximum = 0.999)]
     smoothing: Option<f64>,
@@ -327,7 +336,7 @@ pub async fn many(
     State(portal): State<Arc<Portal>>,
     Json(asked): Json<ManyCurves>,
 ) -> Result<Response> {
-    let ManyCurves { runs, jobs, tags, run: directory, x: axis, by, from, to, points, smoothing } = asked;
+    let ManyCurves { runs, jobs, tags, run: directory, x: axis, by, from, to, points, log, smoothing } = asked;
     if MOST_RUNS < runs.len() + jobs.len() {
         return Err(Error::field("runs", "too_many", "At most 100."));
     }
@@ -335,7 +344,7 @@ pub async fn many(
         return Err(Error::field("tags", "too_many", "At most 200."));
     }
     let points = points.unwrap_or(USUAL_POINTS);
-    let asked = question(Question { run: directory, tag: String::new(), axis, by, from, to, points, smoothing })?;
+    let asked = question(Question { run: directory, tag: String::new(), axis, by, from, to, points, log, smoothing })?;
     // Looked up first: who may not see one of them gets none.
     let mut known = Vec::new();
     for id in runs {

@@ -29,6 +29,8 @@ pub struct JobsPage {
     pub all_is_paused: bool,
     pub search: JobSearch,
     pub rows: Vec<JobRow>,
+    /// What one's own jobs can be charged to.
+    pub groups: Vec<String>,
     /// Where there are none: what makes one demonstration of two clicks.
     pub try_key: Option<String>,
     /// The cluster has a queue of its own, which has a page.
@@ -46,6 +48,8 @@ pub struct JobSearch {
     /// A state's word, `live`, or nothing.
     pub state: String,
     pub tag: String,
+    /// What it is charged to.
+    pub group: String,
     pub starred: bool,
     /// Others' too, as far as one may see them.
     pub all: bool,
@@ -53,7 +57,9 @@ pub struct JobSearch {
 
 impl JobSearch {
     pub fn narrows(&self) -> bool {
-        self.starred || self.all || [&self.find, &self.state, &self.tag].iter().any(|text| !text.is_empty())
+        self.starred
+            || self.all
+            || [&self.find, &self.state, &self.tag, &self.group].iter().any(|text| !text.is_empty())
     }
 }
 

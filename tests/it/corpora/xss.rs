@@ -175,7 +175,9 @@ async fn pages(world: &World, caller: &Caller, sessions: &[SessionId], (name, gr
         format!("/sessions/{encoded}"),
         format!("/sessions/new?app={query}&from={query}&name={query}&profile={query}&environment={query}"),
         format!("/sessions/new?from={}", sessions[0]),
-        format!("/jobs?find={query}&state={query}&tag={query}&starred={query}&all={query}&done={query}&failed={query}"),
+        format!(
+            "/jobs?find={query}&state={query}&tag={query}&group={query}&starred={query}&all={query}&done={query}&failed={query}"
+        ),
         format!("/jobs?cursor={query}"),
         format!("/sweeps?cursor={query}&all={query}"),
         format!("/jobs/{encoded}"),

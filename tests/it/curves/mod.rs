@@ -30,12 +30,12 @@ fn ours(root: &Path) -> Curves {
         }
     };
     while tail.poll(0.0, &mut tell) {}
-    assert!(tail.unreadable.is_empty() && runs.0.values().all(|run| run.skipped.is_none()));
+    assert!(tail.unreadable.is_empty() && runs.values().all(|run| run.skipped.is_none()));
     let bits = |number: f64| number.to_bits().cast_signed();
     let points =
         |series: &Series| series.points().map(|point| (point.step, bits(point.wall_time), bits(point.value))).collect();
     let curves = |run: &Run| run.curves().map(|(tag, series)| (tag.to_owned(), points(series))).collect();
-    runs.0.iter().map(|(name, run)| (name.clone(), curves(run))).collect()
+    runs.iter().map(|(name, run)| (name.to_owned(), curves(run))).collect()
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn layout(name: &str) -> Runs {
         }
     };
     while tail.poll(0.0, &mut tell) {}
-    assert!(tail.unreadable.is_empty() && runs.0.values().all(|run| run.skipped.is_none()));
+    assert!(tail.unreadable.is_empty() && runs.values().all(|run| run.skipped.is_none()));
     runs
 }
 
@@ -92,7 +92,7 @@ fn layout(name: &str) -> Runs {
 fn shape(runs: &Runs) -> Vec<(&str, Vec<(&str, usize)>)> {
     let tags = |run: &'_ Run| run.curves().map(|(tag, series)| (tag.to_owned(), series.len())).collect::<Vec<_>>();
     let leak = |tags: Vec<(String, usize)>| tags.into_iter().map(|(tag, count)| (&*tag.leak(), count)).collect();
-    runs.0.iter().map(|(name, run)| (name.as_str(), leak(tags(run)))).collect()
+    runs.iter().map(|(name, run)| (name, leak(tags(run)))).collect()
 }
 
 #[test]
@@ -108,29 +108,29 @@ fn directories_of_pytorch_keras_lightning_and_hugging_face_are_read() {
         ]
     );
     let hparams = serde_json::json!({"lr": 0.1, "bsize": 32, "optimizer": "sgd", "nesterov": true});
-    assert_eq!(serde_json::to_value(&pytorch.0["trial"].hparams).unwrap(), hparams);
+    assert_eq!(serde_json::to_value(&pytorch.get("trial").unwrap().hparams).unwrap(), hparams);
 
     let keras = layout("keras");
     let tags = || vec![("epoch_loss", 3), ("epoch_accuracy", 3)];
     assert_eq!(shape(&keras), [("train", tags()), ("validation", tags())]);
-    let loss = |run: &str| keras.0[run].curve("epoch_loss").unwrap().get(1);
+    let loss = |run: &str| keras.get(run).unwrap().curve("epoch_loss").unwrap().get(1);
     assert_eq!((loss("train").step, loss("train").value, loss("validation").value), (1, 0.5, 1.0));
 
     let lightning = layout("lightning");
     let tags = || vec![("train_loss", 3), ("epoch", 3)];
     assert_eq!(shape(&lightning), [("lightning_logs/version_0", tags()), ("lightning_logs/version_1", tags())]);
     let hparams = serde_json::json!({"hidden_dim": 128, "learning_rate": 0.04, "optimizer/name": "adam"});
-    assert_eq!(serde_json::to_value(&lightning.0["lightning_logs/version_1"].hparams).unwrap(), hparams);
+    assert_eq!(serde_json::to_value(&lightning.get("lightning_logs/version_1").unwrap().hparams).unwrap(), hparams);
 
     let events = layout("hugging_face/events");
     assert_eq!(shape(&events), [("runs/Nov14_22-13-20_host", vec![("train/loss", 2), ("eval/loss", 2)])]);
     let states = layout("hugging_face/states");
-    let names: Vec<&str> = states.0["."].curves().map(|(tag, _)| tag).collect();
-    assert_eq!(states.0.len(), 1, "the checkpoints are one curve");
+    let names: Vec<&str> = states.get(".").unwrap().curves().map(|(tag, _)| tag).collect();
+    assert_eq!(states.iter().len(), 1, "the checkpoints are one curve");
     for name in ["train/loss", "train/grad_norm", "train/learning_rate", "eval/loss"] {
         assert!(names.contains(&name), "{names:?}");
     }
-    let loss = states.0["."].curve("train/loss").unwrap();
+    let loss = states.get(".").unwrap().curve("train/loss").unwrap();
     assert_eq!(loss.points().map(|point| (point.step, point.value)).collect::<Vec<_>>(), [(10, 0.1), (20, 0.05)]);
-    assert!(states.0["."].curve("train/grad_norm").unwrap().get(0).value.is_nan());
+    assert!(states.get(".").unwrap().curve("train/grad_norm").unwrap().get(0).value.is_nan());
 }

@@ -7,6 +7,7 @@ use lyceum::{
         idempotency::Earlier,
         jobs::{Deleted, JobChange, JobFilter},
         sessions::Filter,
+        standing::Asking,
         standings::TableFilter,
     },
     model::{
@@ -120,6 +121,18 @@ async fn lists_of_jobs() {
         assert_eq!(listed(JobFilter { starred: true, ..all() }).await, [old]);
         assert_eq!(listed(JobFilter { find: "éTÉ", ..all() }).await, [old]);
         assert_eq!(listed(JobFilter { tag: Some("a_b"), ..all() }).await, [old]);
+        let vision = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
+        db.add_group(&GroupName::parse("speech").unwrap(), None, BY).await.unwrap();
+        let mut charged = new_attempt(owner, "charged", None);
+        charged.charged_group = Some(vision);
+        let asking = Asking { group: Some(vision), ..asking(owner) };
+        let admit = |_: &_| Verdict::Admit { gpus: Vec::new() };
+        db.admit(&asking, Deed::Insert(&charged), &Clock::manual(START), admit).await.unwrap();
+        let charged = charged.job.unwrap().attempt.job;
+        assert_eq!(listed(JobFilter { group: Some("vision"), ..all() }).await, [charged]);
+        for none in ["speech", "Vision", "%", "\0"] {
+            assert_eq!(listed(JobFilter { group: Some(none), ..all() }).await, Vec::<JobId>::new(), "{none}");
+        }
         for none in ["visio", "vision\",\"a_b", "axb", "%", "\0"] {
             assert_eq!(listed(JobFilter { tag: Some(none), ..all() }).await, Vec::<JobId>::new(), "{none}");
         }

@@ -450,9 +450,15 @@ async fn bad_input_and_other_peoples_jobs() {
 
     let listed =
         async |query: &str| ada.get(&house, &format!("/jobs?{query}")).await["items"].as_array().unwrap().len();
-    for (query, count) in
-        [("", 1), ("tag=mnist", 1), ("tag=x", 0), ("starred=true", 1), ("search=IRS", 1), ("state=queued", 0)]
-    {
+    for (query, count) in [
+        ("", 1),
+        ("tag=mnist", 1),
+        ("tag=x", 0),
+        ("group=x", 0),
+        ("starred=true", 1),
+        ("search=IRS", 1),
+        ("state=queued", 0),
+    ] {
         assert_eq!(listed(query).await, count, "{query}");
     }
     // Others' lists hold what they show to one.

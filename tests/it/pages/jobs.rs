@@ -55,8 +55,15 @@ pub fn list(word: &Word) -> JobsPage {
         pauses: vec![word("root has paused the queue of jobs: a new disk")],
         is_paused: false,
         all_is_paused: true,
-        search: JobSearch { find: word("res"), tag: word("vision"), all: true, ..JobSearch::default() },
+        search: JobSearch {
+            find: word("res"),
+            tag: word("vision"),
+            group: word("speech"),
+            all: true,
+            ..JobSearch::default()
+        },
         rows: rows.into_iter().map(|job| JobRow::new(job, true, NOW)).collect(),
+        groups: vec![word("vision"), word("speech")],
         try_key: None,
         has_queue: true,
         here: "/jobs".to_owned(),

@@ -47,6 +47,16 @@ async fn curves_are_answered_as_the_contract_says() {
     assert_eq!((&curve["nonfinite"], &curve["nonfinite_count"]), (&nonfinite, &json!(1)));
     assert!(curve.get("smoothed").is_none() && curve.get("attempts").is_none());
 
+    // On a logarithmic axis: step 0 alone, then as many buckets for each power of ten as there are steps for.
+    for x in ["step", "relative"] {
+        let (_, curve) = get(&format!("/train%2Floss?points=100&log=true&x={x}")).await;
+        let buckets = curve["buckets"].as_array().unwrap();
+        let counts: Vec<u64> = buckets.iter().map(|bucket| bucket["count"].as_u64().unwrap()).collect();
+        assert_eq!((counts[0], &buckets[0]["last_step"], counts.iter().sum()), (1, &json!(0), 5000), "{x}");
+        assert!(counts[..8] == [1; 8] && 300 < counts[counts.len() - 1], "{x}: {counts:?}");
+        assert!(buckets.iter().any(|bucket| bucket["max"] == 1e6), "{x}: the spike is there");
+    }
+
     let (_, part) = get("/train%2Floss?from=3200&to=3219&smoothing=0.5&points=100").await;
     assert_eq!(part["buckets"].as_array().unwrap().len(), 20, "a bucket a step");
     let smoothed = part["smoothed"].as_array().unwrap();
@@ -69,6 +79,7 @@ async fn curves_are_answered_as_the_contract_says() {
         ("?x=epoch", "x"),
         ("?from=NaN", "from"),
         ("?format=xml", "format"),
+        ("?log=true&x=wall", "log"),
         ("?colour=1", "colour"),
     ] {
         let (status, body) = get(&format!("/only{query}")).await;
