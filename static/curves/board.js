@@ -11,7 +11,7 @@ import { span } from "./series.js";
 import { makeShelf } from "./shelf.js";
 import { chartsOf } from "./tags.js";
 import { makeToolbar } from "./toolbar.js";
-import { readView, writeView, zoomUnit } from "./view.js";
+import { isLogX, readView, writeView, zoomUnit } from "./view.js";
 
 // `sources` are [{id, name, metrics}]; more than one are compared.
 export function makeBoard(root, base, sources) {
@@ -50,7 +50,7 @@ export function makeBoard(root, base, sources) {
     const before = board.view;
     board.view = view;
     const isOther = view.x !== before.x || view.by !== before.by;
-    const asksAnew = isOther || view.smooth !== before.smooth;
+    const asksAnew = isOther || view.smooth !== before.smooth || isLogX(view) !== isLogX(before);
     for (const chart of board.charts) {
       const domain = board.domainOf(chart.about);
       if (isOther) chart.single = chart.lines = [];

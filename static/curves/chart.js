@@ -2,10 +2,11 @@
 // pointer and keyboard do to it is in pointer.js; what it shows comes from the board.
 
 import { element } from "../dom.js";
-import { sample } from "./colours.js";
+import { MANY, sample } from "./colours.js";
 import { BEST_RULE, bestOf } from "./tags.js";
 import { formatCount, formatStep, formatValue } from "./scale.js";
-import { best, nonPositive, shown } from "./series.js";
+import { behind, best, nonPositive, shown } from "./series.js";
+import { isLogX } from "./view.js";
 import { paintCanvas } from "./paint.js";
 import { sceneOf } from "./scene.js";
 import { listen } from "./pointer.js";
@@ -26,6 +27,8 @@ export function makeChart(about, board) {
   const marks = element("span", { class: "star", hidden: true });
   const badges = element("p", { class: "badges" });
   const legend = element("ul", { class: "keys" });
+  // Of many lines the legend is folded, and empty until somebody opens it.
+  const fold = element("details", { class: "fold", hidden: true }, element("summary", {}));
   const table = element("details", { class: "as-table" }, element("summary", {}, "As a table"));
   const chart = {
     about, board, place, under, over, tip, table,
@@ -35,12 +38,13 @@ export function makeChart(about, board) {
   };
   chart.figure.append(
     element("figcaption", {}, title, now, menu(chart)),
-    place, element("div", { class: "below-curve" }, legend, marks, star), badges, table,
+    place, element("div", { class: "below-curve" }, legend, fold, marks, star), badges, table,
   );
   chart.model = (width, height) => model(chart, width, height);
   listen(chart);
   table.addEventListener("toggle", () => { if (table.open) fillTable(chart); });
-  chart.words = { now, star, marks, badges, legend };
+  fold.addEventListener("toggle", () => describe(chart));
+  chart.words = { now, star, marks, badges, legend, fold };
   describe(chart);
   return chart;
 }
@@ -48,7 +52,7 @@ export function makeChart(about, board) {
 // Writes what is known of all points: last values, the best one, the legend.
 export function describe(chart) {
   const { about, board } = chart;
-  const { now, star, legend } = chart.words;
+  const { now, star, legend, fold } = chart.words;
   const isOne = !board.comparing;
   now.textContent = isOne ? about.parts.map((part) => `${about.parts.length > 1 ? `${part.label} ` : ""}${part.last === null ? "not finite" : formatValue(part.last)}`).slice(0, 3).join(" · ") : "";
   const judged = about.parts.filter((part) => !board.isOff(part.key));
@@ -56,9 +60,12 @@ export function describe(chart) {
   star.hidden = !found;
   if (found) star.textContent = `○ best ${formatValue(found.value)} at ${about.unit} ${formatStep(found.step)}${board.comparing || (about.parts.length > 1 && found.part.role) ? ` (${found.part.label})` : ""}`;
   // In a comparison one legend stands above all charts.
-  if (isOne && about.parts.length > 1 && legend.childElementCount !== about.parts.length) {
-    legend.replaceChildren(...about.parts.map((part) => element("li", {}, keyButton(part, board))));
-  }
+  const isMany = isOne && about.parts.length > MANY;
+  fold.hidden = !isMany;
+  fold.firstChild.textContent = `${about.parts.length} lines`;
+  if (isMany && legend.parentElement !== fold) fold.append(legend);
+  const keys = isOne && about.parts.length > 1 && (!isMany || fold.open) ? about.parts : [];
+  if (legend.childElementCount !== keys.length) legend.replaceChildren(...keys.map((part) => element("li", {}, keyButton(part, board))));
   for (const button of legend.querySelectorAll("button")) button.setAttribute("aria-pressed", String(!board.isOff(button.dataset.key)));
   const parts = about.parts.length > 1 ? `${about.parts.length} lines` : "one line";
   chart.place.setAttribute("aria-label", `${about.title}, ${parts}${found ? `, ${star.textContent.slice(2)}` : ""}. Arrow keys read values, plus and minus zoom, Escape shows all.`);
@@ -132,6 +139,8 @@ function badge(chart) {
     if (points) said.push(["warn", `${formatCount(points)} points at or below 0 are gaps on a log axis`]);
     if (partly) said.push(["warn", `in ${formatCount(partly)} places some points are at or below 0`]);
   }
+  const before = isLogX(board.view) ? behind(lines) : 0;
+  if (before) said.push(["warn", `${formatCount(before)} ${before === 1 ? "point" : "points"} at or before ${board.view.x === "step" ? chart.about.unit : "time"} 0 ${before === 1 ? "is a gap" : "are gaps"} on a log axis`]);
   for (const part of chart.about.parts) {
     if (part.nonfinite && !board.isOff(part.key)) {
       said.push(["bad", `${part.label}: ${formatCount(part.nonfinite)} not finite, first at ${chart.about.unit} ${formatStep(part.first_nonfinite_step)}`]);

@@ -5,9 +5,13 @@
 export const COLOURS = 10;
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [4, 2]];
 
-// The look of the line at this place among many.
-export function look(at) {
-  return { color: `c${(at % COLOURS) + 1}`, dash: DASHES[Math.floor(at / COLOURS) % DASHES.length] };
+// Among more lines than this nobody tells one from another by its dashes, which cost the browser ten times as much
+// to draw: they are solid, and pointing at one tells which it is.
+export const MANY = 20;
+
+// The look of the line at this place among so many.
+export function look(at, among = 0) {
+  return { color: `c${(at % COLOURS) + 1}`, dash: among > MANY ? [] : DASHES[Math.floor(at / COLOURS) % DASHES.length] };
 }
 
 // Parts of one thing: the training's line is blue, the validation's orange and dashed.

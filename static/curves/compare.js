@@ -21,7 +21,7 @@ const SPARK_POINTS = 40;
 
 // Answers the function that brings it up to date.
 export function makeComparison(board) {
-  const own = new Map(board.sources.map((source, at) => [source, { key: source.id, label: source.name, ...look(at) }]));
+  const own = new Map(board.sources.map((source, at) => [source, { key: source.id, label: source.name, ...look(at, board.sources.length) }]));
   // How each run looks: by itself, or as its group does.
   let [parts, buttons, grouped] = [own, new Map(), null];
   const where = element("input", { type: "search", class: "input", placeholder: "lr < 0.01 and optimizer = adam", "aria-label": "Filter runs", "aria-describedby": "where-says" });

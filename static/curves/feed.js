@@ -6,6 +6,7 @@ import { curvesOf } from "./ask.js";
 import { describe } from "./chart.js";
 import { bundled } from "./group.js";
 import { columns, extend } from "./series.js";
+import { isLogX } from "./view.js";
 
 const AFTER_FAILURE = 5000;
 
@@ -58,6 +59,7 @@ export function makeFeed(board) {
     const parameters = { x, points: pointsOf(board) };
     if (x === "metric") parameters.by = by;
     if (smooth > 0) parameters.smoothing = smooth;
+    if (isLogX(board.view)) parameters.log = true;
     if (!domain) return parameters;
     const air = (domain[1] - domain[0]) / 50;
     const [from, to] = [domain[0] - air, domain[1] + air];

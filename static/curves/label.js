@@ -1,7 +1,7 @@
 // What the lines of a chart are called and how they look. Of one run, a line is a part of it
 // (train, validation); in a comparison a line is a run, and one run has one look everywhere.
 
-import { look, partLook } from "./colours.js";
+import { look, MANY, partLook } from "./colours.js";
 import { baseRun, partOf } from "./tags.js";
 
 // Names come from outside and may be as long as a page: their ends tell most.
@@ -16,9 +16,9 @@ export function labelled(about, { comparing, sources }) {
     for (const part of parts) several.set(part.source, (several.get(part.source) ?? 0) + 1);
     for (const part of parts) {
       const { role } = partOf(part.run, "");
-      const mine = look(sources.indexOf(part.source));
+      const mine = look(sources.indexOf(part.source), parts.length);
       Object.assign(part, mine, { key: part.source.id, label: several.get(part.source) > 1 ? `${part.source.name} ${part.run}` : part.source.name });
-      if (role === "validation" && several.get(part.source) > 1) part.dash = [6, 3];
+      if (role === "validation" && several.get(part.source) > 1 && parts.length <= MANY) part.dash = [6, 3];
     }
     return;
   }
@@ -32,6 +32,6 @@ export function labelled(about, { comparing, sources }) {
     part.key = `${part.run}:${part.tag}`;
     part.label = shorten(words.join(" ") || (parts.length > 1 ? part.tag : about.name));
     const mine = bases.length > 1 ? { color: look(bases.indexOf(base)).color, dash: partLook(part.role, at).dash } : partLook(part.role, at);
-    Object.assign(part, mine);
+    Object.assign(part, mine, parts.length > MANY ? { dash: [] } : {});
   }
 }

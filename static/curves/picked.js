@@ -31,7 +31,7 @@ function query() {
 function address(query) {
   const all = new URLSearchParams(query);
   for (const [name, value] of new URLSearchParams(location.search)) {
-    if (["x", "log", "smooth", "clip", "zoom", "find", "only", "off"].includes(name)) all.append(name, value);
+    if (["x", "log", "logx", "smooth", "clip", "zoom", "find", "only", "off"].includes(name)) all.append(name, value);
   }
   const text = all.toString();
   return text ? `?${text}` : location.pathname;

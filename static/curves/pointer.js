@@ -129,7 +129,9 @@ function move(chart, by) {
   const { data } = lines.reduce((most, line) => (line.data.count > most.data.count ? line : most));
   const { cursor } = board;
   const here = cursor?.chart === chart ? indexAt(data, cursor.x) : by > 0 ? -1 : data.count;
-  const at = Math.min(Math.max(here + by, 0), data.count - 1);
+  // What a logarithmic axis has no place for is not read.
+  const first = chart.scene.scales.x.kind === "log" ? Math.max(data.x.findIndex((x) => x > 0), 0) : 0;
+  const at = Math.min(Math.max(here + by, first), data.count - 1);
   board.setCursor(chart, data.x[at], null);
   chart.drawCursor();
   say(chart);
@@ -146,10 +148,10 @@ function say(chart) {
 
 // Zooms around the cursor, or around the middle.
 function zoomBy(chart, factor) {
-  const { x } = chart.scene.scales;
-  const [from, to] = x.domain;
-  const middle = chart.board.cursor?.chart === chart ? chart.board.cursor.x : (from + to) / 2;
-  chart.board.zoom(chart, [middle - (middle - from) * factor, middle + (to - middle) * factor]);
+  const { frame, x } = chart.scene.scales;
+  const cursor = chart.board.cursor?.chart === chart ? x.map(chart.board.cursor.x) : NaN;
+  const middle = Number.isNaN(cursor) ? (frame.left + frame.right) / 2 : cursor;
+  chart.board.zoom(chart, [frame.left, frame.right].map((edge) => x.invert(middle + (edge - middle) * factor)));
   return true;
 }
 

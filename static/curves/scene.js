@@ -3,7 +3,8 @@
 // Colours are names (`text`, `line`, `c1` …) which the painters know.
 
 import { formatElapsed, formatMoment, formatStep, formatTick, formatValue, logTicks, scale, ticks, timeTicks } from "./scale.js";
-import { bestPlace, extent, span } from "./series.js";
+import { ahead, bestPlace, extent, span, spanAhead } from "./series.js";
+import { isLogX } from "./view.js";
 
 // The bands of more lines than this would hide the lines.
 const MANY = 8;
@@ -15,12 +16,14 @@ export const MARGIN = Object.freeze({ top: 8, right: 10, bottom: 22, left: 48 })
 export function scalesOf(chart) {
   const { width, height, lines, view } = chart;
   const frame = { left: MARGIN.left, top: MARGIN.top, right: Math.max(width - MARGIN.right, MARGIN.left + 20), bottom: height - MARGIN.bottom };
-  const domain = chart.domain ?? span(lines);
-  if (!domain) return null;
+  const whole = chart.domain ?? span(lines);
+  if (!whole) return null;
+  const domain = isLogX(view) ? spanAhead(lines, whole) : whole;
+  if (!domain) return { frame, x: scale("linear", whole, [frame.left, frame.right]), y: null, clipped: 0 };
   const { range, clipped } = extent(lines, domain, { clip: view.clip, log: view.log });
   if (!range) return { frame, x: scale("linear", domain, [frame.left, frame.right]), y: null, clipped };
   const y = scale(view.log ? "log" : "linear", padded(range, view.log), [frame.bottom, frame.top]);
-  return { frame, x: scale("linear", domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain, [frame.left, frame.right]), y, clipped };
+  return { frame, x: scale(isLogX(view) ? "log" : "linear", domain[0] === domain[1] ? [domain[0] - 0.5, domain[1] + 0.5] : domain, [frame.left, frame.right]), y, clipped };
 }
 
 // A little air above and below; zero stays the floor of what is never below it and begins near it.
@@ -37,6 +40,7 @@ function padded([low, high], log) {
 // All shapes, from the back to the front. `chart` is {width, height, lines, view, domain?, rule,
 // marks?}; a line is {data, color, dash, role, faded?}.
 export function sceneOf(chart) {
+  if (isLogX(chart.view)) chart = { ...chart, lines: ahead(chart.lines) };
   const scales = scalesOf(chart);
   const shapes = [];
   const scene = { width: chart.width, height: chart.height, shapes, scales };
@@ -79,7 +83,7 @@ function axes(shapes, chart, { x, y, frame }) {
   }
   shapes.push({ kind: "rule", points: [frame.left, frame.bottom, frame.right, frame.bottom], stroke: "axis" });
   if (chart.axis) shapes.push({ kind: "text", x: 2, y: frame.bottom + 15, anchor: "start", text: chart.axis, fill: "faint" });
-  for (const { at, text } of xMarks(chart.view.x, x.domain, columns)) {
+  for (const { at, text } of xMarks(chart.view.x, x.domain, columns, x.kind === "log")) {
     const place = x.map(at);
     const anchor = place > frame.right - 18 ? "end" : place < frame.left + 12 ? "start" : "middle";
     shapes.push({ kind: "text", x: anchor === "end" ? frame.right : place, y: frame.bottom + 15, anchor, text });
@@ -87,7 +91,11 @@ function axes(shapes, chart, { x, y, frame }) {
 }
 
 // The marks of the x axis, with their words.
-export function xMarks(kind, [from, to], count) {
+export function xMarks(kind, [from, to], count, isLog = false) {
+  if (isLog) {
+    const marks = logTicks(from, to, count).filter((at) => kind !== "step" || Number.isInteger(at) || to - from < 2);
+    return marks.map((at) => ({ at, text: kind === "step" ? formatStep(at) : formatElapsed(at) }));
+  }
   if (kind === "wall") {
     const shift = -new Date(from * 1000).getTimezoneOffset() * 60;
     return timeTicks(from, to, count, shift).map((at) => ({ at, text: formatMoment(at, to - from) }));
@@ -195,6 +203,6 @@ function bestMark(shapes, chart, { data, color }, { x, y, frame }) {
   const found = bestPlace(data, chart.rule);
   if (!found) return;
   const [px, py] = [x.map(found.x), y.map(found.y)];
-  if (px < frame.left - 1 || px > frame.right + 1 || !(py >= frame.top - 1 && py <= frame.bottom + 1)) return;
+  if (!(px >= frame.left - 1 && px <= frame.right + 1) || !(py >= frame.top - 1 && py <= frame.bottom + 1)) return;
   shapes.push({ kind: "ring", x: px, y: py, radius: 4, stroke: color });
 }

@@ -126,6 +126,35 @@ export function nonPositive(lines) {
   return { points, partly };
 }
 
+// Lines with a gap where a logarithmic axis from left to right has no place: at 0 and before.
+export function ahead(lines) {
+  return lines.map((line) => {
+    const { data } = line;
+    const kept = (places, values) => (places.some((place) => place <= 0) ? values.map((value, at) => (places[at] > 0 ? value : NaN)) : values);
+    const [mean, low, high] = [data.mean, data.low, data.high].map((values) => kept(data.x, values));
+    return { ...line, data: { ...data, mean, low, high, smooth: kept(data.end, data.smooth) } };
+  });
+}
+
+// What such an axis begins and ends with: places above 0 alone; null where there is none.
+export function spanAhead(lines, [from, to]) {
+  let least = Infinity;
+  for (const { data } of lines) {
+    const at = data.end.findIndex((end) => end > 0);
+    // The middle of the first bucket may be what is drawn.
+    for (const place of at < 0 ? [] : [data.begin[at], data.x[at], data.end[at]]) if (place > 0) least = Math.min(least, place);
+  }
+  const begin = from > 0 ? from : least;
+  return begin <= to ? [begin, begin === to ? to * 1.1 : to] : null;
+}
+
+// How many points lie where it has no place.
+export function behind(lines) {
+  let points = 0;
+  for (const { data } of lines) for (let at = 0; at < data.count && data.begin[at] <= 0; at += 1) if (data.x[at] <= 0) points += data.points[at];
+  return points;
+}
+
 // The least and the greatest of all lines within `from`–`to`; with `clip`, what lies outside
 // of the 5th to the 95th percentile is left out and counted. With `log`, only what is above zero.
 export function extent(lines, [from, to], { clip = false, log = false } = {}) {

@@ -20,6 +20,7 @@ export function makeToolbar(view, change) {
   const other = element("select", { class: "input", "aria-label": "Another curve as horizontal axis" });
   other.addEventListener("change", () => change(other.value ? onAxis(view(), "metric", other.value) : onAxis(view(), USUAL.x)));
   const log = tick("Log", (on) => change({ ...view(), log: on }));
+  const logx = tick("Log axis", (on) => change({ ...view(), logx: on }));
   const clip = tick("Clip outliers", (on) => change({ ...view(), clip: on }));
   const slider = element("input", { type: "range", min: "0", max: "0.99", step: "0.01", "aria-label": "Smoothing" });
   const told = element("output", {}, "0");
@@ -38,7 +39,7 @@ export function makeToolbar(view, change) {
   const link = element("button", { type: "button", class: "btn quiet", hidden: !navigator.clipboard }, "Copy link");
   link.addEventListener("click", () => navigator.clipboard.writeText(location.href).then(() => announce("Link copied"), () => announce("Copying was not allowed. The address of this page is the link.")));
   const bar = element("div", { class: "curve-tools", role: "toolbar", "aria-label": "How curves are shown" },
-    element("div", {}, axis, other, element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told), log.label, clip.label),
+    element("div", {}, axis, other, logx.label, element("label", { class: "smooth" }, element("span", {}, "Smoothing"), slider, told), log.label, clip.label),
     element("div", { class: "which" }, whole, find, picker, link));
 
   function show(now, charts) {
@@ -52,6 +53,8 @@ export function makeToolbar(view, change) {
     }
     other.value = now.by;
     log.input.checked = now.log;
+    logx.input.checked = now.logx;
+    logx.label.hidden = now.x !== "step" && now.x !== "relative";
     clip.input.checked = now.clip;
     if (document.activeElement !== slider) slider.value = String(now.smooth);
     told.textContent = now.smooth.toFixed(2);

@@ -6,16 +6,16 @@ const AXES = ["step", "relative", "wall", "metric"];
 
 export const USUAL = Object.freeze({
   // The axis; with "metric" the tag of the curve whose values it is.
-  x: "step", by: "", log: false, smooth: 0, clip: false,
+  x: "step", by: "", log: false, logx: false, smooth: 0, clip: false,
   zoom: Object.freeze({}), find: "", only: Object.freeze([]), off: Object.freeze([]),
   // Of a comparison: which runs, in which order, and what is said of each.
   where: "", sort: Object.freeze([]), value: "best", same: false, group: "", base: "",
 });
 
 const WORDS = ["by", "find", "where", "group", "base"];
-const FLAGS = ["log", "clip", "same"];
+const FLAGS = ["log", "logx", "clip", "same"];
 // Of the charts themselves; the others are a comparison's, or another table's on the page.
-const CHARTS = ["x", "by", "log", "smooth", "clip", "zoom", "find", "only", "off"];
+const CHARTS = ["x", "by", "log", "logx", "smooth", "clip", "zoom", "find", "only", "off"];
 const NAMES = [...CHARTS, "where", "sort", "value", "same", "group", "base"];
 
 // The view that an address tells. What is not understood is as usual.
@@ -61,6 +61,9 @@ const escaped = (item) => item.replace(/[\\,]/g, "\\$&");
 const listed = (text) => (text ? text.match(/(?:\\[^]|[^\\,])+/g) ?? [] : []).map((item) => item.replace(/\\([^])/g, "$1"));
 
 const short = (number) => String(Number(number.toPrecision(14)));
+
+// Steps and the time since the beginning may stand on a logarithmic axis; a clock or another curve's values do not.
+export const isLogX = ({ x, logx }) => logx && (x === "step" || x === "relative");
 
 // What a zoom of this chart counts in: steps and epochs differ, times are all charts' own.
 export const zoomUnit = (view, unit) => ({ step: unit, metric: "value" })[view.x] ?? "time";

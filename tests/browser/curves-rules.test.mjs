@@ -277,6 +277,38 @@ test("events come whole, however the stream is cut", () => {
   }
 });
 
+test("on a logarithmic axis of steps what lies at 0 is a gap that is counted", () => {
+  const steps = (values, first) => ({ ...line(values), data: series.columns({ count: values.length, x: "step", nonfinite: [], buckets: values.map((value, at) => ({ count: 1, first_step: first + at, last_step: first + at, min: value, min_step: first + at, max: value, max_step: first + at, mean: value })) }) });
+  const lines = [steps([5, 4, 3, 2, 1], -1), steps([1, 2, 3], 0)];
+  const look = { ...view.USUAL, logx: true };
+  assert.equal(series.behind(lines), 3);
+  const chart = { width: 458, height: 200, lines, view: look, axis: "step", domain: null, rule: "min" };
+  const { scales: drawn, shapes } = scene.sceneOf(chart);
+  assert.equal(drawn.x.kind, "log");
+  assert.deepEqual(drawn.x.domain, [1, 3]);
+  const [first] = shapes.filter(({ kind, width }) => kind === "line" && width === 1.7);
+  assert.deepEqual(first.points.map(Number.isNaN), [true, true, true, true, false, false, false, false, false, false]);
+  // Step 2 stands where its logarithm does, and marks are whole steps.
+  assert.ok(Math.abs((first.points[6] - first.points[4]) / (first.points[8] - first.points[4]) - Math.log(2) / Math.log(3)) < 1e-9);
+  assert.ok(shapes.every((shape) => shape.kind !== "ring" || Number.isFinite(shape.x)));
+  assert.ok(shapes.filter(({ kind, anchor }) => kind === "text" && anchor !== "end").every(({ text }) => !text.includes(".")));
+  // A window that begins before 1, one in which nothing is left, and axes that have no logarithm.
+  assert.deepEqual(scene.scalesOf({ ...chart, domain: [-5, 2] }).x.domain, [1, 2]);
+  assert.equal(scene.scalesOf({ ...chart, domain: [-5, 0] }).y, null);
+  assert.equal(scene.scalesOf({ ...chart, view: { ...look, x: "wall" } }).x.kind, "linear");
+  assert.equal(scene.xMarks("relative", [0.01, 7200], 6, true).length > 2, true);
+  assert.equal(view.writeView(look), "?logx=1");
+  assert.equal(view.readView("?logx=1").logx, true);
+});
+
+test("more lines than dashes can tell apart are solid", () => {
+  assert.deepEqual(colours.look(35, 50), { color: "c6", dash: [] });
+  assert.ok(colours.look(12, 20).dash.length > 0);
+  const parts = Array.from({ length: 100 }, (_, at) => ({ run: `run-${at}`, tag: "loss", role: null, source: {} }));
+  label.labelled({ name: "loss", parts }, { comparing: false, sources: [{}] });
+  assert.ok(parts.every(({ dash }) => dash.length === 0));
+});
+
 test("fifty lines look different, and their colours are seen in both themes", () => {
   const looks = Array.from({ length: 50 }, (_, at) => JSON.stringify(colours.look(at)));
   assert.equal(new Set(looks).size, 50);

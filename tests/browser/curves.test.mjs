@@ -109,6 +109,42 @@ test("curves grow on the page, without navigation", async () => {
   browser.assertNoFaults(person);
 });
 
+test("a hundred runs in one chart are solid lines, and their legend opens with a key", async () => {
+  const steps = Array.from({ length: 1000 }, (_, step) => step);
+  for (let at = 0; at < 100; at += 1) {
+    const folder = join(logs, "hundred", `run-${String(at).padStart(3, "0")}`);
+    mkdirSync(folder, { recursive: true });
+    const values = (step) => Array.from({ length: 10 }, (_, tag) => `"group/m${tag}": ${(Math.exp(-step / 300) + Math.sin(step * (tag + 1) + at) / 20 + at / 100).toFixed(5)}`).join(", ");
+    writeFileSync(join(folder, "metrics.jsonl"), steps.map((step) => `{"step": ${step}, "time": ${1.7e9 + step}, ${values(step)}}\n`).join(""));
+  }
+  const run = await register("hundred");
+  await until(async () => (await ask(portal, cora.name, `/runs/${run.id}`)).points === 1_000_000, 120, "a million points");
+  const person = await visit(`/runs/${run.id}`);
+  const { page } = person;
+  await isDrawn(page, "group/m0");
+  console.log(`a hundred lines were drawn ${Math.round(await page.evaluate(() => performance.now()))} ms after the page was asked for`);
+  const figure = chart(page, "group/m0");
+  assert.equal(await figure.locator(".key").count(), 0);
+  assert.doesNotMatch((await saved(page, "group/m0", "SVG")).bytes.toString(), /stroke-dasharray/);
+  await figure.getByText("100 lines", { exact: true }).focus();
+  await page.keyboard.press("Enter");
+  await until(async () => (await figure.locator(".key").count()) === 100, 30, "a key for each line");
+  await browser.photograph(page, "curves-hundred");
+  await figure.getByRole("button", { name: "run-007" }).click();
+  await page.waitForURL(/off=run-007/);
+
+  // The same on a logarithmic axis: step 0 has no place there, and a link says so.
+  const asked = page.waitForRequest((request) => request.url().endsWith("/api/v1/curves") && request.postDataJSON().log === true);
+  await page.getByRole("checkbox", { name: "Log axis" }).check();
+  await asked;
+  await page.waitForURL(/logx=1/);
+  await browser.appears(page, figure.getByText("99 points at or before step 0 are gaps on a log axis"), 60, "what has no place");
+  await browser.photograph(page, "curves-log-axis");
+  await page.getByRole("radio", { name: "Clock" }).check();
+  await until(() => page.getByRole("checkbox", { name: "Log axis" }).isHidden(), 30, "no logarithm of a clock");
+  browser.assertNoFaults(person);
+});
+
 test("a zoom asks for its own buckets, and a link restores the view", async () => {
   await train("zoomed", {}, "--steps", "30000", "--rate", "0", "--spike-at", "12345", "--steps-per-epoch", "300").ended;
   const run = await register("zoomed");
