@@ -51,10 +51,29 @@ export function csvAddress(base, source, { run, tag }) {
 // What one call may ask for; the portal's own limits are a little above.
 const MOST_CURVES = 900, MOST_TAGS = 190, MOST_BUCKETS = 450_000;
 
+// How many tags of so many sources one call may ask for.
+export function tagsOfACall(sources, points) {
+  return Math.max(1, Math.min(MOST_TAGS, Math.floor(Math.min(MOST_CURVES, MOST_BUCKETS / points) / Math.max(1, sources.length * 2))));
+}
+
+// The tags of some charts.
+export const tagsOf = (charts) => [...new Set(charts.flatMap(({ about }) => about.parts.map(({ tag }) => tag)))];
+
+// Charts that one call answers, in their order; one that has more tags than a call takes is by itself.
+export function byCall(charts, most) {
+  const calls = [];
+  for (const chart of charts) {
+    const last = calls.at(-1);
+    if (last && tagsOf([...last, chart]).length <= most) last.push(chart);
+    else calls.push([chart]);
+  }
+  return calls;
+}
+
 // Curves of many sources and tags, in as few calls as are allowed. `more` has from, to, points,
 // x and smoothing.
 export async function curvesOf(base, sources, tags, { points, ...more }, signal) {
-  const share = Math.max(1, Math.min(MOST_TAGS, Math.floor(Math.min(MOST_CURVES, MOST_BUCKETS / points) / Math.max(1, sources.length * 2))));
+  const share = tagsOfACall(sources, points);
   const items = [];
   for (let from = 0; from < tags.length; from += share) {
     const body = { runs: sources.map(({ id }) => id), tags: tags.slice(from, from + share), points, ...more };

@@ -1,8 +1,8 @@
-// What the charts show, from the portal: one call fetches the curves of every chart that is on
-// the screen, answers that nobody waits for any more are dropped, and points of the live
+// What the charts show, from the portal: as few calls as can be fetch the curves of every chart that
+// is on the screen, answers that nobody waits for any more are dropped, and points of the live
 // stream go on with what is there.
 
-import { curvesOf } from "./ask.js";
+import { byCall, curvesOf, tagsOf, tagsOfACall } from "./ask.js";
 import { describe } from "./chart.js";
 import { bundled } from "./group.js";
 import { columns, extend } from "./series.js";
@@ -37,8 +37,14 @@ export function makeFeed(board) {
     board.root.setAttribute("aria-busy", "true");
     try {
       await Promise.all(byWindow(wanted).map(async (charts) => {
-        const items = await curvesOf(board.base, board.sources, tagsOf(charts), asked(charts[0].domain), signal);
-        if (mine === round) for (const chart of charts) fill(chart, items);
+        const parameters = asked(charts[0].domain);
+        // The first charts are drawn while the others are still asked for.
+        for (const some of byCall(charts, tagsOfACall(board.sources, parameters.points))) {
+          const items = await curvesOf(board.base, board.sources, tagsOf(some), parameters, signal);
+          if (mine !== round) return;
+          const found = new Map(items.map((item) => [nameOf(item.id, item.run, item.tag), item]));
+          for (const chart of some) fill(chart, found);
+        }
       }));
     } catch (error) {
       if (error.name === "AbortError" || mine !== round) return;
@@ -66,10 +72,10 @@ export function makeFeed(board) {
     return { ...parameters, ...(x === "step" ? { from: Math.floor(from), to: Math.ceil(to) } : { from, to }) };
   }
 
-  function fill(chart, items) {
+  function fill(chart, found) {
     draw(chart, chart.about.parts.flatMap((part) => {
       const { source, run, tag, key, label, color, dash, role } = part;
-      const item = items.find((item) => item.id === source.id && item.run === run && item.tag === tag);
+      const item = found.get(nameOf(source.id, run, tag));
       return item ? [{ key, label, color, dash, role, source, run, tag, revision: item.revision ?? 0, data: columns(item, chart.about.kind !== "rate") }] : [];
     }));
   }
@@ -98,7 +104,7 @@ export function makeFeed(board) {
 
   // Where points that come belong.
   function learnParts() {
-    parts = new Map(board.abouts().flatMap((about) => about.parts.map((part) => [`${part.source.id}\n${part.run}\n${part.tag}`, { about, part }])));
+    parts = new Map(board.abouts().flatMap((about) => about.parts.map((part) => [nameOf(part.source.id, part.run, part.tag), { about, part }])));
   }
 
   // New points of the live stream, told since revision `before`. Answers whether all of them
@@ -106,7 +112,7 @@ export function makeFeed(board) {
   function take(source, curves, id, before) {
     let known = true;
     for (const { run, tag, points } of curves) {
-      const found = parts.get(`${source.id}\n${run}\n${tag}`);
+      const found = parts.get(nameOf(source.id, run, tag));
       if (!found) { known = false; continue; }
       const finite = found.part.count - found.part.nonfinite;
       learn(found.part, points);
@@ -138,7 +144,8 @@ export function makeFeed(board) {
   return { schedule, take, refresh, learnParts, bundle };
 }
 
-const tagsOf = (charts) => [...new Set(charts.flatMap(({ about }) => about.parts.map(({ tag }) => tag)))];
+// Of a curve among those of all runs.
+const nameOf = (id, run, tag) => `${id}\n${run}\n${tag}`;
 
 function byWindow(charts) {
   const found = new Map();

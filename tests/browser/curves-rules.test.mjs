@@ -8,8 +8,8 @@ import { test } from "node:test";
 
 import { curves } from "./modules.mjs";
 
-const [scales, tags, series, view, scene, paint, progress, live, colours, label] = await Promise.all(
-  ["scale", "tags", "series", "view", "scene", "paint", "progress", "live", "colours", "label"].map(curves),
+const [ask, scales, tags, series, view, scene, paint, progress, live, colours, label] = await Promise.all(
+  ["ask", "scale", "tags", "series", "view", "scene", "paint", "progress", "live", "colours", "label"].map(curves),
 );
 
 /** An answer with a bucket for each value; `null` is not finite. */
@@ -29,6 +29,16 @@ function averages(values, weight) {
     return sum / (1 - weight ** count);
   });
 }
+
+test("charts are asked for in their order, as many at a time as a call takes", () => {
+  const chart = (...tags) => ({ about: { parts: tags.map((tag) => ({ tag })) } });
+  const charts = [chart("a", "b"), chart("b", "c"), chart("d"), chart("e", "f", "g", "h"), chart("a")];
+  const calls = ask.byCall(charts, 3).map((some) => ask.tagsOf(some).join(""));
+  assert.deepEqual(calls, ["abc", "d", "efgh", "a"]);
+  assert.deepEqual(ask.byCall(charts, 100), [charts]);
+  assert.equal(ask.tagsOfACall(Array(100), 120), 4);
+  assert.equal(ask.tagsOfACall(Array(1), 1000), 190);
+});
 
 test("marks stand at round values within the axis", () => {
   assert.deepEqual(scales.ticks(0, 1, 5), [0, 0.2, 0.4, 0.6, 0.8, 1]);
