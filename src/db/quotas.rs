@@ -207,7 +207,7 @@ pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
 /// What the cluster and every group may use together, as it holds at `$1`.
 pub(super) const SHARES: &str = "SELECT scope, scope_id, field, value FROM quota_limits
      WHERE scope IN ('cluster', 'group') AND kind = 'total' AND (expires_at IS NULL OR expires_at > $1)
-         AND scope_id NOT IN (SELECT id FROM groups WHERE absent_since IS NOT NULL)
+         AND NOT EXISTS (SELECT 1 FROM groups WHERE id = scope_id AND absent_since IS NOT NULL)
      ORDER BY scope, scope_id, field";
 
 /// What is set at the level `$1`, `$2`.
