@@ -47,25 +47,56 @@ async function follow_preview() {
 if (preview?.dataset.state === "waiting") follow_preview();
 
 const form = $("#ask");
+
+/** Asks the portal; a refusal is an error in its words. */
+async function ask(method, path, body, headers = {}) {
+  const json = typeof body === "object" && !(body instanceof Blob) ? { "Content-Type": "application/json" } : {};
+  const answer = await fetch(`/api/v1${path}`, {
+    method,
+    headers: { "X-CSRF-Token": form.dataset.csrf, ...json, ...headers },
+    body: body instanceof Blob ? body : body && JSON.stringify(body),
+  });
+  const said = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail || `The portal answered ${answer.status}.`);
+  return said;
+}
+
+// Several pictures go into a folder of their own, which is then asked about as a whole.
+async function lay(files, says) {
+  const now = new Date().toISOString().slice(0, 19).replace(/[-:]/g, "").replace("T", "-");
+  const folder = `~/uploads/pictures-${now}-${crypto.getRandomValues(new Uint16Array(1))[0]}`;
+  const make = (path) => ask("POST", "/files/folders", { path });
+  // Only the first time is there no place for it.
+  await make(folder).catch(() => make("~/uploads").then(() => make(folder)));
+  for (const [at, file] of files.entries()) {
+    says.textContent = `${at} of ${files.length} are sent …`;
+    const { id } = await ask("POST", "/files/uploads", { path: `${folder}/${file.name}`, size_bytes: file.size });
+    const kind = { "Content-Type": "application/octet-stream", "Upload-Offset": "0" };
+    if (file.size > 0) await ask("PATCH", `/files/uploads/${id}`, file, kind);
+    await ask("POST", `/files/uploads/${id}/finish`);
+  }
+  return folder;
+}
+
 form?.addEventListener("submit", async (event) => {
-  const [file] = $("#upload", form).files;
-  if (!file) return;
+  const files = [...$("#upload", form).files];
+  if (files.length === 0) return;
   event.preventDefault();
-  const says = $("#upload-hint", form);
+  const says = $("#upload-hint", form), button = $("button[type=submit]", form);
   says.textContent = "is being sent …";
-  const asked = new URLSearchParams({ name: file.name, snapshot: form.elements.snapshot.value, top: form.elements.top.value || 5 });
+  button.disabled = true;
+  const infer = `/models/${form.dataset.model}/infer`;
+  const asked = { snapshot: form.elements.snapshot.value, top: form.elements.top.value || 5 };
+  const [file] = files;
   try {
-    const sent = await fetch(`/api/v1/models/${form.dataset.model}/infer?${asked}`, {
-      method: "POST",
+    const said = files.length === 1
       // Some systems do not know what a file of theirs is.
-      headers: { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown", "X-CSRF-Token": form.dataset.csrf },
-      body: file,
-    });
-    const said = await sent.json();
-    if (!sent.ok) throw new Error(said.errors?.map((fault) => fault.message).join(" ") || said.detail);
+      ? await ask("POST", `${infer}?${new URLSearchParams({ ...asked, name: file.name })}`, file, { "Content-Type": file.type.startsWith("image/") ? file.type : "image/unknown" })
+      : await ask("POST", `${infer}?${new URLSearchParams(asked)}`, { path: await lay(files, says) });
     location.assign(`/models/${form.dataset.model}/tests/${said.id}`);
   } catch (error) {
     says.textContent = error.message;
+    button.disabled = false;
   }
 });
 

@@ -174,7 +174,7 @@ test("it is asked about a picture, and shows where the answer comes from", async
   const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/${items[0].row}/picture?full=true`);
   const file = join(drawer, "a shape.png");
   writeFileSync(file, await picture.body());
-  await page.getByLabel("Upload one").setInputFiles(file);
+  await page.getByLabel("Upload some").setInputFiles(file);
   await page.getByRole("button", { name: "Ask", exact: true }).click();
   await page.waitForURL(/\/tests\//);
   await browser.appears(page, page.locator("#answer-state", { hasText: "answered" }), 300, "the answer");
@@ -204,6 +204,23 @@ test("a folder of pictures is asked about at once", async () => {
   const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "Table (CSV)" }).click()]);
   assert.equal(download.suggestedFilename(), "answers.csv");
   await check("model-folder");
+});
+
+test("several pictures are uploaded and asked about together", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/models/${model}`);
+  const { items } = await ask(portal, name, `/datasets/${dataset.id}/items?split=val&limit=3`);
+  const files = [];
+  for (const { row } of items) {
+    const picture = await page.request.get(`${portal.url}/api/v1/datasets/${dataset.id}/items/${row}/picture?full=true`);
+    files.push({ name: `shape ${row}.png`, mimeType: "image/png", buffer: await picture.body() });
+  }
+  await page.getByLabel("Upload some").setInputFiles([...files, { name: "page.png", mimeType: "image/png", buffer: Buffer.from("<html></html>") }]);
+  await page.getByRole("button", { name: "Ask", exact: true }).click();
+  await page.waitForURL(/\/tests\//, { timeout: 60_000 });
+  await browser.appears(page, page.locator("#gallery > li").nth(3), 300, "all answers");
+  assert.equal(await page.locator("#gallery > li").count(), 4);
+  await page.locator("#gallery > li.broken", { hasText: "web page" }).waitFor();
 });
 
 test("it is served, and answers a picture in a page of its own", async () => {
