@@ -239,13 +239,14 @@ fn chips(session: &Session, context: &CardContext) -> Vec<String> {
 
 fn facts(session: &Session, counted: bool) -> Vec<String> {
     let ran = sentence::lived(session).map(|seconds| format!("ran {}", human_duration(seconds)));
+    let what = if session.app == "model" { "model" } else { "logs" };
     session
         .spec_is_whole
         .then(|| resources_line(&session.spec.resources, &session.gpus))
         .into_iter()
         .chain((counted && session.state.is_live()).then(|| "GPUs only counted".to_owned()))
         .chain(session.spec.environment.clone().filter(|name| name != crate::environments::DEFAULT))
-        .chain(session.spec.log_directory.as_ref().map(|path| format!("logs in {path}")))
+        .chain(session.spec.log_directory.as_ref().map(|path| format!("{what} in {path}")))
         .chain(ran)
         .collect()
 }
