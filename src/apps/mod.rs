@@ -158,6 +158,11 @@ impl From<SiteApp> for App {
     }
 }
 
+/// Whether an app of this name begins with a directory; the site's do not.
+pub fn takes_logs(name: &str) -> bool {
+    built_in().iter().any(|app| app.name == name && app.takes_logs())
+}
+
 fn job() -> App {
     App {
         kind: AppKind::Job,

@@ -260,7 +260,7 @@ pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::
         duration_seconds: duration,
         // A folder that was typed before another program was chosen is no fault.
         options: Options {
-            log_directory: some(&form.log_directory).filter(|_| ["tensorboard", "model"].contains(&form.app.as_str())),
+            log_directory: some(&form.log_directory).filter(|_| crate::apps::takes_logs(&form.app)),
             ..Options::default()
         },
     })

@@ -48,6 +48,31 @@ export async function visit(browser, portal, { size = "wide", theme = "light" } 
   return { context, page, portal, faults };
 }
 
+/** What this person's browser notifies of from now on: {title, body}, in their order, by the real notifications. */
+export async function notifications({ context, portal }) {
+  const noted = [];
+  await context.grantPermissions(["notifications"], { origin: portal.url });
+  await context.exposeFunction("noted", (title, body) => noted.push({ title, body }));
+  await context.addInitScript(() => {
+    const Real = globalThis.Notification;
+    if (!Real) return;
+    globalThis.Notification = class extends Real {
+      constructor(title, options) {
+        super(title, options);
+        globalThis.noted(title, options.body);
+      }
+    };
+  });
+  return noted;
+}
+
+/** Looks at a page whole: pictures in both themes and widths, nothing sideways, nothing that bars anybody. */
+export async function examine({ page }, name) {
+  await photograph(page, name);
+  await assertNoSidewaysScroll(page, name);
+  await assertAccessible(page, name);
+}
+
 /** Fails when anything went wrong on the portal's pages so far, except for what is expected. */
 export function assertNoFaults(person, expected = []) {
   const faults = person.faults.filter((fault) => !expected.some((pattern) => pattern.test(fault)));

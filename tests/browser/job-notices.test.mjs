@@ -9,26 +9,14 @@ import * as browser from "./browser.mjs";
 import { addUser, ask, startPortal, until } from "./portal.mjs";
 
 let chromium, portal, ida, person, page;
-const noted = [];
+let noted;
 
 before(async () => {
   chromium = await browser.openBrowser();
   portal = await startPortal();
   ida = addUser(portal, `ida${process.pid}`);
   person = await browser.visit(chromium, portal);
-  await person.context.grantPermissions(["notifications"], { origin: portal.url });
-  await person.context.exposeFunction("noted", (title, body) => noted.push({ title, body }));
-  // The real one, and a note of what it was told.
-  await person.context.addInitScript(() => {
-    const Real = globalThis.Notification;
-    if (!Real) return;
-    globalThis.Notification = class extends Real {
-      constructor(title, options) {
-        super(title, options);
-        globalThis.noted(title, options.body);
-      }
-    };
-  });
+  noted = await browser.notifications(person);
   await browser.signIn(person, ida);
   await browser.isSignedIn(person);
   page = person.page;

@@ -33,11 +33,7 @@ after(async () => {
   if (drawer) rmSync(drawer, { recursive: true, force: true });
 });
 
-async function check(picture) {
-  await browser.photograph(person.page, picture);
-  await browser.assertNoSidewaysScroll(person.page, picture);
-  await browser.assertAccessible(person.page, picture);
-}
+const check = (picture) => browser.examine(person, picture);
 
 test("the first visit says what to do", async () => {
   const { page } = person;

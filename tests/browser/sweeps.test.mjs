@@ -25,11 +25,7 @@ after(async () => {
   await portal?.stop();
 });
 
-async function check(picture) {
-  await browser.photograph(person.page, picture);
-  await browser.assertNoSidewaysScroll(person.page, picture);
-  await browser.assertAccessible(person.page, picture);
-}
+const check = (picture) => browser.examine(person, picture);
 
 const main = () => person.page.locator("#main");
 // Its loss is what it is told; it goes on until it is ended.

@@ -9,7 +9,7 @@ import * as browser from "./browser.mjs";
 import { addUser, ask, lyceum, startPortal, until } from "./portal.mjs";
 
 let chromium, portal, eve, person, settings, form;
-const noted = [];
+let noted;
 
 // A turn is told when it comes; whether the session runs by then is a matter of seconds.
 const TURN = /‘second’ (starts|is ready)/;
@@ -21,19 +21,7 @@ before(async () => {
   eve = addUser(portal, `eve${process.pid}`);
   lyceum(portal, ["admin", "quota", "set", "user", eve.name, "light=1"]);
   person = await browser.visit(chromium, portal);
-  await person.context.grantPermissions(["notifications"], { origin: portal.url });
-  await person.context.exposeFunction("noted", (title, body) => noted.push({ title, body }));
-  // The real one, and a note of what it was told.
-  await person.context.addInitScript(() => {
-    const Real = globalThis.Notification;
-    if (!Real) return;
-    globalThis.Notification = class extends Real {
-      constructor(title, options) {
-        super(title, options);
-        globalThis.noted(title, options.body);
-      }
-    };
-  });
+  noted = await browser.notifications(person);
   await browser.signIn(person, eve);
   await browser.isSignedIn(person);
   settings = person.page;
