@@ -206,12 +206,16 @@ impl Admission {
         self.db.extend_session(id, &self.period, &self.clock, by, judge).await
     }
 
-    /// What would be in the way of extending a session now, with nothing changed.
-    pub async fn rehearse_extension(&self, id: SessionId) -> db::Result<Vec<Reason>> {
+    /// By how many seconds [`Admission::extend`] would move the end of a session now, or what
+    /// would be in the way; nothing is changed. `None` where it does not run.
+    pub async fn rehearse_extension(
+        &self,
+        id: SessionId,
+        seconds: Option<i64>,
+    ) -> db::Result<Option<Result<i64, Vec<Reason>>>> {
         let single = self.db.is_for_one().await?;
         let found = self.db.look_at_extension(id, &self.period, &self.clock).await?;
-        let judged = found.map(|(session, facts)| self.judge_extension(&session, &facts, None, single));
-        Ok(judged.and_then(Result::err).unwrap_or_default())
+        Ok(found.map(|(session, facts)| self.judge_extension(&session, &facts, seconds, single)))
     }
 
     /// Limits with their sources, and use now, for bars and sliders.

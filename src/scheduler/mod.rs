@@ -112,6 +112,18 @@ pub trait Scheduler: Send + Sync {
     /// How long a workload that was asked to end may take (seconds).
     fn grace_seconds(&self) -> i64;
 
+    /// Why the time of a workload that runs cannot be moved, as a sentence for its owner; `None`
+    /// where it can.
+    fn time_is_fixed(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Sees to it that the scheduler leaves a workload alone until then, and a while longer, so
+    /// that the portal ends it; what it is granted never becomes less.
+    async fn grant_until(&self, _session: SessionId, _placement: &Placement, _until: Timestamp) -> Result<()> {
+        Ok(())
+    }
+
     /// Asks the workload to end within its grace time.
     async fn terminate(&self, session: SessionId, placement: &Placement) -> Result<()>;
 

@@ -13,15 +13,12 @@ use crate::{
         ending::{Cause, Deadline, Notice},
         quota::Reason,
     },
+    scheduler,
 };
 
 /// Seconds that `keep` may reach at most, and where nobody says how long.
 const LONGEST_KEEP: i64 = 24 * 3600;
 const USUAL_KEEP: i64 = 2 * 3600;
-
-/// Why nothing is extended where the scheduler has the last word on time.
-const NOT_HERE: &str = "The cluster ends it at the time that it was handed in with, which its operators alone may move: \
-                        start another one before.";
 
 /// What an extension would meet with is true for so long (seconds).
 const REHEARSED: i64 = 30;
@@ -53,9 +50,10 @@ impl Sessions {
         if let Some(reason) = self.maintenance_comes_first(&session) {
             return Err(Error::Refused(vec![reason]));
         }
-        if self.scheduler.has_queue() {
-            return Err(Error::Conflict(NOT_HERE.to_owned()));
+        if let Some(why) = self.scheduler.time_is_fixed() {
+            return Err(Error::Conflict(why.to_owned()));
         }
+        self.grant(&session, seconds).await?;
         match self.admission.extend(id, seconds, actor.user.name.as_str()).await? {
             Extended::By(_) => {}
             Extended::Refused(reasons) => {
@@ -70,6 +68,18 @@ impl Sessions {
         }
         self.changed(id, session.owner, false);
         self.find(actor, id).await
+    }
+
+    /// Has the scheduler grant what an extension would add. That comes first: more than is used
+    /// in the end does no harm, for the portal ends the session itself, and less would.
+    async fn grant(&self, session: &Session, seconds: Option<i64>) -> Result<()> {
+        let (Some(end), Some(placement)) = (session.expires_at, &session.placement) else { return Ok(()) };
+        // What is in the way is told by whoever decides.
+        let Some(Ok(more)) = self.admission.rehearse_extension(session.id, seconds).await? else { return Ok(()) };
+        match self.scheduler.grant_until(session.id, placement, end.plus_seconds(more)).await {
+            Err(scheduler::Error::Refused(why)) => Err(Error::Conflict(why)),
+            other => Ok(other?),
+        }
     }
 
     /// Does not stop the session for idleness for so long (two hours when nothing is said).
@@ -154,15 +164,16 @@ impl Sessions {
         if !matches!(&told.notice, Some(Notice::Ending { deadline, .. }) if deadline.cause == Cause::TimeLimit) {
             return Ok(told);
         }
-        if self.scheduler.has_queue() {
-            let (code, scope, hint) = ("scheduler.time_limit".to_owned(), "cluster".to_owned(), NOT_HERE.to_owned());
+        if let Some(why) = self.scheduler.time_is_fixed() {
+            let (code, scope, hint) = ("scheduler.time_limit".to_owned(), "cluster".to_owned(), why.to_owned());
             let reason = Reason { code, scope, used: 0, requested: 0, limit: 0, over_by: 0, hint };
             return Ok(Told { no_extension: vec![reason], ..told });
         }
         if told.notice == known.notice && (0..REHEARSED).contains(&now.seconds_since(known.rehearsed_at)) {
             return Ok(Told { no_extension: known.no_extension, ..told });
         }
-        let no_extension = self.admission.rehearse_extension(id).await?;
+        let rehearsal = self.admission.rehearse_extension(id, None).await?;
+        let no_extension = rehearsal.and_then(Result::err).unwrap_or_default();
         Ok(Told { no_extension, rehearsed_at: now, ..told })
     }
 

@@ -38,8 +38,7 @@ pub(super) fn context(
     let live = portal.sessions.live(session.id);
     let capacity = portal.sessions.admission.capacity;
     let extendable = match limits.of(&Field::MaxExtensions).limit {
-        // The cluster ends it when it was told to at first.
-        _ if portal.sessions.scheduler.has_queue() => false,
+        _ if portal.sessions.scheduler.time_is_fixed().is_some() => false,
         Limit::Unlimited => true,
         Limit::AtMost(times) => session.extensions < times,
     };

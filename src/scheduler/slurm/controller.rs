@@ -21,7 +21,7 @@ use super::{
     settings::Settings,
     sinfo::{self, Node},
     state::{Standing, standing},
-    submit::complaint,
+    submit::{complaint, is_unreached},
 };
 use crate::{
     helper::command::{self, Surroundings},
@@ -75,6 +75,8 @@ pub(super) struct View {
     /// Everybody's jobs that run and that wait, by partition, as far as the portal's account sees them.
     pub tally: Tally,
     pub hides: Hides,
+    /// The portal's account is an operator of Slurm's.
+    pub is_operator: bool,
     /// The site hides jobs, from the portal's account too: then nothing is known of any.
     pub is_blind: bool,
 }
@@ -194,14 +196,15 @@ impl Controller {
         let asked = Instant::now();
         let queue = async {
             let queue = self.queue().await?;
-            let private = if is_sized { (before.hides, before.is_blind) } else { self.private().await? };
+            let private = if is_sized { (before.hides, before.is_operator) } else { self.private().await? };
             Ok::<_, String>((queue, private))
         };
         let outcome = queue.await;
         let mut view = (*before).clone();
         match outcome {
             Ok(((jobs, tally, queue), private)) => {
-                (view.hides, view.is_blind) = private;
+                (view.hides, view.is_operator) = private;
+                view.is_blind = view.hides.jobs && !view.is_operator;
                 (view.jobs, view.tally, view.queue) = (jobs, tally, queue);
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
@@ -265,17 +268,18 @@ impl Controller {
         sinfo::parse(&answer(&ran)?, &separator)
     }
 
-    /// What the site shows to its operators alone, and whether that keeps jobs from us.
+    /// What the site shows to its operators alone, and whether we are one.
     async fn private(&self) -> Result<(Hides, bool), String> {
         let ran = self.ask("scontrol", ["show", "config"].map(str::to_owned).into()).await?;
-        let hides = read_hides(&answer(&ran)?);
-        Ok((hides, hides.jobs && !self.is_operator().await))
+        let config = answer(&ran)?;
+        Ok((read_hides(&config), self.is_operator(&config).await))
     }
 
-    /// Whether the portal's own account is shown what is hidden from others. Only the accounts
-    /// can say so of anybody but root.
-    async fn is_operator(&self) -> bool {
-        if self.account == "root" {
+    /// Whether the portal's own account sees what is hidden from others, and may move limits. Of
+    /// anybody but root and the account that Slurm itself runs as only the accounts can say so.
+    async fn is_operator(&self, config: &str) -> bool {
+        let slurms_own = value(config, "SlurmUser").split('(').next().unwrap_or_default();
+        if self.account == "root" || !self.account.is_empty() && self.account == slurms_own {
             return true;
         }
         let words = ["--noheader", "--parsable2", "show", "user", &self.account, "format=adminlevel"];
@@ -295,6 +299,23 @@ impl Controller {
             self.keeps_accounts.store(false, Ordering::Relaxed);
         }
         read_account(&answer(&ran).ok()?)
+    }
+
+    /// Sets how long a job may run in all (minutes).
+    pub async fn set_limit(&self, job: u32, minutes: i64) -> Result<()> {
+        let words = ["update".to_owned(), format!("JobId={job}"), format!("TimeLimit={minutes}")];
+        let ran = self.ask("scontrol", words.into()).await.map_err(Error::Unavailable)?;
+        let said = match answer(&ran) {
+            Ok(_nothing) => {
+                self.nudge();
+                return Ok(());
+            }
+            Err(said) => said,
+        };
+        if ran.status.is_none() || is_unreached(&said) {
+            return Err(Error::Unavailable(format!("Slurm did not give it more time: {said}")));
+        }
+        Err(Error::Refused(format!("Slurm did not give it more time: {said}.")))
     }
 
     async fn ask(&self, tool: &str, arguments: Vec<String>) -> Result<Ran, String> {
@@ -332,10 +353,15 @@ fn seeing(view: Arc<View>) -> Result<Arc<View>> {
 /// Whoever is one of these sees everything.
 const LEVELS: [&str; 2] = ["Operator", "Administrator"];
 
+/// `SlurmUser               = slurm(64030)`
+fn value<'a>(config: &'a str, key: &str) -> &'a str {
+    let value = config.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
+    value.unwrap_or_default().trim()
+}
+
 /// `PrivateData           = jobs,nodes`
 fn read_hides(config: &str) -> Hides {
-    let value = config.lines().find_map(|line| line.strip_prefix("PrivateData")?.trim_start().strip_prefix('='));
-    let words: Vec<&str> = value.unwrap_or_default().split(',').map(str::trim).collect();
+    let words: Vec<&str> = value(config, "PrivateData").split(',').map(str::trim).collect();
     let has = |word: &str| words.contains(&word) || words.contains(&"all");
     Hides { machines: has("nodes"), jobs: has("jobs") }
 }

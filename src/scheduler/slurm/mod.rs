@@ -48,7 +48,7 @@ use crate::{
     dial::Endpoint,
     helper::{client::Launcher, identity},
     model::{
-        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId,
+        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
         health::NoScheduler,
         job::Shape,
         queue::Part,
@@ -80,6 +80,10 @@ pub struct Config {
 /// What Slurm grants beyond a workload's own time: the app's start before it and its end after
 /// it, so that the portal's limit is the one that is felt.
 const MARGIN: i64 = 10 * 60;
+
+/// Why a session cannot have more time; Slurm lets nobody else raise a limit.
+const FIXED: &str = "The cluster ends it at the time that it was handed in with, which its operators alone may move: \
+                     start another one before.";
 
 /// How long somebody who looks at the nodes waits for a new answer.
 const A_LOOK: Duration = Duration::from_secs(3);
@@ -350,6 +354,23 @@ impl Scheduler for Slurm {
 
     fn grace_seconds(&self) -> i64 {
         self.shared.config.local.grace_seconds()
+    }
+
+    fn time_is_fixed(&self) -> Option<&'static str> {
+        (!self.shared.controller.view().is_operator).then_some(FIXED)
+    }
+
+    async fn grant_until(&self, session: SessionId, _placement: &Placement, until: Timestamp) -> Result<()> {
+        let Some(row) = self.shared.living(session).await? else {
+            return Err(Error::Refused("Its job has ended.".to_owned()));
+        };
+        // Both are of one look at the queue, or of one soon before: the margin is far longer.
+        let more = until.seconds_since(self.shared.config.clock.now()).saturating_add(MARGIN);
+        let wanted = row.ran_seconds.unwrap_or_default().saturating_add(more);
+        match row.of_queue.limit_seconds {
+            Some(limit) if limit < wanted => self.shared.controller.set_limit(row.job, submit::minutes(wanted)).await,
+            _ => Ok(()),
+        }
     }
 
     async fn terminate(&self, session: SessionId, _placement: &Placement) -> Result<()> {

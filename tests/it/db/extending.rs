@@ -64,8 +64,9 @@ async fn an_extension_is_a_request_for_the_difference() {
         // Two GPU-hours are committed to its end; one hour more are the two that are left.
         assert_eq!(codes(admission.extend(id, Some(HOUR + 1), "a").await.unwrap()), ["quota.gpu_hours.user"]);
         assert_eq!(codes(admission.extend(id, None, "a").await.unwrap()), ["quota.gpu_hours.user"], "eight hours");
-        let before = admission.rehearse_extension(id).await.unwrap();
+        let before = admission.rehearse_extension(id, None).await.unwrap().unwrap().unwrap_err();
         assert_eq!(before[0].used, 2);
+        assert_eq!(admission.rehearse_extension(id, Some(HOUR)).await.unwrap(), Some(Ok(HOUR)));
         let unchanged = db.find_session(id).await.unwrap().unwrap();
         assert_eq!((unchanged.extensions, unchanged.expires_at), (0, Some(START.plus_seconds(HOUR))));
         assert_eq!(admission.extend(id, Some(HOUR), "a").await.unwrap(), Extended::By(HOUR));
@@ -80,7 +81,7 @@ async fn an_extension_is_a_request_for_the_difference() {
         assert_eq!(codes(admission.extend(id, Some(1), "a").await.unwrap()), ["quota.max_extensions.user"]);
         let waits = admitted(db, owner).await;
         assert_eq!(admission.extend(waits, Some(1), "a").await.unwrap(), Extended::NotRunning);
-        assert_eq!(admission.rehearse_extension(waits).await.unwrap(), []);
+        assert_eq!(admission.rehearse_extension(waits, None).await.unwrap(), None);
         assert_eq!(extended(db, SessionId::new(), 1, START).await, Extended::NotRunning);
         let seen = db.look_at_extension(id, &Period::default(), &Clock::manual(START)).await.unwrap().unwrap();
         assert_eq!((seen.0.id, seen.1.own.len()), (id, 2));
@@ -104,7 +105,7 @@ async fn those_who_wait_count_where_the_site_says_so() {
         let Extended::Refused(reasons) = strict.extend(with_gpu, Some(60), "a").await.unwrap() else { panic!() };
         let told: Vec<(&str, i64)> = reasons.iter().map(|Reason { code, used, .. }| (code.as_str(), *used)).collect();
         assert_eq!(told, [("queue.others", 1)]);
-        assert_eq!(strict.rehearse_extension(with_gpu).await.unwrap(), reasons);
+        assert_eq!(strict.rehearse_extension(with_gpu, None).await.unwrap(), Some(Err(reasons)));
         assert_eq!(strict.extend(without, Some(60), "a").await.unwrap(), Extended::By(60), "nobody waits for that");
         assert_eq!(kind.extend(with_gpu, Some(60), "a").await.unwrap(), Extended::By(60));
     })

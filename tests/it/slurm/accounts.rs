@@ -209,5 +209,17 @@ async fn an_operator_sees_what_is_hidden() {
     cluster.set_nodes("resume");
     let id = person.start(&house, json!({ "app": "web", "duration_seconds": 1800 })).await;
     person.state(&house, id, "running").await;
+    // And may give one more time: Slurm's own limit is above the portal's.
+    let limit = || {
+        let limits = cluster.ask("squeue", &["--noheader", "--sort=i", "--Format", "timelimit"]);
+        limits.lines().last().unwrap().trim().to_owned()
+    };
+    assert_eq!(limit(), "40:00");
+    let (status, session) =
+        person.ask(&house, "POST", &format!("/sessions/{id}/extend"), &json!({ "seconds": 3600 })).await;
+    assert_eq!(status, 200, "{session}");
+    let granted = limit();
+    let minutes: i64 = granted.strip_prefix("1:").and_then(|rest| rest.split(':').next()?.parse().ok()).unwrap();
+    assert!((40..43).contains(&minutes), "an hour more than 40 minutes: {granted}");
     person.end(&house, id).await;
 }

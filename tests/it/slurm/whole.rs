@@ -70,6 +70,10 @@ async fn from_request_to_history() {
     let (status, facts) = person.visit(&house, id, "/facts").await;
     assert_eq!(status, 200, "{facts}");
     assert!(facts["environment"]["SLURM_JOB_ID"].is_string(), "{facts}");
+    let (status, answer) =
+        person.ask(&house, "POST", &format!("/sessions/{id}/extend"), &json!({ "seconds": 60 })).await;
+    let why = answer.to_string();
+    assert!(status == 409 && why.contains("its operators alone may move"), "{status} {why}");
     close(&house, &person, &cluster, id).await;
     let history = person.history(&house, id, 0).await;
     let words: Vec<&str> = history.iter().map(|(_, line)| line.split(':').next().unwrap()).collect();
