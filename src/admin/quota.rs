@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Out, find};
 use crate::{
-    admission::{Admission, Barred, Foretold, Over, Refused},
+    admission::{Admission, Barred, Foretold, Over, Refused, elsewhere::Elsewhere},
     config::Config,
     db::{
         Db,
@@ -118,6 +118,7 @@ pub(super) fn rules(config: &Config, db: &Db) -> Result<Admission> {
         holds_at_once: config.scheduler.slurm().is_none(),
         zone: config.quotas.zone()?,
         barred: Barred::default(),
+        elsewhere: Elsewhere::default(),
     })
 }
 

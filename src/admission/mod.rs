@@ -2,6 +2,7 @@
 //! before anything happens; nothing is launched that was not admitted, and what is admitted
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
+pub mod elsewhere;
 mod gpus;
 mod preview;
 
@@ -13,6 +14,7 @@ use std::{
 use jiff::tz::TimeZone;
 use parking_lot::RwLock;
 
+use elsewhere::Elsewhere;
 use gpus::{choose_gpus, models};
 pub use preview::{Foretold, Over, Refused};
 
@@ -57,6 +59,8 @@ pub struct Admission {
     pub zone: TimeZone,
     /// GPUs that are not given out, however free they are.
     pub barred: Barred,
+    /// What people hold without the portal.
+    pub elsewhere: Elsewhere,
 }
 
 /// The GPUs that must not be given out now. A copy is another handle on the same list, which
@@ -99,6 +103,8 @@ impl Barred {
 pub struct Standing {
     pub limits: Limits,
     pub usage: Usage,
+    /// The part of `usage` that the portal did not start.
+    pub elsewhere: elsewhere::Held,
     /// Of the group that they charge by default, and of all together.
     pub totals: Vec<Total>,
     pub in_use: Usage,
@@ -129,6 +135,11 @@ impl Standing {
     #[must_use]
     pub fn decide(&self, request: &Request) -> Decision {
         decide(request, &self.situation(&[], false))
+    }
+
+    /// What the person could stop, with its GPUs, in the portal and elsewhere.
+    fn stoppable(&self, own: &[(String, i64)]) -> Vec<(String, i64)> {
+        own.iter().chain(&self.elsewhere.jobs).cloned().collect()
     }
 
     fn situation<'a>(&'a self, own: &'a [(String, i64)], already_waiting: bool) -> Situation<'a> {
@@ -229,13 +240,13 @@ impl Admission {
         sums.in_use.gpus = sums.in_use.gpus.saturating_add(self.barred.free());
         let stored = self.db.storage_of(owner).await?;
         sums.usage.storage_bytes = stored.map_or(0, |stored| i64::try_from(stored.measured.bytes).unwrap_or(i64::MAX));
-        Ok(self.standing_of(sums, single, purse))
+        Ok(self.standing_of(owner, sums, single, purse))
     }
 
     /// What is charged to a group, or used by all together; with the hours of the period, where
     /// they are limited.
     pub async fn used_together(&self, group: Option<GroupId>) -> db::Result<Usage> {
-        let mut held = self.db.holdings().await?;
+        let mut held = self.holdings().await?;
         let mut usage = match group {
             Some(group) => held.by_group.remove(&group).unwrap_or_default(),
             None => held.all,
@@ -265,7 +276,15 @@ impl Admission {
 
     /// What everybody holds now, by person and by group, without hours.
     pub async fn holdings(&self) -> db::Result<Holdings> {
-        self.db.holdings().await
+        let mut holdings = self.db.holdings().await?;
+        for (owner, held) in self.elsewhere.all() {
+            holdings.all.add_held(&held.usage);
+            match holdings.by_user.iter_mut().find(|(user, ..)| *user == owner) {
+                Some((_, _, usage)) => usage.add_held(&held.usage),
+                None => holdings.by_user.push((owner, held.name, held.usage)),
+            }
+        }
+        Ok(holdings)
     }
 
     /// One page of the administrators' table: each person with what binds them.
@@ -319,8 +338,8 @@ impl Admission {
 
     /// Something else than quotas and room is in the way; how many may wait is bounded all the same.
     fn held(&self, reason: Reason, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
-        match wait(vec![reason], &standing.situation(&facts.own, already_waiting)) {
+        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
+        match wait(vec![reason], &standing.situation(&standing.stoppable(&facts.own), already_waiting)) {
             Decision::Refuse(reasons) => Verdict::Refuse(reasons),
             Decision::Wait(reasons) => Verdict::Wait(reasons),
             Decision::Admit => Verdict::Wait(Vec::new()),
@@ -329,8 +348,9 @@ impl Admission {
 
     /// The whole decision: quotas, room, the GPUs themselves, and those who wait already.
     fn judge(&self, request: &Request, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
-        let situation = standing.situation(&facts.own, already_waiting);
+        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
+        let own = standing.stoppable(&facts.own);
+        let situation = standing.situation(&own, already_waiting);
         // What decide did not see makes a request wait by the same rule.
         let held_up = |reasons| match wait(reasons, &situation) {
             Decision::Refuse(reasons) => Verdict::Refuse(reasons),
@@ -381,7 +401,7 @@ impl Admission {
         seconds: Option<i64>,
         single: bool,
     ) -> Result<i64, Vec<Reason>> {
-        let standing = self.standing_of(facts.sums.clone(), single, Purse::default());
+        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
         let seconds = seconds.unwrap_or_else(|| usual_extension(&standing.limits)).max(1);
         let from = session.expires_at.unwrap_or(standing.at);
         let period_left = standing.window.to.map(|to| to.seconds_since(from).max(0));
@@ -411,10 +431,18 @@ impl Admission {
         Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
     }
 
-    fn standing_of(&self, sums: Sums, single: bool, purse: Purse) -> Standing {
+    /// What somebody asks for is judged by; what they hold without the portal counts with the rest.
+    fn standing_of(&self, owner: UserId, mut sums: Sums, single: bool, purse: Purse) -> Standing {
+        for (_, held) in self.elsewhere.all() {
+            let together = sums.totals.iter_mut().filter(|total| total.whose == Whose::Cluster);
+            together.for_each(|total| total.usage.add_held(&held.usage));
+        }
+        let elsewhere = self.elsewhere.of(owner).unwrap_or_default();
+        sums.usage.add_held(&elsewhere.usage);
         Standing {
             limits: Limits::resolve(&sums.limits, &self.capacity, single, sums.at),
             usage: sums.usage,
+            elsewhere,
             totals: sums.totals,
             in_use: sums.in_use,
             capacity: self.capacity,

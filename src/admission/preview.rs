@@ -66,7 +66,7 @@ impl Admission {
     pub async fn preview(&self, changes: &[LevelChange]) -> db::Result<Foretold> {
         let single = self.db.is_for_one().await?;
         let now = self.clock.now();
-        let holdings = self.db.holdings().await?;
+        let holdings = self.holdings().await?;
         let hours = self.hours_of(changes, &holdings, now).await?;
         let mut people: BTreeMap<UserId, (String, Usage)> =
             holdings.by_user.iter().map(|(user, name, usage)| (*user, (name.clone(), usage.clone()))).collect();

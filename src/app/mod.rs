@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use crate::{
-    admission::{Admission, Barred},
+    admission::{Admission, Barred, elsewhere::Elsewhere},
     announcements::Announcements,
     apps::Catalogue,
     auth::{self, Access, Authenticator, Header, Ldap, keys},
@@ -228,8 +228,18 @@ fn admission(
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
     let zone = config.quotas.zone()?;
-    let (holds_at_once, barred) = (config.scheduler.slurm().is_none(), Barred::default());
-    Ok(Admission { db, clock, capacity, inventory, period, extend_while_others_wait, holds_at_once, zone, barred })
+    Ok(Admission {
+        db,
+        clock,
+        capacity,
+        inventory,
+        period,
+        extend_while_others_wait,
+        holds_at_once: config.scheduler.slurm().is_none(),
+        zone,
+        barred: Barred::default(),
+        elsewhere: Elsewhere::default(),
+    })
 }
 
 /// How people's files are come to.

@@ -3,6 +3,7 @@
 //! the scheduler has in memory, tells admission which GPUs must not be given out, and writes
 //! the minutes down. Whoever wants to know reads the last [`View`]; nobody waits for a driver.
 
+mod elsewhere;
 mod history;
 mod outside;
 mod queue;
@@ -117,7 +118,7 @@ pub struct Idle {
 /// What somebody else should act on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum News {
-    /// Other GPUs can be given out than before.
+    /// Other GPUs can be given out than before, or people hold more or less without the portal.
     Room,
     /// The GPUs of a session that was asked about compute again.
     Answered { session: SessionId, owner: UserId },
@@ -184,6 +185,7 @@ impl Cluster {
 
     /// One look.
     pub async fn look(&self, tell: &(impl Fn(News) + Send)) -> db::Result<()> {
+        self.look_elsewhere(tell).await?;
         self.recall().await?;
         let now = self.clock.now();
         let watch = self.scheduler.gpu_watch();

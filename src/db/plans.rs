@@ -12,6 +12,7 @@ use super::{
     standing,
     standings::{self, Only, Order, Place, TableFilter},
     usage::{self, Asked, By, Whose},
+    users,
 };
 use crate::model::{GroupId, SessionId, SessionState, Timestamp, UserId, timeline::Span};
 
@@ -94,6 +95,7 @@ async fn no_query_reads_the_whole_history() {
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",
         "SELECT 1 FROM tokens WHERE secret_hash = 'x'",
         "SELECT 1 FROM users WHERE name = 'x'",
+        users::OWNER_OF_ACCOUNT,
         "SELECT 1 FROM idempotency WHERE user_id = 'x' AND key = 'x'",
     ] {
         let plan = plan(&db, sql).await;

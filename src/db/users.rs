@@ -19,6 +19,9 @@ pub(super) const COLUMNS: &str =
     "id, source, name, display_name, unix_name, role, directory_role, disabled, absent_since, uid_number, password_hash,
      theme, created_at, last_seen_at";
 
+/// The person whom an administrator gave this Unix account, or else who is called like it.
+pub(super) const OWNER_OF_ACCOUNT: &str = "SELECT id, name FROM users WHERE unix_name = $1 OR (unix_name IS NULL AND name = $1) ORDER BY unix_name IS NULL LIMIT 1";
+
 /// A user with what only the sign-in and the settings page read.
 #[derive(Clone, Debug)]
 pub struct Account {
@@ -105,6 +108,13 @@ impl Db {
         let row =
             reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?;
         self.with_groups(row).await
+    }
+
+    /// Whose workloads run as this Unix account, and what they are called.
+    pub async fn owner_of_account(&self, unix_name: &str) -> Result<Option<(UserId, String)>> {
+        let row: Option<(String, String)> = reading!(self, pool => query_as(OWNER_OF_ACCOUNT)
+            .bind(unix_name).fetch_optional(pool).await)?;
+        row.map(|(id, name)| Ok((parse(&id, "user id")?, name))).transpose()
     }
 
     async fn with_groups(&self, row: Option<Row>) -> Result<Option<Account>> {

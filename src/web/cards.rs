@@ -13,6 +13,7 @@ use crate::{
     model::{
         Role, Session,
         quota::{Field, Limit, Limits, usual_extension},
+        size::human_size,
     },
 };
 
@@ -108,6 +109,21 @@ pub(super) fn meters(standing: &Standing) -> Vec<Meter> {
         _ => true,
     };
     rows.into_iter().filter(|row| tells(&row.0)).map(meter).collect()
+}
+
+/// What the bars count that is no session or job of the portal's.
+pub(super) fn elsewhere_note(standing: &Standing) -> Option<String> {
+    let held = &standing.elsewhere;
+    let usage = &held.usage;
+    let jobs = match held.jobs.len() {
+        0 => return None,
+        1 => "one job".to_owned(),
+        several => format!("{several} jobs"),
+    };
+    let several = |count: i64, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
+    let gpus = if usage.gpus == 0 { String::new() } else { format!("{}, ", several(usage.gpus, "GPU")) };
+    let (cores, memory) = (several(usage.cpus, "core"), human_size(usage.memory_bytes));
+    Some(format!("With {jobs} that came from a shell: {gpus}{cores} and {memory}."))
 }
 
 /// What to say of somebody's storage, once there is little left of it.

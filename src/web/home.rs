@@ -44,6 +44,7 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
         meters: cards::meters(&standing),
+        elsewhere: cards::elsewhere_note(&standing),
         storage: cards::storage_note(&standing),
         single_user: portal.single_user.clone(),
         environment: banner(&portal),

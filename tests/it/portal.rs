@@ -342,6 +342,7 @@ fn services(
             holds_at_once: true,
             zone: jiff::tz::TimeZone::UTC,
             barred: Barred::default(),
+            elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
         },
         scheduler,
         Catalogue::new(Vec::new()),

@@ -145,6 +145,17 @@ impl Usage {
         self.sessions += i64::from(class == Class::Session);
     }
 
+    /// Adds what is held now beside it: no hours, nothing that waits.
+    pub fn add_held(&mut self, more: &Self) {
+        self.gpus += more.gpus;
+        self.cpus += more.cpus;
+        self.memory_bytes += more.memory_bytes;
+        self.jobs += more.jobs;
+        for (model, gpus) in &more.gpus_by_model {
+            *self.gpus_by_model.entry(model.clone()).or_default() += gpus;
+        }
+    }
+
     /// Counts the GPUs that a session was given, by their model.
     pub fn hold(&mut self, gpus: &[Gpu]) {
         for gpu in gpus {

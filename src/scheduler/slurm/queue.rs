@@ -140,7 +140,7 @@ fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
         job: job.parse().map_err(|_err| unreadable(job))?,
         standing: standing(state),
         is_ending: state == "COMPLETING",
-        reason: reason.to_owned(),
+        reason: told(reason, moment(started)),
         uid: uid.parse().map_err(|_err| unreadable(uid))?,
         partitions: partitions.split(',').map(str::to_owned).collect(),
         host: if host == "n/a" { String::new() } else { host.to_owned() },
@@ -162,6 +162,13 @@ fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
         comment: comment.to_owned(),
         session: None,
     })
+}
+
+/// Slurm calls a node unavailable that is down, and at times also one that it has promised to a
+/// job that goes before. Of the latter alone it knows when the job begins.
+fn told(reason: &str, start: Option<Timestamp>) -> String {
+    let is_promised = start.is_some() && reason.starts_with("ReqNodeNotAvail, UnavailableNodes");
+    if is_promised { "ReqNodeNotAvail, May be reserved for other job" } else { reason }.to_owned()
 }
 
 /// `cpu=2,mem=512M,node=1,gres/gpu=1,gres/gpu:a100=1`. Where the site does not count GPUs
@@ -241,6 +248,14 @@ pub(super) mod tests {
         assert_eq!(rows[1].ended_at, Some(Timestamp(1_795_337_998_000)));
         assert_eq!((rows[1].of_queue.resources.gpus, rows[1].of_queue.limit_seconds), (1, None));
         assert_eq!(parse("", "<S>").unwrap(), []);
+    }
+
+    #[test]
+    fn a_node_that_is_promised_is_not_down() {
+        let (unavailable, start) = ("ReqNodeNotAvail, UnavailableNodes:node1", Some(Timestamp(1)));
+        assert!(told(unavailable, start).contains("reserved for other job"));
+        assert_eq!(told(unavailable, None), unavailable);
+        assert_eq!(told("Resources", start), "Resources");
     }
 
     #[test]

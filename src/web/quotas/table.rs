@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Effective as EffectiveView;
 use crate::{
+    admission::Admission,
     auth::Principal,
     cluster::GpuView,
     db::standings::{Line, Only, Order, Place, TableFilter},
@@ -221,8 +222,17 @@ pub async fn table(
     }
     let lines = portal.sessions.admission.table(&filter).await?;
     let page = Listed::new(lines, limit, |(line, _)| Cursor(line.place(filter.sort)));
-    let items = page.items.into_iter().map(|(line, limits)| api_line(line, &limits)).collect();
+    let admission = &portal.sessions.admission;
+    let items = page.items.into_iter().map(|(line, limits)| api_line(whole(admission, line), &limits)).collect();
     Ok(Listed::<QuotaLine> { items, next_cursor: page.next_cursor }.into_response())
+}
+
+/// With what they hold without the portal; a place in the table does not know of that.
+fn whole(admission: &Admission, mut line: Line) -> Line {
+    if let Some(held) = admission.elsewhere.of(line.id) {
+        line.usage.add_held(&held.usage);
+    }
+    line
 }
 
 fn api_line(line: Line, limits: &Limits) -> QuotaLine {
@@ -320,7 +330,11 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
             Period::Month(_) => "this month".to_owned(),
             Period::Week(_) => "this week".to_owned(),
         },
-        rows: listed.items.into_iter().map(|(line, limits)| row(line, &limits, admission.capacity, now)).collect(),
+        rows: listed
+            .items
+            .into_iter()
+            .map(|(line, limits)| row(whole(admission, line), &limits, admission.capacity, now))
+            .collect(),
         total: portal.db.count_users().await?,
         csv_href: parameters.address("/admin/quotas/table", &parameters.sort, ""),
         first_href: paged.then(|| parameters.address(PATH, &parameters.sort, "")),
@@ -427,8 +441,8 @@ fn spreadsheet(portal: Arc<Portal>, filter: TableFilter) -> Response {
                 let is_full = i64::try_from(lines.len()).is_ok_and(|count| count == filter.limit);
                 let last = lines.last().filter(|_| is_full).map(|(line, _)| line.place(filter.sort));
                 let next = last.map(|place| TableFilter { after: Some(place), ..filter });
-                for (line, limits) in &lines {
-                    text += &cells(line, limits);
+                for (line, limits) in lines {
+                    text += &cells(&whole(&portal.sessions.admission, line), &limits);
                 }
                 Some((Ok(text), (portal, next, String::new())))
             }

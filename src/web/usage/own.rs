@@ -110,6 +110,7 @@ pub async fn page(
         layout: portal.layout_of(&user.0, Nav::Usage),
         tabs: tabs(&user, true),
         meters: cards::meters(&standing),
+        elsewhere: cards::elsewhere_note(&standing),
         budgets: budgets(&portal, &user, &standing).await?,
         range: range.chooser(visit.words(), ("/usage", &visit.narrowing()), (period, zone), &faults),
         charts: charts(&over_time, range.step(), 0 < standing.capacity.gpus),

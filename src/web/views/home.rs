@@ -14,6 +14,8 @@ pub struct Home {
     pub notice: Option<String>,
     /// The viewer's quotas; empty draws nothing.
     pub meters: Vec<Meter>,
+    /// What of it came from a shell.
+    pub elsewhere: Option<String>,
     /// Where little is left of the viewer's storage.
     pub storage: Option<StorageNote>,
     /// `Some(unix account)` where the portal is not root and serves one person only.

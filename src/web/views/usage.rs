@@ -16,6 +16,8 @@ pub struct UsagePage {
     pub layout: Layout,
     pub tabs: Option<UsageTabs>,
     pub meters: Vec<Meter>,
+    /// What of it came from a shell.
+    pub elsewhere: Option<String>,
     /// Hours that are limited, by the person's own limits and by totals.
     pub budgets: Vec<Budget>,
     pub range: RangeChooser,

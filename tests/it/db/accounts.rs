@@ -44,6 +44,9 @@ async fn users() {
         assert!(db.is_for_one().await.unwrap());
         let account = db.find_user(id).await.unwrap().unwrap();
         assert_eq!(account.user, db.find_user_by_name("zoe").await.unwrap().unwrap().user);
+        let found = Some((id, "zoe".to_owned()));
+        assert_eq!(db.owner_of_account("zoe7").await.unwrap(), found);
+        assert_eq!(db.owner_of_account("zoe").await.unwrap(), None, "that is somebody else's account");
         let user = account.user;
         assert_eq!((user.id, user.name.as_str(), user.display_name.as_str()), (id, "zoe", new.display_name));
         assert_eq!(

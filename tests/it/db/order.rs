@@ -38,6 +38,7 @@ fn admission(db: &Db, gpus: i64) -> Admission {
         holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
         barred: Barred::default(),
+        elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
     }
 }
 

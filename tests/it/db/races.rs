@@ -172,6 +172,7 @@ fn admission(db: &Db) -> Admission {
         holds_at_once: true,
         zone: jiff::tz::TimeZone::UTC,
         barred: lyceum::admission::Barred::default(),
+        elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
     }
 }
 

@@ -211,6 +211,7 @@ fn home(word: &Word) -> Home {
         layout: Layout { announcements: super::announcements::strip(word, true), ..layout(word).at(Nav::Home) },
         notice: Some(word("Stopping ‘old-run’.")),
         meters: meters(word),
+        elsewhere: Some(word("With 2 jobs that came from a shell: 1 GPU, 4 cores and 8 GiB.")),
         storage: StorageNote::new(96 * GIB, 100 * GIB, &word("group vision")),
         single_user: None,
         environment: None,
@@ -237,6 +238,7 @@ fn home_empty(word: &Word) -> Home {
         jobs: Vec::new(),
         ended: Vec::new(),
         meters: vec![Meter { used: 0, asked: 0, ..meters(word).remove(0) }],
+        elsewhere: None,
         storage: None,
         environment: Some(EnvironmentBanner::Failed {
             name: word("default"),

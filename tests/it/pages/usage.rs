@@ -99,6 +99,7 @@ pub fn own(word: &Word) -> UsagePage {
     UsagePage {
         layout: layout(word).at(Nav::Usage),
         tabs: Some(UsageTabs { others: "Everybody", is_own: true }),
+        elsewhere: Some(word("With one job that came from a shell: 4 cores and 8 GiB.")),
         meters: meters(word),
         budgets: vec![budget(word, "your own", 310, 48, 500), budget(word, "of group vision together", 1930, 0, 2000)],
         range: range("/usage"),

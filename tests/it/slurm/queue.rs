@@ -181,3 +181,32 @@ async fn where_jobs_are_hidden() {
     let text = page(&house, &person, "/queue").await;
     assert!(text.contains("hides jobs (PrivateData)"), "{text}");
 }
+
+/// What was handed in on a shell counts against its owner's limits, and what waits for it says so.
+#[tokio::test]
+async fn jobs_of_a_shell_count() {
+    let Some(cluster) = Cluster::start() else { return };
+    let Some((house, person, cluster)) = whole::on(cluster).await else { return };
+    house.admin().allow(&house, &person, json!({ "cpus": 3, "gpus": 1 })).await;
+    let job = cluster.submit(uid(&person), &["--job-name=by-hand", "--cpus-per-task=2", "--gres=gpu:a100:1"]);
+    cluster.submit(stranger(&house), &["--job-name=theirs"]);
+    let held = |quota: &Value| (quota["usage"]["cpus"].as_i64(), quota["usage"]["gpus"].as_i64());
+    eventually("it is counted", async || {
+        let quota = person.get(&house, "/me").await;
+        (held(&quota) == (Some(2), Some(1))).then_some(())
+    })
+    .await;
+    let home = page(&house, &person, "/").await;
+    assert!(home.contains("With one job that came from a shell: 1 GPU, 2 cores"), "{home}");
+    let of_all = house.admin().get(&house, &format!("/quotas/users?find={}", person.name)).await;
+    assert_eq!(of_all["items"][0]["usage"]["gpus"], 1, "{of_all}");
+
+    let asked = json!({ "app": "web", "resources": { "cpus": 1, "gpus": 1 }, "duration_seconds": 1800 });
+    let waits = person.start(&house, asked).await;
+    let session = person.session(&house, waits).await;
+    let why = session["reasons"].to_string();
+    assert!(why.contains("quota.gpus.user") && why.contains("by-hand"), "{session}");
+    cluster.tell("scancel", &[&job.to_string()]);
+    person.state(&house, waits, "running").await;
+    person.end(&house, waits).await;
+}
