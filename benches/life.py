@@ -220,7 +220,7 @@ def fill(portal, users, ended):
                         return {"session_id": ids[n]}
                     end = int(time.time() * 1000) - n * (365 * 86_400_000 // ended)
                     return {"session_id": ids[n], "owner": owner[n], "ended_at": end,
-                            "started_at": end - (n % 8 + 1) * 3_600_000}
+                            "started_at": end - (n % 8 + 1) * 3_600_000, "number": n + 2}
                 copies(table, model, (change(n) for n in range(ended)))
     if os.geteuid() == 0:
         for one in file.parent.iterdir():

@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl Retention {
-    /// Looks at the start and every hour, for ever.
+    /// Looks at the start and every hour, for ever. What was used is known after each look.
     pub async fn run(self, loops: Loops) {
         loop {
             let round = loops.begin("retention", Some(PERIOD));
@@ -96,6 +96,9 @@ impl Retention {
                     tracing::info!(logs, sessions, announcements, audit, "forgot what is older than [retention] says");
                 }
                 Err(err) => tracing::warn!(error = &err as &dyn std::error::Error, "forgetting what is old"),
+            }
+            if let Err(err) = self.db.catch_up_with_use().await {
+                tracing::warn!(error = &err as &dyn std::error::Error, "reading what was used");
             }
             tokio::time::sleep(PERIOD).await;
         }

@@ -14,6 +14,7 @@ use super::{
     settings::RAISE_GENERATION,
     transaction,
     types::parse,
+    usage,
 };
 use crate::model::{GroupId, Role, Timestamp, UserId, Username};
 
@@ -102,7 +103,10 @@ impl Db {
             }
             match &before {
                 Some(before) if before.disabled => return Ok(Arrival::Disabled),
-                Some(_) => {
+                Some(before) => {
+                    if before.name != person.name.as_str() {
+                        query(usage::RAISE_GENERATION).execute(&mut *tx).await?;
+                    }
                     query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5,
                          directory_role = COALESCE($6, directory_role),
                          subject = $7, absent_since = NULL, folded_display_name = $8 WHERE id = $1")

@@ -53,14 +53,16 @@ use serde::Deserialize;
 use sqlx::{PgPool, SqlitePool, error::DatabaseError, sqlite::SqliteError};
 
 pub use types::Json;
+use usage::Known;
 
 /// The database that this process opened. SQLite has one connection that writes and a few
 /// that read, so that writers queue in order instead of meeting "database is locked".
-/// PostgreSQL has some of each, so that writers who queue for the lock hold up no reader.
+/// PostgreSQL has some of each, so that writers who queue for the lock hold up no reader. Clones
+/// share what is known of use.
 #[derive(Clone, Debug)]
 pub enum Db {
-    Sqlite { write: SqlitePool, read: SqlitePool },
-    Postgres { write: PgPool, read: PgPool },
+    Sqlite { write: SqlitePool, read: SqlitePool, known: Known },
+    Postgres { write: PgPool, read: PgPool, known: Known },
 }
 
 /// Evaluates `$body` with `$pool` bound to a pool that reads.
@@ -249,11 +251,11 @@ impl Db {
     /// Waits for what is under way and closes all connections.
     pub async fn close(&self) {
         match self {
-            Self::Sqlite { write, read } => {
+            Self::Sqlite { write, read, .. } => {
                 read.close().await;
                 write.close().await;
             }
-            Self::Postgres { write, read } => {
+            Self::Postgres { write, read, .. } => {
                 read.close().await;
                 write.close().await;
             }

@@ -19,6 +19,7 @@ use sqlx::{
 use super::{
     Config, Db, Error, Result,
     place::{Place, existing, network_file_system},
+    usage::Known,
 };
 
 /// What runs on both databases, and what each spells in its own way.
@@ -77,7 +78,7 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
         .connect_with(options.read_only(true))
         .await
         .map_err(failed)?;
-    Ok(Db::Sqlite { write, read })
+    Ok(Db::Sqlite { write, read, known: Known::default() })
 }
 
 /// Whether a connection is outside of transactions again. SQLite itself ends a transaction
@@ -123,7 +124,7 @@ async fn open_postgres(options: PgConnectOptions) -> Result<Db> {
     let pool = |size: u32| {
         PgPoolOptions::new().max_connections(size).acquire_timeout(PATIENCE).connect_lazy_with(options.clone())
     };
-    Ok(Db::Postgres { write: pool(4), read: pool(6) })
+    Ok(Db::Postgres { write: pool(4), read: pool(6), known: Known::default() })
 }
 
 /// Names a server without user and password.

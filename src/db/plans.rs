@@ -11,10 +11,9 @@ use super::{
     sessions::Filter,
     standing,
     standings::{self, Only, Order, Place, TableFilter},
-    usage::{self, Asked, By, Whose},
-    users,
+    usage, users,
 };
-use crate::model::{GroupId, SessionId, SessionState, Timestamp, UserId, timeline::Span};
+use crate::model::{GroupId, SessionId, SessionState, UserId};
 
 /// The steps of a plan: SCAN reads everything (that an index holds), SEARCH what is asked for.
 async fn plan(db: &Db, sql: &str) -> String {
@@ -104,34 +103,16 @@ async fn no_query_reads_the_whole_history() {
 }
 
 #[tokio::test]
-async fn use_is_summed_up_from_indexes() {
+async fn of_use_the_news_alone_are_read() {
     let directory = tempfile::tempdir().unwrap();
     let db = Db::open(&Config::default(), directory.path()).await.unwrap();
-    let (from, to) = (Timestamp(0), Timestamp(9));
-    let spans = [Span { from, to, date: jiff::civil::Date::ZERO }];
-    for (whose, began, ended) in [
-        (
-            Whose::Everybody,
-            "COVERING INDEX intervals_started (started_at>? AND started_at<?)",
-            "COVERING INDEX intervals_ended (",
-        ),
-        (Whose::Person(UserId::new()), "intervals_owner (owner=?", "intervals_owner_ended (owner=?"),
-        (Whose::ManagedBy(UserId::new()), "intervals_", "intervals_"),
-    ] {
-        let over_time = plan(&db, &usage::turnovers(whose, &spans)).await;
-        assert!(over_time.contains(began) && over_time.contains(ended), "{over_time}");
-        // Those that are open are all asked for, and few.
-        let but_open = over_time.replace("SCAN intervals USING INDEX intervals_open", "");
-        assert!(!but_open.contains("SCAN intervals"), "{over_time}");
-        for by in [By::User, By::Group, By::GpuModel] {
-            let asked = Asked { by, whose, from, to, now: to, sort: usage::Sort::Gpus, page: None };
-            let list = plan(&db, &usage::sums(&asked)).await;
-            // One person's are few, and found by their owner.
-            let open = if matches!(whose, Whose::Person(_)) { "intervals_owner (owner=?)" } else { "intervals_open" };
-            assert!(list.contains(open) && !list.contains("intervals_started"), "{list}");
-            assert!(list.contains("(ended_at>?)") || whose != Whose::Everybody, "{list}");
-        }
-    }
+    let news = plan(&db, usage::NEWS).await;
+    assert!(news.contains("SEARCH intervals USING INDEX intervals_number (number>?)"), "{news}");
+    // Those that are open are all asked for, and few.
+    let but_open = news.replace("SCAN intervals USING INDEX intervals_open", "");
+    assert!(!but_open.contains("SCAN intervals") && !news.contains("B-TREE"), "{news}");
+    let number = plan(&db, "SELECT COALESCE(MAX(number), 0) + 1 FROM intervals").await;
+    assert!(number.contains("SEARCH intervals USING COVERING INDEX intervals_number"), "{number}");
 }
 
 #[tokio::test]

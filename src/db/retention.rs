@@ -4,7 +4,7 @@
 
 use sqlx::{query, query_scalar};
 
-use super::{Db, Result, refusals, transaction};
+use super::{Db, Result, refusals, transaction, usage};
 use crate::model::Timestamp;
 
 pub(super) const OLD: &str = "SELECT id FROM sessions WHERE state = 'ended' AND ended_at < $1 LIMIT $2";
@@ -15,6 +15,9 @@ impl Db {
         Ok(transaction!(self, tx => {
             let old: Vec<String> = query_scalar(OLD).bind(before.0).bind(most).fetch_all(&mut *tx).await?;
             query(refusals::FORGET).bind(before.0).execute(&mut *tx).await?;
+            if !old.is_empty() {
+                query(usage::RAISE_GENERATION).execute(&mut *tx).await?;
+            }
             for id in &old {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM session_hardware WHERE session_id = $1").bind(id).execute(&mut *tx).await?;

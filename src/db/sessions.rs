@@ -426,8 +426,10 @@ impl Db {
                 .bind(ending.at.0).bind(&ending.detail)
                 .execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
-                // Whatever the clock did meanwhile: nobody used less than nothing.
-                query("UPDATE intervals SET ended_at = CASE WHEN started_at < $2 THEN $2 ELSE started_at END
+                // Whatever the clock did meanwhile: nobody used less than nothing. The number is
+                // nobody else's under the lock alone.
+                query("UPDATE intervals SET ended_at = CASE WHEN started_at < $2 THEN $2 ELSE started_at END,
+                         number = (SELECT COALESCE(MAX(number), 0) + 1 FROM intervals)
                      WHERE session_id = $1 AND ended_at IS NULL")
                     .bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
                 query(ADD_EVENT).bind(&id).bind(ending.at.0).bind("ended").bind(&ending.detail).execute(&mut *tx).await?;

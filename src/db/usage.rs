@@ -1,25 +1,24 @@
-//! Who used how much in a time: the overlap of every allocation with it, summed up by
-//! person, by the group that was charged, or by GPU model; and what began and ended in each
-//! span of a timeline, from which `model::timeline` tells what was used in it.
+//! Who used how much in a time. What was held and is over is kept in memory (`model::ledger`), where it
+//! is summed up: each question reads what ended since the last one and what is held still, in one
+//! look, so that the answer is what the database holds at that moment, to the millisecond.
 
-use std::{cmp::Reverse, collections::BTreeMap};
-
-use sqlx::{AssertSqlSafe, FromRow, query_as};
-
-use super::{Db, Json, Result, reading};
-use crate::model::{
-    Gpu, Timestamp, UserId,
-    quota::Spent,
-    timeline::{self, Moved, Span, Turnover},
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
 };
 
-/// By what use is summed up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
-    User,
-    Group,
-    GpuModel,
-}
+use sqlx::{FromRow, query_as, query_scalar};
+use tokio::sync::{Mutex, MutexGuard};
+
+use super::{Db, Json, Result, reading};
+pub use crate::model::ledger::{By, UsedIn};
+use crate::model::{
+    Gpu, Timestamp, UserId,
+    ledger::{Held, Ledger, Of, Sum},
+    quota::Spent,
+    timeline::Span,
+};
 
 /// Whose use is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,262 +80,208 @@ pub struct Used {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsedList {
     pub rows: Vec<Used>,
-    /// How many rows there are in all. Where a page holds none, this and what follows is 0.
+    /// How many rows there are in all.
     pub count: i64,
     pub total: Spent,
     /// The most of each that one row has.
     pub most: Spent,
 }
 
-/// What was used in one span.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsedIn {
-    pub span: Span,
-    pub spent: Spent,
-    /// How many allocations began in it.
-    pub sessions: i64,
+/// What the database told so far of what was held.
+#[derive(Clone, Debug, Default)]
+pub struct Known(Arc<Mutex<Told>>);
+
+#[derive(Debug, Default)]
+struct Told {
+    ledger: Ledger,
+    /// What each of its owners is called.
+    names: Vec<String>,
+    /// The last one that is in it, in the order in which they ended.
+    last: i64,
+    generation: Option<i64>,
 }
 
-impl Whose {
-    /// As a condition about `$3`, and what `$3` then is.
-    fn condition(self) -> (&'static str, String) {
-        match self {
-            Self::Everybody => ("$3 = ''", String::new()),
-            Self::Person(id) => ("owner = $3", id.to_string()),
-            Self::ManagedBy(id) => {
-                ("charged_group IN (SELECT group_id FROM group_managers WHERE user_id = $3)", id.to_string())
-            }
-        }
-    }
-}
+/// So many are read at once: a year of them is nothing that many connections can wait for.
+const AT_ONCE: i64 = 5000;
 
-/// Those that are held still are few, and have an index of their own. A sum beside it keeps a
-/// planner without statistics from walking through everything that ever began (`started_at + 0`).
-const OPEN: &str = "ended_at IS NULL";
+/// What ended behind `$1` (up to `$2`), what is held still, and the generation, in one look.
+pub(super) const NEWS: &str = "SELECT * FROM (SELECT number, owner, COALESCE(charged_group, '') AS charged_group, gpu_list,
+             gpus, cpus, started_at, ended_at FROM intervals WHERE number > $1 ORDER BY number LIMIT $2) AS ended
+     UNION ALL
+     SELECT 0, owner, COALESCE(charged_group, ''), gpu_list, gpus, cpus, started_at, NULL FROM intervals WHERE ended_at IS NULL
+     UNION ALL
+     SELECT -1, '', '', '', 0, 0, CAST(COALESCE((SELECT value FROM settings WHERE name = 'usage_generation'), '0') AS BIGINT), NULL";
 
-/// The allocations between `$1` and `$2` with their part of that time (milliseconds); `$4` is
-/// now. Those that ended and those that did not are looked up each by their own index.
-fn parts(whose: Whose, columns: &str) -> String {
-    let (whose, _) = whose.condition();
-    let begins = "CASE WHEN started_at < $1 THEN $1 ELSE started_at END";
-    let ends = |end: &str| format!("CASE WHEN {end} < $2 THEN {end} ELSE $2 END");
-    let (ended, open) = (ends("ended_at"), ends("$4"));
-    format!(
-        "SELECT {columns}, ends - begins AS part FROM
-             (SELECT {columns}, {ended} AS ends, {begins} AS begins FROM intervals
-              WHERE ended_at > $1 AND started_at < $2 AND {whose}
-              UNION ALL
-              SELECT {columns}, {open} AS ends, {begins} AS begins FROM intervals
-              WHERE {OPEN} AND started_at + 0 < $2 AND {whose}) AS held
-         WHERE ends > begins"
-    )
-}
-
-/// The text that sums up: `$1` to `$4` as above, `$5` and `$6` amount and id (or name) of the
-/// row before, `$7` how many.
-pub(super) fn sums(asked: &Asked) -> String {
-    let key = match asked.by {
-        By::User => "owner",
-        By::Group => "charged_group",
-        // One list of GPUs is given out again and again: there are far fewer of them than allocations.
-        By::GpuModel => {
-            let parts = parts(asked.whose, "gpus, gpu_list");
-            let lists = format!(
-                "SELECT gpu_list AS id, gpu_list AS name, CAST(SUM(part) AS BIGINT) AS gpu_time,
-                     CAST(0 AS BIGINT) AS cpu_time, COUNT(*) AS sessions
-                 FROM ({parts}) AS parts WHERE gpus > 0 AND $5 = 0 AND $6 = '' AND $7 > 0 GROUP BY gpu_list"
-            );
-            return format!("{} SELECT id, name, {AMOUNTS} FROM sums CROSS JOIN whole", with(&lists));
-        }
-    };
-    let parts = parts(asked.whose, &format!("gpus, cpus, {key}"));
-    let by_key = format!(
-        "SELECT {key} AS id, CAST(SUM(gpus * part) AS BIGINT) AS gpu_time, CAST(SUM(cpus * part) AS BIGINT) AS cpu_time,
-             COUNT(*) AS sessions FROM ({parts}) AS parts GROUP BY {key}"
-    );
-    let (after, order) = place(asked);
-    if asked.by == By::User && asked.sort == Sort::Name {
-        // People are gone through in the order of their names until the page is full.
-        return format!(
-            "{} SELECT users.id, name, {AMOUNTS} FROM users CROSS JOIN sums CROSS JOIN whole
-             WHERE sums.id = users.id AND {after} ORDER BY {order} LIMIT $7",
-            with(&by_key),
-        );
-    }
-    if asked.by == By::User {
-        // Only of those on the page the names are looked up.
-        return format!(
-            "{} SELECT top.id, users.name, {AMOUNTS}
-             FROM (SELECT * FROM sums WHERE {after} ORDER BY {order} LIMIT $7) AS top
-             CROSS JOIN whole JOIN users ON users.id = top.id ORDER BY {}",
-            with(&by_key),
-            order.replace(", id", ", top.id"),
-        );
-    }
-    // Sessions that were charged to nobody, and those of groups that are gone, are one row.
-    let named = format!(
-        "SELECT COALESCE(groups.id, '') AS id, COALESCE(groups.name, '') AS name,
-             CAST(SUM(gpu_time) AS BIGINT) AS gpu_time, CAST(SUM(cpu_time) AS BIGINT) AS cpu_time,
-             CAST(SUM(sessions) AS BIGINT) AS sessions
-         FROM ({by_key}) AS of_key LEFT JOIN groups ON groups.id = of_key.id
-         GROUP BY COALESCE(groups.id, ''), COALESCE(groups.name, '')"
-    );
-    format!(
-        "{} SELECT id, name, {AMOUNTS} FROM sums CROSS JOIN whole WHERE {after} ORDER BY {order} LIMIT $7",
-        with(&named)
-    )
-}
-
-/// `sums`, made once, and what they come to as `whole`.
-fn with(sums: &str) -> String {
-    format!(
-        "WITH sums AS MATERIALIZED ({sums}),
-             whole AS (SELECT COUNT(*) AS count, CAST(SUM(gpu_time) AS BIGINT) AS total_gpu_time,
-                 CAST(SUM(cpu_time) AS BIGINT) AS total_cpu_time, MAX(gpu_time) AS most_gpu_time,
-                 MAX(cpu_time) AS most_cpu_time FROM sums)"
-    )
-}
-
-const AMOUNTS: &str =
-    "gpu_time, cpu_time, sessions, count, total_gpu_time, total_cpu_time, most_gpu_time, most_cpu_time";
-
-/// What lies behind the row before, and the order.
-fn place(asked: &Asked) -> (&'static str, &'static str) {
-    let (after, order) = match asked.sort {
-        Sort::Name => ("$5 = 0 AND name > $6", "name"),
-        Sort::Gpus => ("(gpu_time < $5 OR (gpu_time = $5 AND id > $6))", "gpu_time DESC, id"),
-        Sort::Cpus => ("(cpu_time < $5 OR (cpu_time = $5 AND id > $6))", "cpu_time DESC, id"),
-        Sort::Sessions => ("(sessions < $5 OR (sessions = $5 AND id > $6))", "sessions DESC, id"),
-    };
-    let is_first = asked.page.as_ref().is_none_or(|page| page.after.is_none());
-    (if is_first { "$5 = 0 AND $6 = ''" } else { after }, order)
-}
+/// Raised inside the transaction of any change of what is over: it is forgotten, or its owner is
+/// called otherwise. Then everything is read again.
+pub(super) const RAISE_GENERATION: &str = "INSERT INTO settings (name, value) VALUES ('usage_generation', '1')
+     ON CONFLICT (name) DO UPDATE SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)";
 
 #[derive(FromRow)]
-struct SumRow {
-    id: String,
-    name: String,
-    gpu_time: i64,
-    cpu_time: i64,
-    sessions: i64,
-    count: i64,
-    total_gpu_time: i64,
-    total_cpu_time: i64,
-    most_gpu_time: i64,
-    most_cpu_time: i64,
-}
-
-/// One row for each span with what began in it, and one with what ended; and one with what was
-/// held when the first one began. The spans stand in the text: their bounds are our own numbers.
-pub(super) fn turnovers(whose: Whose, spans: &[Span]) -> String {
-    let (whose, _) = whose.condition();
-    let spans: Vec<String> =
-        spans.iter().enumerate().map(|(number, span)| format!("({number}, {}, {})", span.from.0, span.to.0)).collect();
-    let moved = |kind: &str, at: &str| {
-        format!(
-            "SELECT '{kind}' AS kind, CAST(number AS BIGINT) AS number, COUNT(*) AS sessions,
-                 CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
-                 CAST(SUM(gpus * (upto - {at})) AS BIGINT) AS gpu_time,
-                 CAST(SUM(cpus * (upto - {at})) AS BIGINT) AS cpu_time
-             FROM spans CROSS JOIN intervals WHERE {at} >= since AND {at} < upto AND {whose} GROUP BY number"
-        )
-    };
-    let held =
-        |ended: &str| format!("SELECT gpus, cpus FROM intervals WHERE started_at + 0 < $1 AND {ended} AND {whose}");
-    format!(
-        "WITH spans (number, since, upto) AS (VALUES {}) {} UNION ALL {} UNION ALL
-         SELECT 'held', CAST(0 AS BIGINT), COUNT(*), CAST(COALESCE(SUM(gpus), 0) AS BIGINT),
-             CAST(COALESCE(SUM(cpus), 0) AS BIGINT), CAST(0 AS BIGINT), CAST($2 AS BIGINT)
-         FROM ({} UNION ALL {}) AS held",
-        spans.join(", "),
-        moved("begun", "started_at"),
-        moved("ended", "ended_at"),
-        held("ended_at >= $1"),
-        held(OPEN),
-    )
-}
-
-#[derive(FromRow)]
-struct TurnoverRow {
-    kind: String,
+struct HeldRow {
+    /// 0 of what is held still, -1 of the generation.
     number: i64,
-    sessions: i64,
+    owner: String,
+    charged_group: String,
+    gpu_list: String,
     gpus: i64,
     cpus: i64,
-    gpu_time: i64,
-    cpu_time: i64,
+    started_at: i64,
+    ended_at: Option<i64>,
+}
+
+impl HeldRow {
+    fn held(&self) -> Held<'_> {
+        Held {
+            owner: &self.owner,
+            group: &self.charged_group,
+            gpu_list: &self.gpu_list,
+            gpus: self.gpus,
+            cpus: self.cpus,
+            from: Timestamp(self.started_at),
+            to: self.ended_at.map(Timestamp),
+        }
+    }
 }
 
 impl Db {
-    /// What was used, by name.
+    /// What was used, in the order and of the place that were asked for.
     pub async fn used(&self, asked: &Asked) -> Result<UsedList> {
-        let sql = sums(asked);
-        let (_, whose) = asked.whose.condition();
-        let after = asked.page.as_ref().and_then(|page| page.after.clone());
-        let limit = asked.page.as_ref().map_or(i64::MAX, |page| page.limit);
-        let (amount, name) = after.unwrap_or_default();
-        let rows: Vec<SumRow> = reading!(self, pool => query_as(AssertSqlSafe(sql))
-            .bind(asked.from.0).bind(asked.to.0).bind(&whose).bind(asked.now.0)
-            .bind(amount).bind(&name).bind(limit)
-            .fetch_all(pool).await)?;
-        if asked.by == By::GpuModel { models(&rows, asked.sort) } else { Ok(list(rows)) }
+        let of = self.of(asked.whose).await?;
+        let groups = if asked.by == By::Group { self.group_names().await? } else { HashMap::new() };
+        let told = self.told().await?;
+        let sums = told.ledger.sums(asked.by, &of, asked.from, asked.to, asked.now);
+        match asked.by {
+            By::User => {
+                let named = sums.into_iter().map(|(place, id, sum)| (id, told.names[place].as_str(), sum));
+                Ok(list(named.collect(), asked))
+            }
+            By::Group => {
+                // Sessions that were charged to nobody, and those of groups that are gone, are one row.
+                let mut named: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+                for (_, id, sum) in sums {
+                    let key = groups.get(id).map_or(("", ""), |name| (id, name.as_str()));
+                    let all = named.entry(key).or_default();
+                    all.spent.gpu_milliseconds += sum.spent.gpu_milliseconds;
+                    all.spent.cpu_milliseconds += sum.spent.cpu_milliseconds;
+                    all.sessions += sum.sessions;
+                }
+                Ok(list(named.into_iter().map(|((id, name), sum)| (id, name, sum)).collect(), asked))
+            }
+            By::GpuModel if asked.page.as_ref().is_some_and(|page| page.after.is_some()) => Ok(UsedList::default()),
+            By::GpuModel => models(&sums, asked.sort),
+        }
     }
 
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
     /// which what is held still counts.
     pub async fn used_in(&self, whose: Whose, spans: &[Span]) -> Result<Vec<UsedIn>> {
-        let (Some(first), Some(last)) = (spans.first(), spans.last()) else { return Ok(Vec::new()) };
-        let sql = turnovers(whose, spans);
-        let (_, whose) = whose.condition();
-        let rows: Vec<TurnoverRow> = reading!(self, pool => query_as(AssertSqlSafe(sql))
-            // Each time has spans of its own: the text is not worth remembering.
-            .persistent(false)
-            .bind(first.from.0).bind(last.to.0).bind(&whose)
-            .fetch_all(pool).await)?;
-        let (mut gpus, mut cpus) = (0, 0);
-        let mut turnovers = vec![Turnover::default(); spans.len()];
-        let mut begun = vec![0; spans.len()];
-        for row in rows {
-            let number = usize::try_from(row.number).unwrap_or(usize::MAX);
-            let rest = Spent { gpu_milliseconds: row.gpu_time, cpu_milliseconds: row.cpu_time };
-            let moved = Moved { gpus: row.gpus, cpus: row.cpus, rest };
-            match (row.kind.as_str(), turnovers.get_mut(number)) {
-                ("begun", Some(turnover)) => (turnover.begun, begun[number]) = (moved, row.sessions),
-                ("ended", Some(turnover)) => turnover.ended = moved,
-                _ => (gpus, cpus) = (row.gpus, row.cpus),
+        let of = self.of(whose).await?;
+        Ok(self.told().await?.ledger.spans(&of, spans))
+    }
+
+    async fn of(&self, whose: Whose) -> Result<Of> {
+        Ok(match whose {
+            Whose::Everybody => Of::Everybody,
+            Whose::Person(id) => Of::Owner(id.to_string()),
+            Whose::ManagedBy(id) => {
+                let ids: Vec<String> = reading!(self, pool => query_scalar("SELECT group_id FROM group_managers WHERE user_id = $1")
+                    .bind(id.to_string()).fetch_all(pool).await)?;
+                Of::Groups(ids.into_iter().collect())
+            }
+        })
+    }
+
+    async fn group_names(&self) -> Result<HashMap<String, String>> {
+        let rows: Vec<(String, String)> =
+            reading!(self, pool => query_as("SELECT id, name FROM groups").fetch_all(pool).await)?;
+        Ok(rows.into_iter().collect())
+    }
+
+    /// Reads what is not known yet, so that nobody who asks has to wait for a year of it.
+    pub async fn catch_up_with_use(&self) -> Result<()> {
+        self.told().await.map(drop)
+    }
+
+    /// Everything that was held, as the database says it now.
+    async fn told(&self) -> Result<MutexGuard<'_, Told>> {
+        let mut told = self.known().0.lock().await;
+        loop {
+            let rows: Vec<HeldRow> =
+                reading!(self, pool => query_as(NEWS).bind(told.last).bind(AT_ONCE).fetch_all(pool).await)?;
+            let generation = rows.iter().find(|row| row.number < 0).map(|row| row.started_at);
+            if told.generation != generation {
+                *told = Told { generation, ..Told::default() };
+                continue;
+            }
+            let mut count = 0;
+            for row in rows.iter().filter(|row| 0 < row.number) {
+                told.ledger.add(&row.held());
+                told.last = row.number;
+                count += 1;
+            }
+            if count < AT_ONCE {
+                told.ledger.set_open(rows.iter().filter(|row| row.number == 0).map(HeldRow::held));
+                break;
             }
         }
-        let spent = timeline::used(spans, gpus, cpus, &turnovers);
-        let all = spans.iter().zip(spent).zip(begun);
-        Ok(all.map(|((span, spent), sessions)| UsedIn { span: *span, spent, sessions }).collect())
+        if told.names.len() < told.ledger.owners().len() {
+            let rows: Vec<(String, String)> =
+                reading!(self, pool => query_as("SELECT id, name FROM users").fetch_all(pool).await)?;
+            let mut names: HashMap<String, String> = rows.into_iter().collect();
+            told.names = told.ledger.owners().iter().map(|id| names.remove(id).unwrap_or_default()).collect();
+        }
+        Ok(told)
+    }
+
+    fn known(&self) -> &Known {
+        match self {
+            Self::Sqlite { known, .. } | Self::Postgres { known, .. } => known,
+        }
     }
 }
 
-/// The rows as they came, with what each of them says of the whole.
-fn list(rows: Vec<SumRow>) -> UsedList {
-    let Some(first) = rows.first() else { return UsedList::default() };
-    UsedList {
-        count: first.count,
-        total: Spent { gpu_milliseconds: first.total_gpu_time, cpu_milliseconds: first.total_cpu_time },
-        most: Spent { gpu_milliseconds: first.most_gpu_time, cpu_milliseconds: first.most_cpu_time },
-        rows: rows
-            .into_iter()
-            .map(|SumRow { id, name, gpu_time, cpu_time, sessions, .. }| Used {
-                id,
-                name,
-                gpu_milliseconds: gpu_time,
-                cpu_milliseconds: cpu_time,
-                sessions,
-            })
-            .collect(),
+/// What these come to, and those of them that were asked for, in their order.
+fn list(mut sums: Vec<(&str, &str, Sum)>, asked: &Asked) -> UsedList {
+    let mut whole = UsedList { count: i64::try_from(sums.len()).unwrap_or(i64::MAX), ..UsedList::default() };
+    for (.., Sum { spent, .. }) in &sums {
+        whole.total.gpu_milliseconds = whole.total.gpu_milliseconds.saturating_add(spent.gpu_milliseconds);
+        whole.total.cpu_milliseconds = whole.total.cpu_milliseconds.saturating_add(spent.cpu_milliseconds);
+        whole.most.gpu_milliseconds = whole.most.gpu_milliseconds.max(spent.gpu_milliseconds);
+        whole.most.cpu_milliseconds = whole.most.cpu_milliseconds.max(spent.cpu_milliseconds);
+    }
+    if let Some((amount, text)) = asked.page.as_ref().and_then(|page| page.after.as_ref()) {
+        let after = (Reverse(*amount), text.as_str());
+        sums.retain(|row| after < place(asked.sort, row));
+    }
+    sums.sort_unstable_by(|one, other| place(asked.sort, one).cmp(&place(asked.sort, other)));
+    let limit = asked.page.as_ref().map_or(usize::MAX, |page| usize::try_from(page.limit).unwrap_or(0));
+    let row = |(id, name, sum): (&str, &str, Sum)| Used {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        gpu_milliseconds: sum.spent.gpu_milliseconds,
+        cpu_milliseconds: sum.spent.cpu_milliseconds,
+        sessions: sum.sessions,
+    };
+    whole.rows = sums.into_iter().take(limit).map(row).collect();
+    whole
+}
+
+/// Where a row stands: the greatest first, then by id; or by name alone.
+fn place<'a>(sort: Sort, (id, name, sum): &(&'a str, &'a str, Sum)) -> (Reverse<i64>, &'a str) {
+    match sort {
+        Sort::Name => (Reverse(0), name),
+        Sort::Gpus => (Reverse(sum.spent.gpu_milliseconds), id),
+        Sort::Cpus => (Reverse(sum.spent.cpu_milliseconds), id),
+        Sort::Sessions => (Reverse(sum.sessions), id),
     }
 }
 
 /// Sums by model from those by list of GPUs.
-fn models(lists: &[SumRow], sort: Sort) -> Result<UsedList> {
+fn models(lists: &[(usize, &str, Sum)], sort: Sort) -> Result<UsedList> {
     let mut used: BTreeMap<String, Used> = BTreeMap::new();
-    for list in lists {
-        add_models(&mut used, &Json::read::<Vec<Gpu>>(&list.name, "session's GPUs")?, list.gpu_time, list.sessions);
+    for (_, list, sum) in lists {
+        add_models(&mut used, &Json::read::<Vec<Gpu>>(list, "session's GPUs")?, sum);
     }
     let mut rows: Vec<Used> = used.into_values().collect();
     match sort {
@@ -354,13 +299,13 @@ fn models(lists: &[SumRow], sort: Sort) -> Result<UsedList> {
 }
 
 /// Each GPU of a list was held so long; an allocation counts once for each model in it.
-fn add_models(used: &mut BTreeMap<String, Used>, gpus: &[Gpu], milliseconds: i64, sessions: i64) {
+fn add_models(used: &mut BTreeMap<String, Used>, gpus: &[Gpu], sum: &Sum) {
     for (index, gpu) in gpus.iter().enumerate() {
         let model = || gpu.model.clone();
         let fresh = || Used { id: model(), name: model(), gpu_milliseconds: 0, cpu_milliseconds: 0, sessions: 0 };
         let row = used.entry(gpu.model.clone()).or_insert_with(fresh);
-        row.gpu_milliseconds = row.gpu_milliseconds.saturating_add(milliseconds);
+        row.gpu_milliseconds = row.gpu_milliseconds.saturating_add(sum.milliseconds);
         let is_first = gpus[..index].iter().all(|other| other.model != gpu.model);
-        row.sessions += if is_first { sessions } else { 0 };
+        row.sessions += if is_first { sum.sessions } else { 0 };
     }
 }

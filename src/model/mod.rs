@@ -16,6 +16,7 @@ pub mod health;
 pub mod hold;
 pub mod ids;
 pub mod job;
+pub mod ledger;
 pub mod line;
 pub mod loops;
 pub mod machines;

@@ -1,6 +1,5 @@
-//! Time cut into the days or weeks of a calendar, and how much was used in each of them. What
-//! was begun and ended in a span tells it exactly: nobody has to look at each allocation in
-//! each span. Where those sums come from is `db`'s business, how they are drawn is `web`'s.
+//! Time cut into the days or weeks of a calendar, and which parts of an allocation's time lie in
+//! which of them. What is summed up of it is `ledger`'s business, how it is drawn is `web`'s.
 
 use jiff::{
     ToSpan, Zoned,
@@ -25,23 +24,6 @@ pub struct Span {
     pub to: Timestamp,
     /// The day that it belongs to there, or the Monday of its week.
     pub date: Date,
-}
-
-/// What one kind of thing was held by allocations that began, or ended, within a span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// So many GPUs and cores.
-    pub gpus: i64,
-    pub cpus: i64,
-    /// Each of them × the milliseconds from its beginning (or end) to the end of the span.
-    pub rest: Spent,
-}
-
-/// What changed within a span.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Turnover {
-    pub begun: Moved,
-    pub ended: Moved,
 }
 
 /// The time from `from` up to `to`, cut at midnights (or those before Mondays) of this zone.
@@ -81,23 +63,25 @@ pub fn midnight(date: Date, zone: &TimeZone) -> Option<Timestamp> {
     Some(Timestamp(Zoned::timestamp(&begin).as_millisecond()))
 }
 
-/// What was used in each span, where `gpus` and `cpus` were held when the first one began.
-#[must_use]
-pub fn used(spans: &[Span], gpus: i64, cpus: i64, turnovers: &[Turnover]) -> Vec<Spent> {
-    let (mut gpus, mut cpus) = (gpus, cpus);
-    let mut all = Vec::with_capacity(spans.len());
-    for (span, Turnover { begun, ended }) in spans.iter().zip(turnovers) {
-        let length = span.to.0.saturating_sub(span.from.0);
-        // What is held at its beginning is held throughout, with what begins, without what ends.
-        let part = |held: i64, begun: i64, ended: i64| held.saturating_mul(length).saturating_add(begun - ended);
-        all.push(Spent {
-            gpu_milliseconds: part(gpus, begun.rest.gpu_milliseconds, ended.rest.gpu_milliseconds),
-            cpu_milliseconds: part(cpus, begun.rest.cpu_milliseconds, ended.rest.cpu_milliseconds),
-        });
-        gpus += begun.gpus - ended.gpus;
-        cpus += begun.cpus - ended.cpus;
+/// Tells of each span that holds a part of this time its place, and how long that part is.
+pub fn overlaps(spans: &[Span], from: Timestamp, to: Timestamp, mut tell: impl FnMut(usize, i64)) {
+    let first = spans.partition_point(|span| span.to <= from);
+    for (place, span) in spans.iter().enumerate().skip(first).take_while(|(_, span)| span.from < to) {
+        tell(place, span.to.min(to).0.saturating_sub(span.from.max(from).0));
     }
-    all
+}
+
+/// The place of the span that holds this moment.
+#[must_use]
+pub fn place(spans: &[Span], at: Timestamp) -> Option<usize> {
+    let place = spans.partition_point(|span| span.to <= at);
+    spans.get(place).is_some_and(|span| span.from <= at).then_some(place)
+}
+
+/// Adds so many GPUs and cores that were held for so long.
+pub fn add(spent: &mut Spent, (gpus, cpus): (i64, i64), milliseconds: i64) {
+    spent.gpu_milliseconds = spent.gpu_milliseconds.saturating_add(gpus.saturating_mul(milliseconds));
+    spent.cpu_milliseconds = spent.cpu_milliseconds.saturating_add(cpus.saturating_mul(milliseconds));
 }
 
 #[cfg(test)]
@@ -148,34 +132,8 @@ mod tests {
         assert_eq!((spans[0].from, spans[0].to), (Timestamp(i64::MIN), Timestamp(i64::MIN + 9)));
     }
 
-    /// An allocation: GPUs, cores, and its first and last second.
+    /// An allocation: GPUs, cores, its first second and the one after its last.
     type Held = (i64, i64, i64, i64);
-
-    /// What the database says of these.
-    fn turnovers(spans: &[Span], all: &[Held]) -> (i64, i64, Vec<Turnover>) {
-        let first = spans.first().map_or(0, |span| span.from.0 / 1000);
-        let (mut gpus, mut cpus) = (0, 0);
-        for held in all.iter().filter(|held| held.2 < first && first <= held.3) {
-            gpus += held.0;
-            cpus += held.1;
-        }
-        let moved = |span: &Span, moment: &dyn Fn(&Held) -> i64| {
-            let mut moved = Moved::default();
-            for held in all {
-                let at = moment(held) * 1000;
-                if (span.from.0..span.to.0).contains(&at) {
-                    moved.gpus += held.0;
-                    moved.cpus += held.1;
-                    moved.rest.gpu_milliseconds += held.0 * (span.to.0 - at);
-                    moved.rest.cpu_milliseconds += held.1 * (span.to.0 - at);
-                }
-            }
-            moved
-        };
-        let turnover =
-            |span: &Span| Turnover { begun: moved(span, &|held| held.2), ended: moved(span, &|held| held.3) };
-        (gpus, cpus, spans.iter().map(turnover).collect())
-    }
 
     fn allocations(seconds: i64) -> impl Strategy<Value = Vec<Held>> {
         let one = (0..9i64, 0..65i64, -seconds..seconds, 0..seconds);
@@ -197,8 +155,14 @@ mod tests {
             let all: Vec<Held> = all.into_iter().map(|held| (held.0, held.1, start + held.2, start + held.3)).collect();
             let (from, to) = (start + from, start + from + length);
             let spans = cut(Timestamp(from * 1000), Timestamp(to * 1000), step, &zone);
-            let (gpus, cpus, turnovers) = turnovers(&spans, &all);
-            let told = used(&spans, gpus, cpus, &turnovers);
+            let mut told = vec![Spent::default(); spans.len()];
+            let mut begun = 0;
+            for (gpus, cpus, first, last) in &all {
+                let moments = (Timestamp(first * 1000), Timestamp(last * 1000));
+                overlaps(&spans, moments.0, moments.1, |place, part| add(&mut told[place], (*gpus, *cpus), part));
+                begun += usize::from(place(&spans, moments.0).is_some_and(|at| spans[at].from <= moments.0));
+            }
+            prop_assert_eq!(begun, all.iter().filter(|held| (from..to).contains(&held.2)).count());
 
             let mut counted: Vec<(Date, Spent)> = Vec::new();
             // The offset changes at full hours alone, so that the date is looked up once a quarter.

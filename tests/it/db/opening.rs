@@ -40,7 +40,7 @@ fn everything_said(err: &Error) -> String {
 async fn sqlite_is_durable_strict_and_private() {
     let house = House::sqlite().await;
     add_user(&house.db, "a").await;
-    let Db::Sqlite { write, read } = &house.db else { panic!("not SQLite") };
+    let Db::Sqlite { write, read, .. } = &house.db else { panic!("not SQLite") };
     for pool in [write, read] {
         let journal: String = query_scalar("PRAGMA journal_mode").fetch_one(pool).await.unwrap();
         let synchronous: i64 = query_scalar("PRAGMA synchronous").fetch_one(pool).await.unwrap();

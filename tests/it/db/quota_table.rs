@@ -200,9 +200,10 @@ async fn fill(db: &Db, session: String, group: String) {
              FROM sessions, {} WHERE id = '{session}' AND n % 10000 > 0", id("n", "111"), numbers(5)
         ),
         format!(
-            "INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, ended_at)
+            "INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, ended_at, number)
              SELECT id, owner, gpus, cpus, memory_bytes, gpu_list, {start} - 600000,
-                 CASE WHEN state = 'ended' THEN {start} - 1000 END FROM sessions WHERE id <> '{session}'"
+                 CASE WHEN state = 'ended' THEN {start} - 1000 END,
+                 CASE WHEN state = 'ended' THEN ROW_NUMBER() OVER (ORDER BY id) END FROM sessions WHERE id <> '{session}'"
         ),
         "ANALYZE".to_owned(),
     ] {

@@ -8,18 +8,21 @@ use jiff::tz::TimeZone;
 use lyceum::{
     db::{
         Db,
+        directory::{Arrival, Person},
         usage::{Asked, By, Page, Sort, Used, UsedList, Whose},
     },
     model::{
-        Timestamp, UserId,
+        Role, Timestamp, UserId, Username,
         quota::{Interval, Window},
         timeline::{self, Step},
     },
 };
+use tokio::task::JoinSet;
 
 use super::{
-    BY, START, add_user, execute, inventory, judge, new_session, on_both,
+    BY, START, add_user, execute, inventory, judge, new_session, number, on_both,
     quotas::{charged, end, group, member, start},
+    whole::assert_consistent,
 };
 
 /// Everything up to now, by name.
@@ -132,6 +135,10 @@ async fn spans_hold_the_overlap_of_every_allocation() {
         let now = autumn.plus_seconds(9 * 86_400);
         let mut held = Vec::new();
         for number in 0..240 {
+            if number % 50 == 7 {
+                // Whoever asks now and then is told of what came meanwhile.
+                db.used(&Asked { from: autumn, to: now, now, ..ALL }).await.unwrap();
+            }
             let owner = people[chance.below(3)];
             let begun = autumn.plus_seconds(chance.seconds(10 * 86_400) - 2 * 86_400).min(now);
             let ended = Timestamp(begun.0 + chance.seconds(90_000) * 997).min(now);
@@ -159,12 +166,137 @@ async fn spans_hold_the_overlap_of_every_allocation() {
                 let begun = theirs.filter(|(_, held)| (span.from..span.to).contains(&held.started_at)).count();
                 assert_eq!(told.sessions, i64::try_from(begun).unwrap());
             }
-            // By name it comes to the same.
+            // By name it comes to the same, each person's too.
             let list = db.used(&Asked { whose, from, to, now, ..ALL }).await.unwrap();
+            let window = Window { from, to: Some(to) };
+            for person in people.iter().filter(|person| owner.is_none_or(|owner| owner == **person)) {
+                let theirs = held.iter().filter(|(holder, _)| holder == person).map(|(_, interval)| *interval);
+                let row = list.rows.iter().find(|row| row.id == person.to_string());
+                let told = row.map(|row| (row.gpu_milliseconds, row.cpu_milliseconds)).unwrap_or_default();
+                let spent = window.spent(theirs, now);
+                assert_eq!(told, (spent.gpu_milliseconds, spent.cpu_milliseconds));
+            }
             assert_eq!(list.total.gpu_milliseconds, told.iter().map(|one| one.spent.gpu_milliseconds).sum::<i64>());
             assert_eq!(list.total.cpu_milliseconds, told.iter().map(|one| one.spent.cpu_milliseconds).sum::<i64>());
         }
         assert_eq!(db.used_in(Whose::Everybody, &[]).await.unwrap(), []);
+    })
+    .await;
+}
+
+/// What ends, is forgotten, is set to another time, or is called otherwise, whoever does it: the next answer knows.
+#[tokio::test]
+async fn what_others_do_is_known_at_once() {
+    on_both(async |house| {
+        let [db, other, _] = house.three().await;
+        let ada = member(&db, "ada", &[]).await;
+        let bob = add_user(&db, "bob").await;
+        let hour = |hours: i64| START.plus_seconds(hours * 3600);
+        let asked = Asked { to: hour(9), now: hour(9), ..ALL };
+        let used = async || {
+            let list = db.used(&asked).await.unwrap();
+            list.rows.into_iter().map(|row| (row.name, row.cpu_milliseconds / 3_600_000)).collect::<Vec<_>>()
+        };
+        let told =
+            |rows: &[(&str, i64)]| rows.iter().map(|(name, hours)| ((*name).to_owned(), *hours)).collect::<Vec<_>>();
+        let machine = inventory(4);
+        let one = start(&other, &new_session(ada, 0), hour(0), judge(&machine, 0)).await;
+        let two = start(&other, &new_session(bob, 0), hour(1), judge(&machine, 0)).await;
+        assert_eq!(used().await, told(&[("ada", 9), ("bob", 8)]));
+        end(&other, one, hour(5)).await;
+        assert_eq!(used().await, told(&[("ada", 5), ("bob", 8)]));
+        // A clock that is set moves what is held, and nothing that is over.
+        other.move_times(3_600_000, ("clock", "1"), || ()).await.unwrap();
+        assert_eq!(used().await, told(&[("ada", 5), ("bob", 7)]));
+        // Its end was earlier than the other's, which is known already.
+        end(&other, two, hour(4)).await;
+        assert_eq!(used().await, told(&[("ada", 5), ("bob", 2)]));
+        let lena = Username::parse("lena").unwrap();
+        let person = Person {
+            source: "ldap",
+            subject: "entryUUID=ada",
+            name: &lena,
+            display_name: "",
+            mail: None,
+            uid_number: None,
+            role: Some(Role::User),
+            groups: &[],
+        };
+        assert_eq!(other.arrive(&person, START).await.unwrap(), Arrival::Known(ada));
+        assert_eq!(used().await, told(&[("bob", 2), ("lena", 5)]));
+        assert_eq!(other.forget_sessions(hour(5), 10).await.unwrap(), 1);
+        assert_eq!(used().await, told(&[("lena", 5)]));
+        // What ends next takes the number of what was forgotten.
+        let three = start(&other, &new_session(bob, 0), hour(6), judge(&machine, 0)).await;
+        assert_eq!(other.forget_sessions(hour(6), 10).await.unwrap(), 1);
+        end(&other, three, hour(7)).await;
+        assert_eq!(number(&db, "SELECT number FROM intervals").await, 1);
+        assert_eq!(used().await, told(&[("bob", 1)]));
+        // Whoever opens the database afterwards says the same.
+        assert_eq!(house.again().await.used(&asked).await.unwrap(), db.used(&asked).await.unwrap());
+    })
+    .await;
+}
+
+/// Three end sessions while a fourth asks: nobody is counted twice or never, and what was used in a
+/// time that is over only ever falls, as ends become known.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whoever_ends_while_somebody_asks_is_counted_once() {
+    on_both(async |house| {
+        let dbs = house.three().await;
+        let (db, ada) = (house.db.clone(), add_user(&house.db, "ada").await);
+        let mut ids = Vec::new();
+        for _ in 0..60 {
+            ids.push(start(&db, &new_session(ada, 0), START, judge(&inventory(0), 0)).await);
+        }
+        let now = START.plus_seconds(1000);
+        let asked = Asked { to: now, now, ..ALL };
+        let mut ending = JoinSet::new();
+        for (number, id) in ids.into_iter().enumerate() {
+            let db = dbs[number % 3].clone();
+            let at = START.plus_seconds(i64::try_from(number).unwrap());
+            ending.spawn(async move { end(&db, id, at).await });
+        }
+        let mut before = 60 * 1_000_000;
+        loop {
+            let is_over = ending.is_empty();
+            let spent = db.used(&asked).await.unwrap().total.cpu_milliseconds;
+            assert!(spent <= before, "{spent} after {before}");
+            before = spent;
+            if is_over {
+                break;
+            }
+            ending.join_next().await.unwrap().unwrap();
+        }
+        // The one that ended as it began was used for no time at all.
+        assert_eq!((before, db.used(&asked).await.unwrap().rows[0].sessions), ((0..60).sum::<i64>() * 1000, 59));
+        assert_consistent(&db).await;
+    })
+    .await;
+}
+
+/// What an older version wrote is numbered in the order in which it ended.
+#[tokio::test]
+async fn what_was_written_before_is_numbered() {
+    on_both(async |house| {
+        let db = &house.db;
+        let ada = add_user(db, "ada").await;
+        for (n, seconds) in [(1, 30), (2, 10), (3, 20)] {
+            add(db, n, ada, 1, 1, START, Some(START.plus_seconds(seconds))).await;
+        }
+        add(db, 4, ada, 1, 1, START, None).await;
+        let asked = Asked { to: START.plus_seconds(40), now: START.plus_seconds(40), ..ALL };
+        let before = db.used(&asked).await.unwrap();
+        assert_eq!(before.total.gpu_milliseconds, 100_000);
+        let migration = include_str!("../../../migrations/0027_ledger.sql");
+        let numbers = migration.split(';').find_map(|step| step.find("UPDATE").map(|at| &step[at..])).unwrap();
+        execute(db, "UPDATE intervals SET number = NULL").await;
+        execute(db, numbers).await;
+        for (n, place) in [(1, 3), (2, 1), (3, 2)] {
+            let of_number = format!("SELECT number FROM (SELECT {n} AS n) AS one, intervals WHERE session_id = {ID}");
+            assert_eq!(number(db, &of_number).await, place);
+        }
+        assert_eq!(house.again().await.used(&asked).await.unwrap(), before);
     })
     .await;
 }
@@ -181,6 +313,9 @@ async fn a_year_of_ten_thousand_people_is_summed_up() {
             // As autovacuum does.
             execute(db, "VACUUM ANALYZE").await;
         }
+        let begun = Instant::now();
+        db.catch_up_with_use().await.unwrap();
+        tell("all of it read once", vec![begun.elapsed().as_micros()]);
         for (days, sessions, times) in [(30_i64, 8_220, 20), (365, 100_000, 5)] {
             let from = START.plus_seconds(-days * 86_400);
             let spans = timeline::cut(from, START, if days < 46 { Step::Day } else { Step::Week }, &TimeZone::UTC);
@@ -241,7 +376,7 @@ const SESSION: &str =
     "INSERT INTO sessions (id, owner, app, name, state, spec, gpus, cpus, memory_bytes, light, gpu_list,
      reasons, cluster, extensions, created_at, admitted_at, ended_at, end_reason)";
 const INTERVAL: &str =
-    "INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, ended_at)";
+    "INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, ended_at, number)";
 
 /// An id as SQL makes it of the number `n`.
 const ID: &str = "'00000000-0000-7000-8000-' || SUBSTR('000000000000' || CAST(n AS TEXT), LENGTH(CAST(n AS TEXT)) + 1)";
@@ -259,7 +394,15 @@ async fn add(db: &Db, n: usize, owner: UserId, gpus: i64, cpus: i64, begun: Time
         ),
     )
     .await;
-    execute(db, &format!("{INTERVAL} SELECT {ID}, '{owner}', {gpus}, {cpus}, 0, '[]', {begun}, CAST({ended_at} AS BIGINT) {of_number}")).await;
+    let number =
+        if ended.is_some() { "(SELECT COALESCE(MAX(number), 0) + 1 FROM intervals)" } else { "CAST(NULL AS BIGINT)" };
+    execute(
+        db,
+        &format!(
+            "{INTERVAL} SELECT {ID}, '{owner}', {gpus}, {cpus}, 0, '[]', {begun}, CAST({ended_at} AS BIGINT), {number} {of_number}"
+        ),
+    )
+    .await;
 }
 
 /// People, and sessions of one to eight hours that ended evenly over the last year.
@@ -291,6 +434,6 @@ async fn fill(db: &Db, users: usize, sessions: usize) {
         ),
     )
     .await;
-    execute(db, &format!("{INTERVAL} {all} SELECT {ID}, {owner}, 1, 8, 0, {list}, {begun}, {ended} FROM numbers"))
+    execute(db, &format!("{INTERVAL} {all} SELECT {ID}, {owner}, 1, 8, 0, {list}, {begun}, {ended}, n FROM numbers"))
         .await;
 }

@@ -7,7 +7,7 @@ use sqlx::query_as;
 use super::number;
 
 /// Each counts rows that may not be.
-const NEVER: [(&str, &str); 11] = [
+const NEVER: [(&str, &str); 12] = [
     (
         "an admitted session without an interval",
         "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND (cluster = 'local' OR started_at IS NOT NULL)
@@ -41,6 +41,10 @@ const NEVER: [(&str, &str); 11] = [
              OR attempt <> (SELECT MAX(sessions.attempt) FROM sessions WHERE job_id = jobs.id)",
     ),
     ("an interval that ends before it begins", "SELECT COUNT(*) FROM intervals WHERE ended_at < started_at"),
+    (
+        "an interval that is over and that sums of use would never hear of, or that they heard of too early",
+        "SELECT COUNT(*) FROM intervals WHERE (ended_at IS NULL) <> (number IS NULL)",
+    ),
     (
         "an interval that holds other GPUs than its session",
         "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id WHERE i.gpu_list <> s.gpu_list",

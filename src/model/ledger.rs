@@ -1,0 +1,295 @@
+//! Everything that was held and is over, in columns of memory, beside what is held still; and sums
+//! of it: the overlap of each allocation with the time that is asked about, one after another. A
+//! hundred thousand take a millisecond, which no sum kept for each day can do when most people use
+//! something on few days. Where allocations come from, and names, is `db`'s business.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{
+    Timestamp,
+    quota::Spent,
+    timeline::{self, Span},
+};
+
+/// By what use is summed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    User,
+    Group,
+    GpuModel,
+}
+
+/// Whose allocations count.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Of {
+    Everybody,
+    Owner(String),
+    /// What is charged to these groups.
+    Groups(HashSet<String>),
+}
+
+/// One allocation.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    pub owner: &'a str,
+    /// The group that is charged; empty where there is none.
+    pub group: &'a str,
+    /// The GPUs as they are stored.
+    pub gpu_list: &'a str,
+    pub gpus: i64,
+    pub cpus: i64,
+    pub from: Timestamp,
+    /// `None` while it is held.
+    pub to: Option<Timestamp>,
+}
+
+/// What somebody, a group or a list of GPUs was used for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sum {
+    /// GPUs and cores × time.
+    pub spent: Spent,
+    /// The time itself.
+    pub milliseconds: i64,
+    /// How many allocations there were.
+    pub sessions: i64,
+}
+
+/// What was used in one span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UsedIn {
+    pub span: Span,
+    pub spent: Spent,
+    /// How many allocations began in it.
+    pub sessions: i64,
+}
+
+/// All allocations, each in 48 bytes.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    over: Vec<Line>,
+    open: Vec<Line>,
+    owners: Words,
+    groups: Words,
+    gpu_lists: Words,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    from: i64,
+    /// `OPEN` while it is held.
+    to: i64,
+    gpus: i64,
+    cpus: i64,
+    /// Places in the lists of words.
+    owner: u32,
+    group: u32,
+    gpu_list: u32,
+}
+
+const OPEN: i64 = i64::MAX;
+
+impl Ledger {
+    /// Adds what is over.
+    pub fn add(&mut self, held: &Held<'_>) {
+        let line = self.line(held);
+        self.over.push(line);
+    }
+
+    /// Replaces what is held still.
+    pub fn set_open<'a>(&mut self, open: impl IntoIterator<Item = Held<'a>>) {
+        self.open.clear();
+        for held in open {
+            let line = self.line(&held);
+            self.open.push(line);
+        }
+    }
+
+    fn line(&mut self, held: &Held<'_>) -> Line {
+        Line {
+            from: held.from.0,
+            to: held.to.map_or(OPEN, |to| to.0),
+            gpus: held.gpus,
+            cpus: held.cpus,
+            owner: self.owners.place(held.owner),
+            group: self.groups.place(held.group),
+            gpu_list: self.gpu_lists.place(held.gpu_list),
+        }
+    }
+
+    /// Everybody who ever held something, in the order in which they came.
+    #[must_use]
+    pub fn owners(&self) -> &[String] {
+        &self.owners.all
+    }
+
+    /// What was used between two moments, of each owner (by place in [`Ledger::owners`]), group or
+    /// list of GPUs that held something then. What is held still counts until `now`.
+    #[must_use]
+    pub fn sums(&self, by: By, of: &Of, from: Timestamp, to: Timestamp, now: Timestamp) -> Vec<(usize, &str, Sum)> {
+        let words = match by {
+            By::User => &self.owners,
+            By::Group => &self.groups,
+            By::GpuModel => &self.gpu_lists,
+        };
+        let mut sums = vec![Sum::default(); words.all.len()];
+        for line in self.lines(of) {
+            let end = if line.to == OPEN { now.0 } else { line.to };
+            let part = end.min(to.0).saturating_sub(line.from.max(from.0));
+            // Cores alone are of no model.
+            if part <= 0 || (by == By::GpuModel && line.gpus == 0) {
+                continue;
+            }
+            let key = match by {
+                By::User => line.owner,
+                By::Group => line.group,
+                By::GpuModel => line.gpu_list,
+            };
+            let sum = &mut sums[key as usize];
+            timeline::add(&mut sum.spent, (line.gpus, line.cpus), part);
+            sum.milliseconds = sum.milliseconds.saturating_add(part);
+            sum.sessions += 1;
+        }
+        let used = sums.into_iter().zip(&words.all).enumerate();
+        used.filter(|(_, (sum, _))| 0 < sum.sessions).map(|(place, (sum, word))| (place, word.as_str(), sum)).collect()
+    }
+
+    /// What was used in each span. They follow one another, and none reaches beyond now, up to
+    /// which what is held still counts.
+    #[must_use]
+    pub fn spans(&self, of: &Of, spans: &[Span]) -> Vec<UsedIn> {
+        let mut used: Vec<UsedIn> =
+            spans.iter().map(|span| UsedIn { span: *span, spent: Spent::default(), sessions: 0 }).collect();
+        for line in self.lines(of) {
+            let (from, to) = (Timestamp(line.from), Timestamp(line.to));
+            timeline::overlaps(spans, from, to, |place, part| {
+                timeline::add(&mut used[place].spent, (line.gpus, line.cpus), part);
+            });
+            if let Some(place) = timeline::place(spans, from) {
+                used[place].sessions += 1;
+            }
+        }
+        used
+    }
+
+    fn lines(&self, of: &Of) -> impl Iterator<Item = &Line> {
+        let (owner, groups) = match of {
+            Of::Everybody => (None, None),
+            // Nobody has the number that stands for who never held anything.
+            Of::Owner(id) => (Some(self.owners.places.get(id).copied().unwrap_or(u32::MAX)), None),
+            Of::Groups(ids) => (None, Some(self.groups.all.iter().map(|id| ids.contains(id)).collect::<Vec<_>>())),
+        };
+        self.over.iter().chain(&self.open).filter(move |line| {
+            owner.is_none_or(|owner| line.owner == owner)
+                && groups.as_ref().is_none_or(|groups| groups[line.group as usize])
+        })
+    }
+}
+
+/// Each text once, known by its place.
+#[derive(Clone, Debug, Default)]
+struct Words {
+    all: Vec<String>,
+    places: HashMap<String, u32>,
+}
+
+impl Words {
+    fn place(&mut self, word: &str) -> u32 {
+        if let Some(place) = self.places.get(word) {
+            return *place;
+        }
+        let place = u32::try_from(self.all.len()).expect("far fewer than four thousand million people");
+        self.all.push(word.to_owned());
+        self.places.insert(word.to_owned(), place);
+        place
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Owner, group, list, GPUs, cores, beginning, and length unless it is held still.
+    type One = (usize, usize, usize, i64, i64, i64, Option<i64>);
+
+    const OWNERS: [&str; 3] = ["ada", "bob", "cleo"];
+    const GROUPS: [&str; 3] = ["", "vision", "speech"];
+    const LISTS: [&str; 2] = ["[]", "[1]"];
+
+    fn held(one: &One) -> Held<'static> {
+        let (owner, group, list, gpus, cpus, from, length) = *one;
+        Held {
+            owner: OWNERS[owner],
+            group: GROUPS[group],
+            gpu_list: LISTS[list],
+            gpus,
+            cpus,
+            from: Timestamp(from),
+            to: length.map(|length| Timestamp(from + length)),
+        }
+    }
+
+    fn ones() -> impl Strategy<Value = Vec<One>> {
+        let one =
+            (0..3usize, 0..3usize, 0..2usize, 0..9i64, 0..65i64, -50..150i64, prop::option::weighted(0.8, 0..80i64));
+        prop::collection::vec(one, 0..20)
+    }
+
+    proptest! {
+        /// Counting millisecond by millisecond gives the same, by whatever and whosever.
+        #[test]
+        fn sums_are_what_counting_gives(
+            ones in ones(), from in -60..120i64, length in 0..120i64, now in 0..160i64, by in 0..3usize, of in 0..4usize,
+        ) {
+            let mut ledger = Ledger::default();
+            let (over, open): (Vec<_>, Vec<_>) = ones.iter().map(held).partition(|held| held.to.is_some());
+            for held in &over {
+                ledger.add(held);
+            }
+            // What was open before is forgotten.
+            ledger.set_open(over.clone());
+            ledger.set_open(open);
+            let of = match of {
+                0 => Of::Everybody,
+                1 => Of::Owner("bob".to_owned()),
+                2 => Of::Owner("nobody".to_owned()),
+                _ => Of::Groups(["vision".to_owned(), "gone".to_owned()].into()),
+            };
+            let by = [By::User, By::Group, By::GpuModel][by];
+            let to = from + length;
+            let mut counted: Vec<(&str, Sum)> = Vec::new();
+            for held in ones.iter().map(held) {
+                let counts = match &of {
+                    Of::Everybody => true,
+                    Of::Owner(id) => id == held.owner,
+                    Of::Groups(ids) => ids.contains(held.group),
+                };
+                let end = held.to.map_or(now, |to| to.0);
+                let part = (from..to).filter(|at| (held.from.0..end).contains(at)).count();
+                let part = i64::try_from(part).unwrap();
+                if !counts || part == 0 || (by == By::GpuModel && held.gpus == 0) {
+                    continue;
+                }
+                let key = match by {
+                    By::User => held.owner,
+                    By::Group => held.group,
+                    By::GpuModel => held.gpu_list,
+                };
+                if !counted.iter().any(|(known, _)| *known == key) {
+                    counted.push((key, Sum::default()));
+                }
+                let sum = &mut counted.iter_mut().find(|(known, _)| *known == key).unwrap().1;
+                sum.spent.gpu_milliseconds += held.gpus * part;
+                sum.spent.cpu_milliseconds += held.cpus * part;
+                sum.milliseconds += part;
+                sum.sessions += 1;
+            }
+            counted.sort_by_key(|(key, _)| *key);
+            let told = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now));
+            let mut told: Vec<(&str, Sum)> = told.into_iter().map(|(_, key, sum)| (key, sum)).collect();
+            told.sort_by_key(|(key, _)| *key);
+            prop_assert_eq!(told, counted);
+        }
+    }
+}
