@@ -86,7 +86,7 @@ fn barred_sentence(outside: &[Gpu], down: &[Gpu]) -> String {
 mod tests {
     use super::*;
     use crate::{
-        admission::{Bar, Barred},
+        admission::{Bar, Barred, elsewhere::Held},
         db::quotas::Purse,
         model::{
             Capacity, Timestamp,
@@ -109,6 +109,7 @@ mod tests {
         Standing {
             limits: Limits::resolve(&rows, &capacity, true, Timestamp(0)),
             usage: Usage::default(),
+            elsewhere: Held::default(),
             totals: vec![Total { whose: Whose::Cluster, limits, usage: Usage::default() }],
             in_use: Usage::default(),
             capacity,
