@@ -46,6 +46,19 @@ async function follow_preview() {
 }
 if (preview?.dataset.state === "waiting") follow_preview();
 
+// A model in fewer bits: each precision as it is measured.
+const precisions = $("#precisions");
+async function follow_precisions() {
+  for (;;) {
+    await wait();
+    const found = await fetch(precisions.dataset.api).catch(() => null);
+    if (!found?.ok) continue;
+    const { state, progress } = await found.json();
+    if (state !== precisions.dataset.state || String(progress?.done ?? "") !== precisions.dataset.done) return location.reload();
+  }
+}
+if (precisions?.dataset.state === "waiting") follow_precisions();
+
 const form = $("#ask");
 
 /** Asks the portal; a refusal is an error in its words. */

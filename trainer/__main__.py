@@ -15,7 +15,10 @@ from . import config as configuration
 from .errors import INTERNAL, Stop, as_stop
 from .progress import plain, say
 
-_COMMANDS = ("train", "lr", "preview", "describe", "evaluate", "predict", "inspect", "export", "serve", "schema")
+_COMMANDS = (
+    *("train", "lr", "preview", "describe", "evaluate", "precisions"),
+    *("predict", "inspect", "export", "serve", "schema"),
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -63,6 +66,10 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("config", type=Path)
     one.add_argument("model", type=Path)
     one.add_argument("--output", type=Path, required=True)
+    one = command("precisions", _precisions, "a snapshot in 32, 16 and 8 bits: latency, throughput, metrics, as JSON")
+    one.add_argument("config", type=Path)
+    one.add_argument("model", type=Path)
+    one.add_argument("--output", type=Path, required=True, help="where precisions.json goes")
     one = command("predict", _predict, "what a model says of pictures, as JSON")
     one.add_argument("model", type=Path)
     one.add_argument("images", type=Path, nargs="+")
@@ -144,6 +151,12 @@ def _evaluate(options: Any) -> int:
     from . import afterwards
 
     return _print(afterwards.evaluated(configuration.load(options.config), options.model, options.output))
+
+
+def _precisions(options: Any) -> int:
+    from . import precisions
+
+    return _print(precisions.compared(configuration.load(options.config), options.model, options.output))
 
 
 def _predict(options: Any) -> int:

@@ -42,7 +42,7 @@ def exported(path: Path, output: Path) -> dict[str, Any]:
     about: dict[str, Any] = {
         "bundle": str(output),
         "safetensors": _safetensors(trained.model, output),
-        **_onnx(trained, path, output),
+        **onnx_model(trained, path, output),
     }
     files.write_text(output / "README.md", _card(trained, path, about))
     names = sorted(
@@ -68,7 +68,8 @@ def _safetensors(model: Any, output: Path) -> str | None:
     return "model.safetensors"
 
 
-def _onnx(trained: afterwards.Trained, path: Path, output: Path) -> dict[str, Any]:
+def onnx_model(trained: afterwards.Trained, path: Path, output: Path) -> dict[str, Any]:
+    """Writes `model.onnx`; or says why it cannot be."""
     able = {"tensorflow": "tf2onnx", "torch": "onnxscript"}
     there = [name for name in able if all(importlib.util.find_spec(package) for package in (name, able[name], "onnx"))]
     if not there:

@@ -53,6 +53,7 @@ struct Row {
     metric: String,
     best: Option<f64>,
     snapshots: i64,
+    precisions_job: Option<String>,
     visibility: String,
     notes: String,
     created_at: i64,
@@ -77,6 +78,7 @@ fn model(row: Row) -> Result<Model> {
         metric: row.metric,
         best: row.best,
         snapshots: row.snapshots,
+        precisions_job: parse_optional(row.precisions_job.as_deref(), "model's precisions")?,
         visibility: parse(&row.visibility, "model's visibility")?,
         notes: row.notes,
         created_at: Timestamp(row.created_at),
@@ -110,7 +112,7 @@ fn test(row: TestRow) -> Result<ModelTest> {
 }
 
 const SELECT: &str = "SELECT m.id, m.owner, u.name AS owner_name, m.name, m.kind, m.network, m.directory, m.dataset_id,
-     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.visibility, m.notes, m.created_at, m.changed_at
+     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.precisions_job, m.visibility, m.notes, m.created_at, m.changed_at
      FROM models m JOIN users u ON u.id = m.owner";
 
 /// `$1` the viewer.
@@ -191,6 +193,16 @@ impl Db {
     pub async fn set_model_job(&self, id: ModelId, job: JobId, directory: &str, at: Timestamp) -> Result<()> {
         writing!(self, pool => query("UPDATE models SET job_id = $2, directory = $3, changed_at = $4 WHERE id = $1")
             .bind(id.to_string()).bind(job.to_string()).bind(directory).bind(at.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Names the job that measures it in 32, 16 and 8 bits.
+    pub async fn set_model_precisions(&self, id: ModelId, job: JobId, noted: &Entry<'_>) -> Result<()> {
+        transaction!(self, tx => {
+            query("UPDATE models SET precisions_job = $2 WHERE id = $1").bind(id.to_string()).bind(job.to_string())
+                .execute(&mut *tx).await?;
+            append_audit!(tx, noted);
+        });
         Ok(())
     }
 

@@ -50,6 +50,8 @@ pub struct Model {
     pub metric: String,
     pub best: Option<f64>,
     pub snapshots: i64,
+    /// What measured it last in 32, 16 and 8 bits; it may be gone.
+    pub precisions_job: Option<JobId>,
     pub visibility: Visibility,
     pub notes: String,
     pub created_at: Timestamp,

@@ -249,7 +249,7 @@ impl Models {
 }
 
 /// How far the trainer said last that it has come with a folder: `{"event": "progress", "done": …, "of": …}`.
-fn last_progress(log: &[u8]) -> Option<Progress> {
+pub(super) fn last_progress(log: &[u8]) -> Option<Progress> {
     #[derive(serde::Deserialize)]
     struct Line {
         event: String,

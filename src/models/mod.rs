@@ -8,6 +8,7 @@ mod judged;
 mod lineage;
 mod look;
 pub mod policy;
+mod precisions;
 mod preview;
 pub mod program;
 mod request;
@@ -37,6 +38,7 @@ pub use lineage::Lineage;
 pub use look::{
     Answer, ClassMeasures, Confusion, Evaluation, Prediction, Predictions, SPLITS, Snapshot, Snapshots, Wanted,
 };
+pub use precisions::{Measured, NewPrecisions, Precision, Precisions};
 pub use preview::{Preview, Sample, Side};
 use request::Checked;
 pub use request::{NewModel, networks};
@@ -120,6 +122,7 @@ impl Models {
             metric: String::new(),
             best: None,
             snapshots: 0,
+            precisions_job: None,
             visibility: Visibility::Private,
             notes: String::new(),
             created_at: now,
@@ -296,7 +299,7 @@ impl Models {
     }
 
     /// The software that its training ran in, to be asked in the same.
-    async fn environment(&self, job: Option<JobId>) -> Result<String> {
+    pub async fn environment(&self, job: Option<JobId>) -> Result<String> {
         let job = match job {
             Some(job) => self.db.find_job(job).await?,
             None => None,

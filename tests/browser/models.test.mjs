@@ -181,6 +181,24 @@ test("it is asked about a picture, and shows where the answer comes from", async
   await check("model-answer");
 });
 
+test("it is measured in fewer bits, and what cannot be is said", async () => {
+  const { page } = person;
+  await page.goto(`${portal.url}/models/${model}`);
+  await page.getByRole("button", { name: "Measure FP32, FP16 and INT8" }).click();
+  await browser.appears(page, page.locator("#precisions[data-state=measured]"), 300, "the table of precisions");
+  const { measured } = await ask(portal, name, `/models/${model}/precisions`);
+  const rows = page.locator("#precisions tbody tr");
+  assert.equal(await rows.count(), 3);
+  for (const [at, one] of measured.precisions.entries()) {
+    const says = await rows.nth(at).innerText();
+    assert.ok(says.startsWith(one.precision) && says.includes(one.missing ?? one.metrics.accuracy.toFixed(4)), says);
+  }
+  const { best } = await ask(portal, name, `/models/${model}`);
+  assert.ok(Math.abs(measured.precisions[0].metrics.accuracy - best) < 1e-6, "in 32 bits it is what was evaluated");
+  await page.getByRole("button", { name: "Measure again" }).waitFor();
+  await check("model-precisions");
+});
+
 test("a folder of pictures is asked about at once", async () => {
   const { page } = person;
   await page.goto(`${portal.url}/models/${model}`);

@@ -7,6 +7,7 @@ pub mod ask;
 pub mod form;
 pub mod judged;
 pub mod pages;
+pub mod precisions;
 pub mod preview;
 pub mod routes;
 

@@ -11,7 +11,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{NOT_MEASURED, PredictionParameters, form};
+use super::{NOT_MEASURED, PredictionParameters, form, precisions::PrecisionsView};
 use crate::{
     datasets::{self, Contents},
     db::models::ModelFilter,
@@ -26,7 +26,7 @@ use crate::{
         paging::{Listed, Paging},
         views::{
             self, LayerTable, LineageRows, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage,
-            Moment, NewModelPage, PredictionCard, PredictionsPage, TestRow,
+            Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage, TestRow,
         },
     },
 };
@@ -240,7 +240,39 @@ async fn inside(portal: &Portal, user: &CurrentUser, model: &Model, config: &Val
     let has_bundle = portal.models.has_bundle(&user.user, model).await?;
     let layers = portal.models.layers(&user.user, model).await?;
     let program = portal.models.program(&user.user, model, config).await?;
-    Ok(ModelInside { snapshots, splits, has_bundle, layers: layers.as_ref().map(LayerTable::new), program })
+    let precisions = precisions(portal, user, model, snapshots.best.is_some()).await?;
+    let layers = layers.as_ref().map(LayerTable::new);
+    Ok(ModelInside { snapshots, splits, has_bundle, layers, precisions, program })
+}
+
+/// The model in fewer bits; its owner can have that measured.
+async fn precisions(
+    portal: &Portal,
+    user: &CurrentUser,
+    model: &Model,
+    has_snapshot: bool,
+) -> models::Result<Option<PrecisionsPart>> {
+    if !has_snapshot {
+        return Ok(None);
+    }
+    let found = portal.models.precisions(user.actor(), model).await?;
+    let is_own = model.owner == user.id();
+    let found = PrecisionsView::new(model.precisions_job, found);
+    if found.state == "none" && !is_own {
+        return Ok(None);
+    }
+    let mut environments = Vec::new();
+    if is_own {
+        let its = portal.models.environment(model.job).await?;
+        let listed = crate::web::start_form::environments(portal);
+        environments =
+            listed.into_iter().map(|one| (one.name == its, one)).map(|(is, one)| (one.name, one.title, is)).collect();
+        // One of the person's own, by its path.
+        if !environments.iter().any(|(_, _, is_its)| *is_its) {
+            environments.insert(0, (its.clone(), its, true));
+        }
+    }
+    Ok(Some(PrecisionsPart::new(&model.id.to_string(), found, environments)))
 }
 
 /// What was judged worst of validation, drawn where the dataset can be looked at.

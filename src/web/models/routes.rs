@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use super::{ask, judged, pages, preview};
+use super::{ask, judged, pages, precisions, preview};
 use crate::web::{Portal, routes::Pages};
 
 pub fn api() -> OpenApiRouter<Arc<Portal>> {
@@ -22,6 +22,7 @@ pub fn api() -> OpenApiRouter<Arc<Portal>> {
         .routes(routes!(judged::layers))
         .routes(routes!(judged::lineage))
         .routes(routes!(judged::bundle))
+        .routes(routes!(precisions::find, precisions::measure))
         .routes(routes!(ask::ask))
         .routes(routes!(ask::list))
         .routes(routes!(ask::find))
@@ -39,6 +40,7 @@ pub fn pages(others: Pages) -> Pages {
         .post("/models/{id}/change", pages::change)
         .post("/models/{id}/remove", pages::remove)
         .post("/models/{id}/infer", ask::pages::ask)
+        .post("/models/{id}/precisions", precisions::measure_by_form)
         .get("/models/{id}/predictions", pages::predictions)
         .get("/models/{id}/tests/{test}", ask::pages::answer)
         .get("/models/{id}/tests/{test}/table", ask::pages::table)

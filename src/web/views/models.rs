@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use serde_json::Value;
 
-use super::{FieldError, LayerTable, LineageRows, Moment};
+use super::{FieldError, LayerTable, LineageRows, Moment, PrecisionsPart};
 use crate::{
     model::{Model, ModelId, UserId, trained::ModelState},
     models::{self, Confusion, Evaluation, Snapshots, schema},
@@ -328,6 +328,8 @@ pub struct ModelInside {
     pub splits: Vec<MeasuredSplit>,
     pub has_bundle: bool,
     pub layers: Option<LayerTable>,
+    /// Nothing before there is a snapshot.
+    pub precisions: Option<PrecisionsPart>,
     /// Of a network of its owner's own.
     pub program: Option<String>,
 }

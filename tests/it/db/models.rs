@@ -30,6 +30,7 @@ pub fn model(owner: UserId, owner_name: &str, name: &str) -> Model {
         metric: String::new(),
         best: None,
         snapshots: 0,
+        precisions_job: None,
         visibility: Visibility::Private,
         notes: String::new(),
         created_at: START,
@@ -106,6 +107,9 @@ async fn what_came_of_an_attempt_is_written_down() {
         assert_eq!(db.list_model_tests(new.id, a, 10).await.unwrap(), [asked[1].clone(), asked[0].clone()]);
         assert_eq!(db.list_model_tests(new.id, b, 10).await.unwrap(), []);
 
+        db.set_model_precisions(new.id, job, &NOTED).await.unwrap();
+        assert_eq!(db.find_model(new.id).await.unwrap().unwrap().precisions_job, Some(job));
+
         let noting = DescriptionChanges { notes: Some("notes".to_owned()), ..DescriptionChanges::default() };
         assert!(db.change_model(new.id, &noting, later).await.unwrap());
         assert_eq!(db.find_model(new.id).await.unwrap().unwrap().notes, "notes");
@@ -114,7 +118,7 @@ async fn what_came_of_an_attempt_is_written_down() {
         assert!(db.remove_model(new.id, &noted).await.unwrap());
         assert!(!db.remove_model(new.id, &noted).await.unwrap());
         assert_eq!(db.find_model_test(asked[0].id, a).await.unwrap(), None);
-        assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, rows + 2);
+        assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, rows + 3);
     })
     .await;
 }

@@ -284,6 +284,45 @@ async fn asked_about_a_folder(house: &House, person: &Person, model: &str) {
     assert_eq!(reader.records().filter(|record| &record.as_ref().unwrap()[2] == "0").count(), zeros);
 }
 
+/// By a job of its owner's alone; what the environment lacks is said, and a failure leaves the table.
+async fn measured_in_fewer_bits(house: &House, (person, other): (&Person, &Person), model: &str, dataset: &str) {
+    let path = format!("{model}/precisions");
+    assert_eq!(person.get(house, &path).await["state"], "none");
+    assert_eq!(other.ask(house, "POST", &path, &json!({})).await.0, 404);
+    let nowhere = json!({ "environment": "nowhere" });
+    assert_eq!(person.ask(house, "POST", &path, &nowhere).await.0, 422);
+    let ended = async |state: &str| {
+        let (status, asked) = person.ask(house, "POST", &path, &json!({})).await;
+        assert_eq!((status, &asked["state"]), (201, &json!("waiting")), "{asked}");
+        assert_eq!(person.ask(house, "POST", &path, &json!({})).await.0, 409, "one at a time");
+        let read = async || Some(person.get(house, &path).await).filter(|found| found["state"] != "waiting");
+        let found = eventually("the end of its measurement", read).await;
+        assert_eq!(found["state"], state, "{found}");
+        found
+    };
+    let found = ended("measured").await;
+    let best = person.get(house, model).await["best"].as_f64().unwrap();
+    let rows = found["measured"]["precisions"].as_array().unwrap();
+    assert_eq!(
+        rows.iter().map(|row| row["precision"].as_str().unwrap()).collect::<Vec<_>>(),
+        ["float32", "float16", "int8"]
+    );
+    let accuracy = |row: &Value| row["metrics"]["accuracy"].as_f64();
+    assert!((accuracy(&rows[0]).unwrap() - best).abs() < 1e-6 && rows[0]["latency_ms"].as_f64() > Some(0.0), "{found}");
+    for row in &rows[1..] {
+        let lacks = row["missing"].as_str().is_some_and(|why| why.contains("lacks the Python package onnx"));
+        assert!(lacks || accuracy(row).is_some_and(|found| (found - best).abs() < 0.05), "{row}");
+    }
+
+    let directory = person.get(house, &format!("/datasets/{dataset}")).await["directory"].as_str().unwrap().to_owned();
+    let (about, away) = (format!("{directory}/dataset.json"), format!("{directory}/away.json"));
+    fs::rename(&about, &away).unwrap();
+    let failed = ended("failed").await;
+    assert!(failed["detail"].as_str().unwrap().contains("no finished dataset"), "{failed}");
+    assert_eq!(failed["measured"], found["measured"]);
+    fs::rename(&away, &about).unwrap();
+}
+
 /// `LeNet` reads the digits; its matrix, its mistakes and its thresholds are those of a recount; a
 /// second training goes on from it and knows where it comes from.
 #[tokio::test]
@@ -330,6 +369,7 @@ async fn lenet_reads_digits_and_is_gone_on_from() {
     assert!(layers["parameters"]["total"].as_u64().unwrap() > 10_000 && layers["macs"].as_u64().unwrap() > 100_000);
 
     asked_about_a_folder(&house, &person, &path).await;
+    measured_in_fewer_bits(&house, (&person, &other), &path, &dataset).await;
 
     // Fine-tuned by itself, it knows its parent, and the parent its child.
     let best = person.get(&house, &format!("{path}/snapshots")).await["best"].as_str().unwrap().to_owned();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lyceum::{
     model::{ModelId, trained::ModelState},
-    models::{ClassMeasures, Confusion, Evaluation, Snapshot, Snapshots},
+    models::{ClassMeasures, Confusion, Evaluation, Measured, Precision, Progress, Snapshot, Snapshots},
     web::{page::Nav, views::*},
 };
 
@@ -150,6 +150,7 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
             splits: vec![MeasuredSplit::new(id, &evaluation(word))],
             has_bundle: true,
             layers: Some(layers(word)),
+            precisions: Some(precisions(word)),
             program: Some(word("import keras\n\n\ndef network(x, classes):\n    return x\n")),
         },
         like_href: Some(format!("/models/new?dataset={ID}&like={ID}")),
@@ -161,6 +162,39 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
         }],
         picture: word("~/nothing.png"),
         errors: vec![FieldError { field: "path".to_owned(), message: "There is no such file.".to_owned() }],
+    }
+}
+
+/// Measured in two of three precisions, and once more, which failed.
+fn precisions(word: &Word) -> PrecisionsPart {
+    let one = |precision: &str, bytes: u64, latency: f64, accuracy: f64| Precision {
+        precision: word(precision),
+        runtime: Some(word("ONNX Runtime 1.31.1")),
+        bytes: Some(bytes),
+        latency_ms: Some(latency),
+        latency_95_ms: Some(latency * 1.5),
+        images_per_second: Some(2400.0 / latency),
+        metrics: [("accuracy".to_owned(), Some(accuracy))].into(),
+        missing: None,
+    };
+    let missing = Some(word("this environment lacks the Python package onnx and onnxruntime"));
+    let half = Precision { precision: word("float16"), missing, ..Precision::default() };
+    let measured = Measured {
+        snapshot: word("epoch-00002.keras"),
+        split: "val".to_owned(),
+        pictures: 480,
+        threads: 2,
+        batch_size: 32,
+        metric: word("accuracy"),
+        precisions: vec![one("float32", 44_800_000, 9.31, 0.9713), half, one("int8", 11_400_000, 3.04, 0.9688)],
+    };
+    PrecisionsPart {
+        state: "failed",
+        api: format!("/api/v1/models/{ID}/precisions"),
+        detail: word("data.path: it is no finished dataset"),
+        progress: Some(Progress { done: 1, of: 3 }),
+        table: Some(PrecisionTable::new(&measured)),
+        environments: vec![(word("default"), word("Keras on JAX"), true)],
     }
 }
 

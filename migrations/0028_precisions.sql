@@ -1,0 +1,2 @@
+-- The job that measured a model last in 32, 16 and 8 bits; what it found lies in the model's directory.
+ALTER TABLE models ADD COLUMN precisions_job TEXT;
