@@ -77,7 +77,7 @@ def _makers(
     """How each precision is come to; a maker may raise."""
     lacking = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
     if lacking:
-        reason = f"this environment lacks the Python package {' and '.join(lacking)}"
+        reason = f"this environment lacks the Python package{'s' * (len(lacking) > 1)} {' and '.join(lacking)}"
     else:
         reason = export.onnx_model(trained, path, folder).get("onnx_reason") or ""
 

@@ -22,6 +22,7 @@ from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config
 from .events import Writer
 from .files import write_json, write_rows, write_text
 from .progress import say
+from .speed import Speed
 
 
 class Terminated(Exception):
@@ -104,6 +105,7 @@ class _Training:
 
     def __init__(self, config: Config, data: Data, output: Path, workers: int, devices: int, poll: Callable[[], None]):
         self.config, self.data, self.output, self.workers, self.poll = config, data, output, workers, poll
+        self.devices, self.speed = devices, Speed()
         self.task = tasks.of(data.task)
         self.snapshots = output / "checkpoints"
         self.steps = loader.steps_per_epoch(len(data.parts["train"]), config["batch_size"])
@@ -183,6 +185,8 @@ class _Training:
                 self._one_epoch()
             if self.epoch < self.config["epochs"]:
                 say("early_stop", epoch=self.epoch, metric=self.metric, best=self.index["best_value"])
+            config = self.config
+            self.speed.write(self.output, self.devices, config["batch_size"], config["precision"])
             self._evaluated()
         except Terminated:
             # Once in the index at this very step, a snapshot need not be written again.
@@ -204,8 +208,10 @@ class _Training:
             *(config["batch_size"], config["seed"], self.epoch, config["augmentation"], self.workers, self.batch),
         )
         self.poll()
+        self.speed.epoch()
         for images, truth, count in batches:
             self._one_step(images, truth, count)
+            self.speed.step(count)
             self.poll()
         measure = evaluate.measured(
             self.model, data, "val" if "val" in data.parts else "test", config["batch_size"], self.workers, self.poll

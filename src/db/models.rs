@@ -54,6 +54,7 @@ struct Row {
     best: Option<f64>,
     snapshots: i64,
     precisions_job: Option<String>,
+    speed: Option<String>,
     visibility: String,
     notes: String,
     created_at: i64,
@@ -78,6 +79,7 @@ fn model(row: Row) -> Result<Model> {
         metric: row.metric,
         best: row.best,
         snapshots: row.snapshots,
+        speed: row.speed.and_then(|text| serde_json::from_str(&text).ok()),
         precisions_job: parse_optional(row.precisions_job.as_deref(), "model's precisions")?,
         visibility: parse(&row.visibility, "model's visibility")?,
         notes: row.notes,
@@ -112,7 +114,7 @@ fn test(row: TestRow) -> Result<ModelTest> {
 }
 
 const SELECT: &str = "SELECT m.id, m.owner, u.name AS owner_name, m.name, m.kind, m.network, m.directory, m.dataset_id,
-     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.precisions_job, m.visibility, m.notes, m.created_at, m.changed_at
+     m.job_id, m.parent_id, m.parent_snapshot, m.state, m.detail, m.attempt, m.metric, m.best, m.snapshots, m.precisions_job, m.speed, m.visibility, m.notes, m.created_at, m.changed_at
      FROM models m JOIN users u ON u.id = m.owner";
 
 /// `$1` the viewer.
@@ -181,6 +183,23 @@ impl Db {
         rows.into_iter().map(model).collect()
     }
 
+    /// Those that are trained by a network on a dataset and shown to this person, with their speed: the latest first.
+    pub async fn list_speeds(
+        &self,
+        viewer: UserId,
+        dataset: DatasetId,
+        network: &str,
+        limit: i64,
+    ) -> Result<Vec<Model>> {
+        let sql = format!(
+            "{SELECT} WHERE {SHOWN} AND m.dataset_id = $2 AND m.network = $3 AND m.state = 'trained'
+             AND m.speed IS NOT NULL ORDER BY m.id DESC LIMIT $4"
+        );
+        let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(viewer.to_string())
+            .bind(dataset.to_string()).bind(network).bind(limit).fetch_all(pool).await)?;
+        rows.into_iter().map(model).collect()
+    }
+
     /// Whether somebody else's model is shown to this person.
     pub async fn model_is_shown(&self, id: ModelId, viewer: UserId) -> Result<bool> {
         let sql = format!("SELECT COUNT(*) FROM models m WHERE {SHOWN} AND m.id = $2");
@@ -209,9 +228,10 @@ impl Db {
     /// Writes down what came of an attempt, unless that of a later one is known.
     pub async fn settle_model(&self, id: ModelId, trained: &Trained, at: Timestamp) -> Result<bool> {
         let changed = writing!(self, pool => query("UPDATE models SET state = $2, detail = $3, attempt = $4, metric = $5,
-                 best = $6, snapshots = $7, changed_at = $8 WHERE id = $1 AND attempt <= $4")
+                 best = $6, snapshots = $7, changed_at = $8, speed = $9 WHERE id = $1 AND attempt <= $4")
             .bind(id.to_string()).bind(trained.state.as_str()).bind(&trained.detail).bind(trained.attempt)
             .bind(&trained.metric).bind(trained.best).bind(trained.snapshots).bind(at.0)
+            .bind(trained.speed.as_ref().and_then(|speed| serde_json::to_string(speed).ok()))
             .execute(pool).await.map(|done| done.rows_affected()))?;
         Ok(changed == 1)
     }

@@ -50,6 +50,8 @@ pub struct Model {
     pub metric: String,
     pub best: Option<f64>,
     pub snapshots: i64,
+    /// How fast the training was; nothing before its end.
+    pub speed: Option<Speed>,
     /// What measured it last in 32, 16 and 8 bits; it may be gone.
     pub precisions_job: Option<JobId>,
     pub visibility: Visibility,
@@ -67,6 +69,22 @@ pub struct Trained {
     pub metric: String,
     pub best: Option<f64>,
     pub snapshots: i64,
+    pub speed: Option<Speed>,
+}
+
+/// How fast a training was, and on what: the trainer's `speed.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, utoipa::ToSchema)]
+#[schema(as = ModelSpeed)]
+pub struct Speed {
+    /// How many of them shared a batch.
+    pub devices: u32,
+    /// What each of them is: `cpu`, or what a GPU calls itself.
+    pub device: String,
+    /// Of all devices together.
+    pub batch_size: u32,
+    /// `float32`, or in which precision it computed else.
+    pub precision: String,
+    pub images_per_second: f64,
 }
 
 /// A model that was asked about a picture.

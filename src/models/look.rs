@@ -120,7 +120,7 @@ pub struct Answer {
 
 impl Trained {
     pub(super) fn without_snapshots(state: ModelState, detail: String, attempt: i64) -> Self {
-        Self { state, detail, attempt, metric: String::new(), best: None, snapshots: 0 }
+        Self { state, detail, attempt, metric: String::new(), best: None, snapshots: 0, speed: None }
     }
 }
 

@@ -12,6 +12,7 @@ mod precisions;
 mod preview;
 pub mod program;
 mod request;
+mod scaling;
 pub mod schema;
 
 use std::{
@@ -42,6 +43,7 @@ pub use precisions::{Measured, NewPrecisions, Precision, Precisions};
 pub use preview::{Preview, Sample, Side};
 use request::Checked;
 pub use request::{NewModel, networks};
+pub use scaling::{Scaled, Scaling};
 
 /// What the service is made of.
 pub struct Models {
@@ -122,6 +124,7 @@ impl Models {
             metric: String::new(),
             best: None,
             snapshots: 0,
+            speed: None,
             precisions_job: None,
             visibility: Visibility::Private,
             notes: String::new(),
@@ -252,6 +255,7 @@ impl Models {
     async fn outcome(&self, model: &Model, job: &Job) -> Result<Trained> {
         let owner = self.db.find_user(model.owner).await?.ok_or(Error::NotFound)?.user;
         let snapshots = self.snapshots(&owner, model).await?.unwrap_or_default();
+        let speed = self.speed(&owner, model).await?;
         let (state, detail) = match job.latest.end_reason {
             Some(EndReason::Exited) if job.latest.exit_code == Some(0) => (ModelState::Trained, String::new()),
             Some(EndReason::StoppedByOwner | EndReason::StoppedByAdmin) => (ModelState::Stopped, String::new()),
@@ -269,6 +273,7 @@ impl Models {
             metric: snapshots.metric,
             best: snapshots.best_value,
             snapshots: i64::try_from(snapshots.snapshots.len()).unwrap_or(i64::MAX),
+            speed,
         })
     }
 

@@ -207,6 +207,12 @@ def test_two_devices_learn_what_one_does(train, tmp_path):
     assert next(json.loads(line) for line in out.splitlines() if '"begin"' in line)["devices"] == 2
     losses = [[value for _, value in series(tmp_path / name / "run/events/train", "loss")] for name in ("one", "two")]
     assert losses[0] == pytest.approx(losses[1], rel=1e-3) and one.code == 0
+    for name, devices in (("one", 1), ("two", 2)):
+        speed = json.loads((tmp_path / name / "run/speed.json").read_text())
+        assert (speed["devices"], speed["device"], speed["batch_size"]) == (devices, "cpu", SHORT["batch_size"])
+        # It counts all that a step waits for, so no more than the quickest steps alone.
+        quickest = max(value for _, value in series(tmp_path / name / "run/events/train", "images_per_second"))
+        assert 0 < speed["images_per_second"] <= quickest
     assert train(SHORT | {"devices": 3}, "three").error["field"] == "devices"
 
 

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{EvaluationParameters, NOT_MEASURED, bundle_of};
 use crate::{
     model::{Model, ModelId},
-    models::{Layers, Lineage, Thresholds},
+    models::{Layers, Lineage, Scaling, Thresholds},
     web::{
         Portal,
         error::{Error, Problem, Result},
@@ -95,6 +95,18 @@ pub async fn layers(
     let model = portal.models.find(user.actor(), id).await?;
     let found = portal.models.layers(&user.user, &model).await?;
     found.map(axum::Json).ok_or_else(|| Error::conflict("Its training has not built it yet."))
+}
+
+/// How trainings of the same network on the same dataset went on other numbers of devices.
+#[utoipa::path(get, path = "/models/{id}/scaling", tag = "models", params(("id" = String, Path)),
+    responses((status = 200, body = Scaling), (status = 404, description = "There is none that you may see", body = Problem)))]
+pub async fn scaling(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Id(id): Id<ModelId>,
+) -> Result<axum::Json<Scaling>> {
+    let model = portal.models.find(user.actor(), id).await?;
+    Ok(axum::Json(portal.models.scaling(user.actor(), &model).await?))
 }
 
 /// Its bundle as a tar archive: the model, its labels, preprocessing, card and checksums.

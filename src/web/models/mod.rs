@@ -30,8 +30,10 @@ use super::{
 use crate::{
     db::models::ModelFilter,
     model::{
-        Dataset, DatasetId, DescriptionChanges, FieldError, JobId, Model, ModelId, Timestamp, files::RawPath,
-        job::Visibility, trained::ModelState,
+        Dataset, DatasetId, DescriptionChanges, FieldError, JobId, Model, ModelId, Timestamp,
+        files::RawPath,
+        job::Visibility,
+        trained::{ModelState, Speed},
     },
     models::{self, Evaluation, NewModel, Predictions, Snapshots, Wanted, policy::Curve, schema},
 };
@@ -68,6 +70,8 @@ pub struct ModelView {
     pub best: Option<f64>,
     /// How many snapshots are kept, as of the end of its training.
     pub snapshots: i64,
+    /// How fast its training was, and on what; null before the end.
+    pub speed: Option<Speed>,
     /// Where to download its bundle, as a tar archive, once it is trained.
     pub bundle: Option<String>,
     pub visibility: Visibility,
@@ -105,6 +109,7 @@ impl From<Model> for ModelView {
             metric: Some(one.metric).filter(|metric| !metric.is_empty()),
             best: one.best,
             snapshots: one.snapshots,
+            speed: one.speed,
             bundle,
             visibility: one.visibility,
             notes: one.notes,

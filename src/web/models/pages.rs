@@ -26,7 +26,7 @@ use crate::{
         paging::{Listed, Paging},
         views::{
             self, LayerTable, LineageRows, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage,
-            Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage, TestRow,
+            Moment, NewModelPage, PrecisionsPart, PredictionCard, PredictionsPage, ScalingTable, TestRow,
         },
     },
 };
@@ -200,6 +200,7 @@ pub async fn show_view(
         when: Moment::ago(test.created_at, now),
     };
     let lineage = portal.models.lineage(user.actor(), model).await?;
+    let scaling = portal.models.scaling(user.actor(), model).await?;
     let worst = worst(portal, user, model, &inside).await?;
     let like_href = dataset.as_ref().map(|dataset| {
         href("/models/new", [("dataset", dataset.id.to_string().as_str()), ("like", model.id.to_string().as_str())])
@@ -220,6 +221,7 @@ pub async fn show_view(
         notes: model.notes.clone(),
         visibility: model.visibility.as_str(),
         lineage: LineageRows::new(lineage),
+        scaling: ScalingTable::new(&scaling),
         worst,
         unreachable,
         inside,

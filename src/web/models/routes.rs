@@ -21,6 +21,7 @@ pub fn api() -> OpenApiRouter<Arc<Portal>> {
         .routes(routes!(judged::thresholds))
         .routes(routes!(judged::layers))
         .routes(routes!(judged::lineage))
+        .routes(routes!(judged::scaling))
         .routes(routes!(judged::bundle))
         .routes(routes!(precisions::find, precisions::measure))
         .routes(routes!(ask::ask))

@@ -79,7 +79,7 @@ pub use packages::{OverlayPanel, Packages};
 pub use people::{
     BelongingRow, NewUserForm, StateBadge, UserPage, UserRow, UserSearch, UsersPage, role_word, source_word,
 };
-pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart};
+pub use precisions::{BarAmount, PrecisionLine, PrecisionTable, PrecisionsPart, ScalingLine, ScalingTable};
 pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
     ChangeLine, Choice, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, OverLine,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use askama::Template;
 use serde_json::Value;
 
-use super::{FieldError, LayerTable, LineageRows, Moment, PrecisionsPart};
+use super::{FieldError, LayerTable, LineageRows, Moment, PrecisionsPart, ScalingTable};
 use crate::{
     model::{Model, ModelId, UserId, trained::ModelState},
     models::{self, Confusion, Evaluation, Snapshots, schema},
@@ -269,6 +269,7 @@ pub struct ModelPage {
     pub notes: String,
     pub visibility: &'static str,
     pub lineage: LineageRows,
+    pub scaling: Option<ScalingTable>,
     /// What it got most wrong of validation.
     pub worst: Vec<PredictionCard>,
     /// Why its directory cannot be shown.

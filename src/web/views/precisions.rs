@@ -1,9 +1,10 @@
 //! A model in 32, 16 and 8 bits on its page: a table with a bar beside each number, each as a share
-//! of the largest in its column; and what the environment could not do, in words.
+//! of the largest in its column; and what the environment could not do, in words. In the same way
+//! what more devices brought to trainings like its own.
 
 use crate::{
     model::size::human_size,
-    models::{Measured, Precision, Progress},
+    models::{Measured, Precision, Progress, Scaling},
     web::models::precisions::PrecisionsView,
 };
 
@@ -106,6 +107,41 @@ impl BarAmount {
         };
         let width = if most > 0.0 { (value / most * 1000.0).clamp(0.0, 1000.0).round() / 10.0 } else { 0.0 };
         Self { text: text(value), width }
+    }
+}
+
+/// What more devices bring.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScalingTable {
+    /// On which devices, with how many pictures each.
+    pub about: String,
+    pub rows: Vec<ScalingLine>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScalingLine {
+    pub devices: u32,
+    pub rate: BarAmount,
+    pub efficiency: BarAmount,
+    /// Whose training it was.
+    pub href: String,
+    pub name: String,
+}
+
+impl ScalingTable {
+    /// Nothing where there is one number of devices only.
+    pub fn new(found: &Scaling) -> Option<Self> {
+        let most = found.rows.iter().map(|row| row.images_per_second).fold(0.0, f64::max);
+        let percent = |share: f64| format!("{:.0} %", share * 100.0);
+        let rows = found.rows.iter().map(|row| ScalingLine {
+            devices: row.devices,
+            rate: BarAmount::new(Some(row.images_per_second), most, short),
+            efficiency: BarAmount::new(Some(row.efficiency), 1.0, percent),
+            href: format!("/models/{}", row.model),
+            name: row.name.clone(),
+        });
+        let about = format!("{}, {} pictures each, {}", found.device, found.batch_per_device, found.precision);
+        (!found.rows.is_empty()).then(|| Self { about, rows: rows.collect() })
     }
 }
 

@@ -6,7 +6,7 @@ use lyceum::{
     model::{
         DatasetId, DescriptionChanges, GroupName, JobId, Model, ModelId, ModelTest, ModelTestId, UserId,
         job::Visibility,
-        trained::{ModelState, Trained},
+        trained::{ModelState, Speed, Trained},
     },
 };
 
@@ -30,6 +30,7 @@ pub fn model(owner: UserId, owner_name: &str, name: &str) -> Model {
         metric: String::new(),
         best: None,
         snapshots: 0,
+        speed: None,
         precisions_job: None,
         visibility: Visibility::Private,
         notes: String::new(),
@@ -78,6 +79,7 @@ async fn what_came_of_an_attempt_is_written_down() {
             metric: "accuracy".to_owned(),
             best: Some(0.987_654_321),
             snapshots: 3,
+            speed: Some(speed(2)),
         };
         assert!(db.settle_model(new.id, &trained, later).await.unwrap());
         let earlier = Trained {
@@ -94,6 +96,7 @@ async fn what_came_of_an_attempt_is_written_down() {
             (found.state, found.attempt, found.best, found.snapshots),
             (ModelState::Trained, 2, Some(0.987_654_321), 3)
         );
+        assert_eq!(found.speed, Some(speed(2)));
         assert!(db.settle_model(new.id, &Trained { attempt: 3, ..earlier }, later).await.unwrap());
         let found = db.find_model(new.id).await.unwrap().unwrap();
         assert_eq!((found.state, found.detail.as_str(), found.best), (ModelState::Failed, "why ’", None));
@@ -119,6 +122,44 @@ async fn what_came_of_an_attempt_is_written_down() {
         assert!(!db.remove_model(new.id, &noted).await.unwrap());
         assert_eq!(db.find_model_test(asked[0].id, a).await.unwrap(), None);
         assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, rows + 3);
+    })
+    .await;
+}
+
+fn speed(devices: u32) -> Speed {
+    let (device, precision) = ("NVIDIA H100".to_owned(), "float32".to_owned());
+    Speed { devices, device, batch_size: 32 * devices, precision, images_per_second: 1234.5 }
+}
+
+#[tokio::test]
+async fn speeds_are_of_those_that_are_alike_and_shown() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (a, b) = (add_user(db, "a").await, add_user(db, "b").await);
+        let dataset = DatasetId::new();
+        let add = async |owner, name: &str, network: &str, state, speed: Option<Speed>| {
+            let new = Model { dataset: Some(dataset), network: network.to_owned(), ..model(owner, name, name) };
+            db.add_model(&new, "{}", None, &NOTED).await.unwrap();
+            let (detail, metric) = (String::new(), String::new());
+            let trained = Trained { state, detail, attempt: 1, metric, best: None, snapshots: 1, speed };
+            assert!(db.settle_model(new.id, &trained, START).await.unwrap());
+            new.id
+        };
+        let one = add(a, "one", "lenet", ModelState::Trained, Some(speed(1))).await;
+        let two = add(b, "two", "lenet", ModelState::Trained, Some(speed(2))).await;
+        add(a, "stopped", "lenet", ModelState::Stopped, Some(speed(4))).await;
+        add(a, "other", "alexnet", ModelState::Trained, Some(speed(4))).await;
+        add(a, "silent", "lenet", ModelState::Trained, None).await;
+        let list = async |viewer, dataset| {
+            let found = db.list_speeds(viewer, dataset, "lenet", 10).await.unwrap();
+            found.into_iter().map(|one| (one.id, one.speed.unwrap().devices)).collect::<Vec<_>>()
+        };
+        assert_eq!(list(a, dataset).await, [(one, 1)], "the other is somebody else's");
+        let shown = DescriptionChanges { visibility: Some(Visibility::Everybody), ..DescriptionChanges::default() };
+        assert!(db.change_model(two, &shown, START).await.unwrap());
+        assert_eq!(list(a, dataset).await, [(two, 2), (one, 1)]);
+        assert_eq!(list(a, DatasetId::new()).await, []);
+        assert_eq!(db.list_speeds(a, dataset, "lenet", 1).await.unwrap().len(), 1);
     })
     .await;
 }

@@ -153,6 +153,7 @@ const MATRIX: &[Row] = &[
     row("GET", "/api/v1/models/{id}/thresholds", "", [401, 409, 404, 409, 409, 401, 401]),
     row("GET", "/api/v1/models/{id}/layers", "", [401, 409, 404, 409, 409, 401, 401]),
     row("GET", "/api/v1/models/{id}/lineage", "", [401, 200, 404, 200, 200, 401, 401]),
+    row("GET", "/api/v1/models/{id}/scaling", "", [401, 200, 404, 200, 200, 401, 401]),
     row("GET", "/api/v1/models/{id}/bundle", "", [401, 409, 404, 409, 409, 401, 401]),
     row("GET", "/api/v1/models/{id}/precisions", "", [401, 200, 404, 200, 200, 401, 401]),
     row("POST", "/api/v1/models/{id}/precisions", "{}", [401, 409, 404, 404, 403, 401, 401]),

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use lyceum::{
     model::{ModelId, trained::ModelState},
-    models::{ClassMeasures, Confusion, Evaluation, Measured, Precision, Progress, Snapshot, Snapshots},
+    models::{
+        ClassMeasures, Confusion, Evaluation, Measured, Precision, Progress, Scaled, Scaling, Snapshot, Snapshots,
+    },
     web::{page::Nav, views::*},
 };
 
@@ -143,6 +145,7 @@ fn page(word: &Word, state: ModelState) -> ModelPage {
             ancestors: vec![relative(word, "Streets, winter", 7)],
             children: vec![relative(word, "Streets by night", 2), relative(word, "Only bicycles", 3)],
         },
+        scaling: ScalingTable::new(&scaling(word)),
         worst: (0..).zip(["person", "car", "dog"]).map(|place| card(word, place)).collect(),
         unreachable: None,
         inside: ModelInside {
@@ -177,7 +180,7 @@ fn precisions(word: &Word) -> PrecisionsPart {
         metrics: [("accuracy".to_owned(), Some(accuracy))].into(),
         missing: None,
     };
-    let missing = Some(word("this environment lacks the Python package onnx and onnxruntime"));
+    let missing = Some(word("this environment lacks the Python packages onnx and onnxruntime"));
     let half = Precision { precision: word("float16"), missing, ..Precision::default() };
     let measured = Measured {
         snapshot: word("epoch-00002.keras"),
@@ -198,6 +201,22 @@ fn precisions(word: &Word) -> PrecisionsPart {
     }
 }
 
+fn scaling(word: &Word) -> Scaling {
+    let row = |(devices, images_per_second, efficiency): (u32, f64, f64)| Scaled {
+        devices,
+        images_per_second,
+        efficiency,
+        model: ID.parse().unwrap(),
+        name: word("Street scenes, summer"),
+    };
+    Scaling {
+        device: word("NVIDIA H100 80GB HBM3"),
+        batch_per_device: 64,
+        precision: word("mixed_bfloat16"),
+        rows: [(1, 2310.0, 1.0), (2, 4435.0, 0.96), (4, 8316.0, 0.9)].map(row).into(),
+    }
+}
+
 fn show(word: &Word) -> ModelPage {
     page(word, ModelState::Trained)
 }
@@ -210,6 +229,7 @@ fn failed(word: &Word) -> ModelPage {
         bundle_href: None,
         dataset: None,
         lineage: LineageRows::default(),
+        scaling: None,
         worst: Vec::new(),
         ..page(word, ModelState::Failed)
     }
