@@ -19,6 +19,7 @@ import datasets  # noqa: F401
 import directory  # noqa: F401
 import life  # noqa: F401
 import rows
+import slurm  # noqa: F401
 from stand import Stand
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent

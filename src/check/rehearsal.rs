@@ -242,8 +242,8 @@ impl Rehearsal {
             ready.timeout_seconds = self.start_timeout;
         }
         let home = HomeSetup { home: person.home.clone(), ..HomeSetup::default() };
-        let (name, gpus, shape) = ("rehearsal".to_owned(), Vec::new(), Shape::default());
-        Ok(Launch { session, name, seconds: 60, person: person.clone(), resources, shape, gpus, app, home })
+        let (name, group, gpus, shape) = ("rehearsal".to_owned(), None, Vec::new(), Shape::default());
+        Ok(Launch { session, name, group, seconds: 60, person: person.clone(), resources, shape, gpus, app, home })
     }
 
     /// Listens to the agent until it says that the app answers.

@@ -224,6 +224,8 @@ pub struct Launch {
     pub session: SessionId,
     /// What its owner calls it.
     pub name: String,
+    /// The name of the group that is charged.
+    pub group: Option<String>,
     /// How long it may run; who ends it then is the portal, where it can.
     pub seconds: i64,
     pub person: Person,

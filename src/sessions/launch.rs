@@ -93,6 +93,7 @@ impl Sessions {
         Ok(Launch {
             session: session.id,
             name: session.name.clone(),
+            group: session.spec.group.clone(),
             seconds: session.spec.duration_seconds,
             person,
             resources: session.spec.resources.clone(),

@@ -74,6 +74,7 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
     Launch {
         session,
         name: "a workload".to_owned(),
+        group: None,
         seconds: 600,
         person: Person::from(identity.clone()),
         resources: Resources { memory_bytes: 64 * MIB, ..Resources::default() },

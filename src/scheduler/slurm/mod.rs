@@ -266,6 +266,7 @@ impl Scheduler for Slurm {
         let options = submit::options(&submit::Job {
             settings: &this.config.settings,
             name: &launch.name,
+            group: launch.group.as_deref(),
             mark: &this.marks.of(session, launch.person.uid),
             resources: &each,
             shape,

@@ -2,7 +2,7 @@
 //! become single arguments of Slurm's commands; what could be taken for anything else than a
 //! value is a fault.
 
-use std::{path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use serde::Deserialize;
 
@@ -25,7 +25,10 @@ pub struct Settings {
     /// nodes must see then.
     pub program: PathBuf,
     pub partition: String,
+    /// What is charged to no group that [`Settings::accounts`] names.
     pub account: String,
+    /// Slurm's accounts of groups, by the names of the groups.
+    pub accounts: BTreeMap<String, String>,
     pub qos: String,
     pub reservation: String,
     pub constraint: String,
@@ -59,6 +62,7 @@ impl Default for Settings {
             program: PathBuf::new(),
             partition: String::new(),
             account: String::new(),
+            accounts: BTreeMap::new(),
             qos: String::new(),
             reservation: String::new(),
             constraint: String::new(),
@@ -107,13 +111,15 @@ impl Settings {
         if self.bin.as_os_str().is_empty() {
             fault("bin", "is the directory of Slurm's commands, as /usr/bin");
         }
-        for (key, value) in [
+        let values = [
             ("partition", &self.partition),
             ("account", &self.account),
             ("qos", &self.qos),
             ("reservation", &self.reservation),
             ("constraint", &self.constraint),
-        ] {
+        ];
+        let of_groups = self.accounts.values().map(|account| ("accounts", account));
+        for (key, value) in values.into_iter().chain(of_groups) {
             if value.starts_with('-') || !value.bytes().all(is_in_value) {
                 fault(key, "holds a character that Slurm's names do not have");
             }
@@ -135,6 +141,11 @@ impl Settings {
     /// So many tenths of the interval.
     pub(super) fn tenths(&self, tenths: u64) -> Duration {
         Duration::from_millis(self.interval.unsigned_abs().saturating_mul(100 * tenths))
+    }
+
+    /// What Slurm charges for work that is charged to this group; empty: what it charges by itself.
+    pub(super) fn account_of(&self, group: Option<&str>) -> &str {
+        group.and_then(|group| self.accounts.get(group)).unwrap_or(&self.account)
     }
 
     /// The path of one of Slurm's commands.
@@ -179,6 +190,10 @@ mod tests {
             ("partition", Settings { partition: "--uid=0".to_owned(), ..Settings::default() }),
             ("qos", Settings { qos: "a\n#SBATCH --nice".to_owned(), ..Settings::default() }),
             ("account", Settings { account: "a b".to_owned(), ..Settings::default() }),
+            (
+                "accounts",
+                Settings { accounts: [("vision".to_owned(), "a b".to_owned())].into(), ..Settings::default() },
+            ),
             ("name", Settings { name: String::new(), ..Settings::default() }),
             ("bin", Settings { bin: PathBuf::new(), ..Settings::default() }),
             ("interval", Settings { interval: 1, ..Settings::default() }),

@@ -15,6 +15,8 @@ use crate::{
 pub(super) struct Job<'a> {
     pub settings: &'a Settings,
     pub name: &'a str,
+    /// The group that is charged.
+    pub group: Option<&'a str>,
     /// The mark by which it is found again.
     pub mark: &'a str,
     /// Of each node.
@@ -52,8 +54,8 @@ pub(super) fn options(job: &Job<'_>) -> Vec<String> {
         options.push(format!("--gres=gpu:{model}{}", resources.gpus));
     }
     for (option, value) in [
-        ("partition", &settings.partition),
-        ("account", &settings.account),
+        ("partition", settings.partition.as_str()),
+        ("account", settings.account_of(job.group)),
         ("qos", &settings.qos),
         ("reservation", &settings.reservation),
         ("constraint", &settings.constraint),
@@ -212,6 +214,7 @@ mod tests {
         Job {
             settings,
             name,
+            group: None,
             mark: "lyceum:x:y",
             resources,
             shape: &ONE,
@@ -250,6 +253,18 @@ mod tests {
         }
         assert!(!options.iter().any(|option| option.starts_with("--qos")), "what is not set is not asked for");
         assert!(options.iter().all(|option| option.starts_with("--")));
+    }
+
+    #[test]
+    fn whom_slurm_charges() {
+        let accounts = [("vision".to_owned(), "lab-vision".to_owned())].into();
+        let settings = Settings { account: "research".to_owned(), accounts, ..Settings::default() };
+        let resources = Resources::default();
+        for (group, account) in [(None, "research"), (Some("vision"), "lab-vision"), (Some("speech"), "research")] {
+            let options = options(&Job { group, ..job(&settings, "x", &resources) });
+            let told: Vec<_> = options.iter().filter(|option| option.starts_with("--account")).collect();
+            assert_eq!(told, [&format!("--account={account}")]);
+        }
     }
 
     #[test]

@@ -95,3 +95,30 @@ async fn what_never_left_the_queue_was_never_held() {
     crate::db::whole::assert_consistent(&db).await;
     db.close().await;
 }
+
+#[tokio::test]
+async fn slurm_charges_the_account_of_the_group() {
+    let Some(cluster) = Cluster::start() else { return };
+    let accounts = ("LYCEUM_SCHEDULER__SLURM__ACCOUNTS__VISION", "lab-vision");
+    let usual = ("LYCEUM_SCHEDULER__SLURM__ACCOUNT", "everybody");
+    let Some((house, person, cluster)) = on_with(cluster, &[accounts, usual]).await else { return };
+    for group in ["vision", "speech"] {
+        for words in [
+            &["admin", "group", "add", group][..],
+            &["admin", "group", "member", "add", group, &person.name],
+            &["admin", "quota", "set", "group", group, "chargeable=yes"],
+        ] {
+            let (is_done, said) = house.run(words);
+            assert!(is_done, "{words:?}: {said}");
+        }
+    }
+    for (group, account) in [("vision", "lab-vision"), ("speech", "everybody")] {
+        let request = json!({ "app": "web", "resources": { "cpus": 1, "memory_bytes": 256 * MIB }, "group": group });
+        let id = person.start(&house, request).await;
+        person.state(&house, id, "running").await;
+        let told = cluster.ask("squeue", &["--noheader", "--states=running", "--Format", "account"]);
+        assert_eq!(told.trim(), account, "what is charged to {group}");
+        person.end(&house, id).await;
+        eventually("it is gone", async || cluster.ask("squeue", &["--noheader"]).is_empty().then_some(())).await;
+    }
+}
