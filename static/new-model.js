@@ -36,9 +36,13 @@ async function draw() {
     method: "POST",
     headers: { "Content-Type": "application/json", "X-CSRF-Token": rate.dataset.csrf },
     body: JSON.stringify(typed()),
-  });
-  const said = await answer.json().catch(() => null);
-  if (mine !== latest || !said) return;
+  }).catch(() => null);
+  const said = await answer?.json().catch(() => null);
+  if (mine !== latest) return;
+  if (!said) {
+    says.textContent = "It is drawn when the portal answers again.";
+    return;
+  }
   const line = $("path", rate);
   if (!answer.ok) {
     line.setAttribute("d", "");
