@@ -153,7 +153,7 @@ def slurm(stand, options):
                                              "time_limit_seconds": 86400})
             live = size
             until("all run", lambda: cluster.ask("squeue", "--noheader", "--states=running").count("\n") == size, 0.5, 1800)
-            held = agents(stand.account)
+            held = until("each has its agent", lambda: len(found := agents(stand.account)) >= size and found, 1)
             before, cpu = cluster.asked(), portal.cpu()
             time.sleep(seconds)
             rate = (cluster.asked() - before) * 60 / seconds
