@@ -6,58 +6,34 @@ import { $, $$ } from "./dom.js";
 
 const wait = () => new Promise((done) => setTimeout(done, document.hidden ? 15000 : 2500));
 
-const state = $("#model-state");
-async function follow() {
+/** Asks again and again what the portal knows, and draws the page anew once that is another thing than it shows. */
+async function follow(api, is_news) {
   for (;;) {
     await wait();
-    const answer = await fetch(`/api/v1/models/${state.dataset.model}`).catch(() => null);
-    if (!answer?.ok) continue;
-    const model = await answer.json();
-    if (model.state !== state.dataset.state) return location.reload();
+    const answer = await fetch(api).catch(() => null);
+    if (answer?.ok && is_news(await answer.json())) return location.reload();
   }
 }
-if (state?.dataset.state === "training") follow();
+const done = ({ progress }) => String(progress?.done ?? "");
 
-const answer = $("#answer-state");
-async function await_answer() {
-  for (;;) {
-    await wait();
-    const found = await fetch(answer.dataset.api).catch(() => null);
-    if (!found?.ok) continue;
-    const test = await found.json();
-    const further = String(test.progress?.done ?? "") !== answer.dataset.done;
-    const there = test.state !== answer.dataset.state || further || (answer.dataset.state === "answered" && test.inspection);
-    if (there) return location.reload();
-  }
-}
+const state = $("#model-state")?.dataset;
+if (state?.state === "training") follow(`/api/v1/models/${state.model}`, (model) => model.state !== state.state);
+
 // The drawings come after the answer.
-if (answer && (answer.dataset.state === "waiting" || (answer.dataset.live === "true" && !$(".drawings")))) await_answer();
+const answer = $("#answer-state")?.dataset;
+if (answer && (answer.state === "waiting" || (answer.live === "true" && !$(".drawings")))) {
+  follow(answer.api, (test) => test.state !== answer.state || done(test) !== answer.done || (answer.state === "answered" && test.inspection));
+}
 
 // What is looked at before a training: pictures first, layers afterwards.
-const preview = $("#preview-state");
-async function follow_preview() {
-  for (;;) {
-    await wait();
-    const found = await fetch(preview.dataset.api).catch(() => null);
-    if (!found?.ok) continue;
-    const { state, samples } = await found.json();
-    if (state !== preview.dataset.state || samples.length !== Number(preview.dataset.samples)) return location.reload();
-  }
+const preview = $("#preview-state")?.dataset;
+if (preview?.state === "waiting") {
+  follow(preview.api, ({ state, samples }) => state !== preview.state || samples.length !== Number(preview.samples));
 }
-if (preview?.dataset.state === "waiting") follow_preview();
 
 // A model in fewer bits: each precision as it is measured.
-const precisions = $("#precisions");
-async function follow_precisions() {
-  for (;;) {
-    await wait();
-    const found = await fetch(precisions.dataset.api).catch(() => null);
-    if (!found?.ok) continue;
-    const { state, progress } = await found.json();
-    if (state !== precisions.dataset.state || String(progress?.done ?? "") !== precisions.dataset.done) return location.reload();
-  }
-}
-if (precisions?.dataset.state === "waiting") follow_precisions();
+const precisions = $("#precisions")?.dataset;
+if (precisions?.state === "waiting") follow(precisions.api, (found) => found.state !== precisions.state || done(found) !== precisions.done);
 
 const form = $("#ask");
 
