@@ -109,6 +109,9 @@ enum Verb {
     /// Becomes a user and turns into a command of the batch system, for the helper.
     #[command(hide = true)]
     Batch,
+    /// One of a user's own verbs, by a rule of sudo's.
+    #[command(hide = true)]
+    AsUser { verb: Option<String> },
     /// Inside a workload; `agent files` looks after a user's files.
     #[command(hide = true)]
     Agent,
@@ -149,6 +152,9 @@ fn main() -> ExitCode {
         Some("rehearse") => return check::rehearse(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str)),
         Some("files") => return lyceum::helper::files::run(),
         Some("batch") => return lyceum::helper::batch::run(),
+        Some("as-user") => {
+            return lyceum::helper::way::run(arguments.next().as_deref().and_then(std::ffi::OsStr::to_str));
+        }
         Some("helper") => return helper(&arguments.next().unwrap_or_default().to_string_lossy()),
         _ => {}
     }
@@ -236,6 +242,7 @@ fn run(command: Command) -> Result<ExitCode> {
         | Verb::Errand
         | Verb::Files
         | Verb::Batch
+        | Verb::AsUser { .. }
         | Verb::Rehearse { .. }
         | Verb::Agent
         | Verb::Exec { .. } => Ok(ExitCode::FAILURE),
@@ -255,6 +262,7 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
         service_user: config.server.user.clone(),
         account_uids: config.accounts.uids.map_or(lyceum::helper::ACCOUNT_UIDS, |(first, last)| first..=last),
         batch: config.scheduler.tools(),
+        sudo: config.accounts.sudo.clone(),
         ..start::Settings::default()
     };
     let started = start::prepare(&paths, &settings)?;

@@ -84,7 +84,7 @@ impl App {
             tell_first_password(file);
         }
 
-        let one_person = !started.launcher.is_root();
+        let one_person = !started.launcher.changes_user();
         let launcher = Arc::new(started.launcher);
         let nodes = Nodes::new(config.nodes.clone(), &keys::derive(&key, b"nodes"));
         let machine = workloads::Machine {

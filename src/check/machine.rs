@@ -1,13 +1,17 @@
 //! Checks of the machine: Python and environments, GPUs, what holds limits, who runs what,
 //! memory and the clock.
 
-use std::fs;
+use std::{fs, path::Path, time::Duration};
 
 use super::{Facts, Finding, Level, disk::service_uid};
 use crate::{
     environments::{self, Build, Environments, Recipe, State, System, Wanted, on_search_path},
     gpu::{self, Gpus},
-    helper::cgroup::Hierarchy,
+    helper::{
+        cgroup::Hierarchy,
+        command::{self, Surroundings},
+        identity, way,
+    },
     model::{
         Timestamp,
         size::{GIB, KIB, human_size},
@@ -16,6 +20,10 @@ use crate::{
 
 /// Where the programs of administrators lie.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// How long sudo may take to list its rules, which a directory may hold, and how long they may be.
+const SUDO_TIMEOUT: Duration = Duration::from_secs(10);
+const MAX_RULES: u64 = 64 * 1024;
 
 pub async fn python(facts: &Facts) -> Vec<Finding> {
     let name = "Python";
@@ -155,10 +163,40 @@ pub fn accounts(facts: &Facts) -> Finding {
                 format!("root's helper starts workloads as their users; the user {user} for the portal will be made"),
             ),
         }
+    } else if let Some(program) = &facts.sudo {
+        by_sudo(program)
     } else {
         let what = "not root: all workloads run as you, so this is for one person, or for several who may read each other's files (accounts.shared_uid)";
         Finding::new(name, Level::Note, what)
     }
+}
+
+/// Whether sudo lets this account run the program as others.
+fn by_sudo(program: &Path) -> Finding {
+    let name = "accounts";
+    let arguments = ["-n", "-l"].map(str::to_owned);
+    let listed = command::run(Path::new(way::SUDO), &arguments, &Surroundings::default(), SUDO_TIMEOUT, MAX_RULES);
+    let why = match listed {
+        // Long lists are folded.
+        Ok(ran) if ran.output.split_whitespace().collect::<Vec<_>>().join(" ").contains(&rule(program)) => {
+            return Finding::new(
+                name,
+                Level::Ok,
+                "sudo starts what belongs to users as them; the portal is never root",
+            );
+        }
+        Ok(ran) => ran.complaints.lines().next().unwrap_or("its rules do not name the program").to_owned(),
+        Err(err) => err.sentence(),
+    };
+    let account = identity::own().map_or_else(|_unknown| "lyceum".to_owned(), |own| own.name);
+    let what = format!("accounts.sudo: sudo does not let `{account}` run {}: {why}", rule(program));
+    let line = format!("{account} ALL=(%GROUP) NOPASSWD: {}", rule(program));
+    Finding::new(name, Level::Fault, what).mend(format!("visudo -f /etc/sudoers.d/lyceum: {line}"))
+}
+
+/// The command of the rule.
+fn rule(program: &Path) -> String {
+    format!("{} as-user *", program.display())
 }
 
 pub fn programs(facts: &Facts) -> Finding {

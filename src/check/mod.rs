@@ -51,6 +51,8 @@ pub struct Facts {
     /// The portal that runs on this data directory, if one does.
     pub running: Option<Running>,
     pub is_root: bool,
+    /// Our program as a rule of sudo's names it, for a portal that root does not start.
+    pub sudo: Option<PathBuf>,
     /// Whom the portal runs as when root starts it.
     pub service_user: String,
     /// Where passwords are kept, where that is a directory.

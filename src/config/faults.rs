@@ -20,6 +20,7 @@ impl Config {
         faults.extend(apps::validate(&self.apps, self.allow_port_apps).iter().map(ToString::to_string));
         faults.extend(self.nodes.validate());
         faults.extend(self.scheduler.slurm().map(slurm::Settings::validate).unwrap_or_default());
+        faults.extend(self.faults_of_sudo());
         faults.extend(self.gpus.validate());
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());
@@ -40,6 +41,23 @@ impl Config {
         faults.extend(faults_of_profiles(&self.profiles));
         faults.extend(faults_of_storage(&self.storage));
         faults
+    }
+}
+
+impl Config {
+    /// A rule of sudo's where it is of no use, or that cannot be.
+    fn faults_of_sudo(&self) -> Option<String> {
+        let program = self.accounts.sudo.as_ref()?;
+        let why = if !program.is_absolute() {
+            "is the whole path of the program, as in the rule"
+        } else if self.scheduler.slurm().is_none() {
+            "goes with scheduler.kind = \"slurm\": on its own machine a portal needs root to hold people's limits"
+        } else if self.accounts.shared_uid {
+            "and accounts.shared_uid exclude each other: sudo makes everybody who they are"
+        } else {
+            return None;
+        };
+        Some(format!("accounts.sudo: {why}"))
     }
 }
 

@@ -199,6 +199,8 @@ pub struct LocalScheduler {
 pub struct Accounts {
     /// Several people share the portal's own Unix account and trust each other.
     pub shared_uid: bool,
+    /// Our program as a rule of sudo's names it, which lets a portal that root does not start run it as its users.
+    pub sudo: Option<PathBuf>,
     /// The uids of the accounts that are made on first need: first and last.
     pub uids: Option<(u32, u32)>,
 }
@@ -380,6 +382,7 @@ impl Config {
             listen: self.server.listen,
             running: running(&paths.private),
             is_root,
+            sudo: self.accounts.sudo.clone(),
             service_user: self.server.user.clone(),
             directory: self.auth.directory().cloned(),
             account_uids: self.accounts.uids.unwrap_or((*ACCOUNT_UIDS.start(), *ACCOUNT_UIDS.end())),
@@ -390,7 +393,7 @@ impl Config {
             place: environments::Place {
                 shared: paths.shared.clone(),
                 cache: paths.private.join("environments"),
-                everybody: is_root,
+                everybody: is_root || self.accounts.sudo.is_some(),
                 variables: environment.for_tools(),
             },
             gpus: gpu::Config { gpus: self.scheduler.local.gpus.clone(), nvml: self.scheduler.local.nvml.clone() },

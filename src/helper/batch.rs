@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use nix::unistd::alarm;
 use rustix::{
     fs::OFlags,
     process::{Pid, Signal, getppid, set_parent_process_death_signal},
@@ -23,9 +24,10 @@ use super::{
     command::{self, Running, Surroundings},
     doing,
     identity::Identity,
-    launch::make_run_directory,
+    launch::{make_own_run_directory, make_run_directory},
     process,
     trampoline::memory_file,
+    way::Way,
 };
 use crate::{
     model::SessionId,
@@ -43,7 +45,8 @@ pub struct Tools {
 }
 
 /// How long a command may take: longer than Slurm's own patience with its controller.
-const PATIENCE: Duration = Duration::from_secs(25);
+const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
+const PATIENCE_SECONDS: u32 = 25;
 
 /// How long the helper waits for it; others wait meanwhile.
 const MOMENT: Duration = Duration::from_millis(50);
@@ -79,8 +82,8 @@ struct UnderWay {
 struct Spec {
     /// `None`: stay who we are.
     identity: Option<Identity>,
-    /// A file to leave before the command runs, and what it holds.
-    leave: Option<(PathBuf, serde_json::Value)>,
+    /// What to leave before the command runs.
+    leave: Option<Leave>,
     program: PathBuf,
     arguments: Vec<String>,
     conf: Option<PathBuf>,
@@ -89,13 +92,23 @@ struct Spec {
     parent: i32,
 }
 
+/// The launch that the agent will read, in the run directory.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Leave {
+    run_directory: PathBuf,
+    /// The directory is the child's to make.
+    make: bool,
+    agent: serde_json::Value,
+}
+
 impl Orders {
     /// What came of an order; `None` while nobody knows.
     pub fn run(
         &mut self,
         config: &Config,
+        way: &Way,
         identity: &Identity,
-        changes_user: bool,
         session: SessionId,
         order: BatchOrder,
     ) -> Result<Option<Ran>> {
@@ -116,15 +129,18 @@ impl Orders {
             if MOST_OF_ONE <= own || MOST <= self.0.len() {
                 return Err(Error::Busy("too many orders wait for the batch system already".to_owned()));
             }
-            let running = start(config, tools, identity, changes_user, session, order)?;
+            let running = start(config, tools, (way, identity), session, order)?;
             let (uid, deadline) = (identity.uid, Instant::now() + PATIENCE);
             self.0.push(UnderWay { session, uid, cancels, running, deadline });
             self.0.len() - 1
         };
-        if self.0[at].running.wait(MOMENT) || self.0[at].deadline <= Instant::now() {
+        let known = &mut self.0[at];
+        let is_over = known.deadline <= Instant::now();
+        if known.running.wait(MOMENT) || is_over && known.running.kill() {
             return self.0.swap_remove(at).running.finish(MAX_OUTPUT).map(Some);
         }
-        Ok(None)
+        // One that sudo keeps stays known until it has ended, so that it is not given twice.
+        Ok(is_over.then(Ran::default))
     }
 
     /// Ends what takes too long and nobody has asked about since.
@@ -132,11 +148,12 @@ impl Orders {
         let long_ago = Instant::now().checked_sub(PATIENCE);
         self.0.retain_mut(|known| {
             let forgotten = long_ago.is_some_and(|long_ago| known.deadline < long_ago);
-            if forgotten {
+            let ended = forgotten && (known.running.wait(Duration::ZERO) || known.running.kill());
+            if ended {
                 // What it says is for nobody.
                 let _ = known.running.finish(MAX_OUTPUT);
             }
-            !forgotten
+            !ended
         });
     }
 }
@@ -144,8 +161,7 @@ impl Orders {
 fn start(
     config: &Config,
     tools: &Tools,
-    identity: &Identity,
-    changes_user: bool,
+    (way, identity): (&Way, &Identity),
     session: SessionId,
     order: BatchOrder,
 ) -> Result<Running> {
@@ -158,13 +174,15 @@ fn start(
                 return Err(Error::Refused("these are not options of a submission".to_owned()));
             }
             let run_directory = config.run.join(session.short());
-            make_run_directory(&run_directory, identity.uid, config.service_gid)?;
-            (&tools.sbatch, options, script, Some((run_directory.join(files::LAUNCH), agent)))
+            if !way.is_sudo() {
+                make_run_directory(&run_directory, identity.uid, config.service_gid)?;
+            }
+            (&tools.sbatch, options, script, Some(Leave { run_directory, make: way.is_sudo(), agent }))
         }
         BatchOrder::Cancel { job, end } => (&tools.scancel, cancel(job, end), String::new(), None),
     };
     let spec = Spec {
-        identity: changes_user.then(|| identity.clone()),
+        identity: way.to_become(identity),
         leave,
         program: program.clone(),
         arguments,
@@ -173,8 +191,8 @@ fn start(
         parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
     };
     let spec = serde_json::to_vec(&spec).map_err(|err| Error::Refused(format!("an order's words: {err}")))?;
-    let mut command = Command::new(&config.own_binary);
-    command.arg("batch").env_clear().current_dir("/").stdin(memory_file("batch-input", &[&spec])?);
+    let mut command = way.command(&config.own_binary, "batch", identity);
+    command.stdin(memory_file("batch-input", &[&spec])?);
     command::start(command).map_err(doing("starting a command of the batch system"))
 }
 
@@ -218,9 +236,15 @@ fn turn_into_command() -> Result<io::Error> {
             return Err(Error::Busy("the helper is gone".to_owned()));
         }
     }
-    if let Some((path, content)) = &spec.leave {
-        leave(path, content).map_err(doing(format!("writing {}", path.display())))?;
+    if let Some(Leave { run_directory, make, agent }) = &spec.leave {
+        if *make {
+            make_own_run_directory(run_directory)?;
+        }
+        let path = run_directory.join(files::LAUNCH);
+        leave(&path, agent).map_err(doing(format!("writing {}", path.display())))?;
     }
+    // It outlives the change into the command. Whoever waits may be gone, or may not be allowed to end us.
+    alarm::set(PATIENCE_SECONDS + 5);
     let surroundings = Surroundings { conf: spec.conf };
     let mut command = Command::new(&spec.program);
     command.args(&spec.arguments).env_clear().envs(surroundings.environment()).current_dir("/").stdin(script);

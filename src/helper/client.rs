@@ -22,8 +22,8 @@ use crate::protocol::{HelperAnswer, HelperRequest, files_agent::FilesLaunch};
 pub enum Launcher {
     /// The root helper; `None` once it has gone, which only a restart of the portal mends.
     Helper(Mutex<Option<Line>>),
-    /// This process, as the user it is.
-    Direct(Box<Mutex<Verbs>>),
+    /// This process.
+    Direct { verbs: Box<Mutex<Verbs>>, changes_user: bool },
 }
 
 /// The socket to the helper, and where the conversation stands.
@@ -52,21 +52,26 @@ impl Launcher {
         Ok(Self::Helper(Mutex::new(Some(Line { socket, owes_answer: false, patience }))))
     }
 
-    /// Does everything itself; refused for root, as whom nothing is ever started.
+    /// Does everything itself, as the user it is or by sudo; refused for root, as whom nothing is ever started.
     pub fn direct(config: Config) -> Result<Self> {
-        Verbs::own_user(config).map(|verbs| Self::Direct(Box::new(Mutex::new(verbs))))
+        let verbs = Verbs::ordinary(config)?;
+        let changes_user = verbs.changes_user();
+        Ok(Self::Direct { verbs: Box::new(Mutex::new(verbs)), changes_user })
     }
 
     /// Whether workloads can run as other users than the portal.
-    pub fn is_root(&self) -> bool {
-        matches!(self, Self::Helper(_))
+    pub fn changes_user(&self) -> bool {
+        match self {
+            Self::Helper(_) => true,
+            Self::Direct { changes_user, .. } => *changes_user,
+        }
     }
 
     /// Whether anybody answers, as far as the last request showed.
     pub fn is_there(&self) -> bool {
         match self {
             Self::Helper(socket) => socket.lock().is_some(),
-            Self::Direct(_) => true,
+            Self::Direct { .. } => true,
         }
     }
 
@@ -88,7 +93,7 @@ impl Launcher {
 
     fn exchange(&self, request: HelperRequest) -> Result<(HelperAnswer, Option<OwnedFd>)> {
         let (answer, socket) = match self {
-            Self::Direct(verbs) => {
+            Self::Direct { verbs, .. } => {
                 let mut verbs = verbs.lock();
                 verbs.reap();
                 let answered = verbs.answer(request);
@@ -113,7 +118,7 @@ impl Launcher {
 
     /// Takes note of ended agents that are this process's own children.
     pub fn reap(&self) {
-        if let Self::Direct(verbs) = self
+        if let Self::Direct { verbs, .. } = self
             && let Some(mut verbs) = verbs.try_lock()
         {
             verbs.reap();

@@ -78,6 +78,11 @@ impl Running {
         }
     }
 
+    /// Ends it, if that is allowed: what sudo has made somebody else's is not.
+    pub fn kill(&mut self) -> bool {
+        self.child.kill().is_ok()
+    }
+
     /// What came of it; one that still runs is ended, and has no exit status then.
     pub fn finish(&mut self, limit: u64) -> Result<Ran> {
         let status = if let Ok(Some(status)) = self.child.try_wait() {

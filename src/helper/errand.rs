@@ -9,10 +9,11 @@ use std::{
     io::{self, ErrorKind, Read, Write},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
-    process::{Child, Command, ExitCode, Stdio},
+    process::{Child, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
+use nix::unistd::alarm;
 use rustix::{
     fs::{Access, access},
     io::Errno,
@@ -20,7 +21,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Error, Result, doing, identity::Identity, process, trampoline::memory_file};
+use super::{Config, Error, Result, doing, identity::Identity, process, remove, trampoline::memory_file, way::Way};
 use crate::{
     overlay,
     protocol::{Directory, Errand, Found, MAX_MESSAGE},
@@ -42,6 +43,9 @@ const MOST_OF_ONE: usize = 16;
 const MOST: usize = 64;
 
 const LONGEST_PATH: usize = 4096;
+
+/// How long a turn at removing a run directory may take.
+const A_TURN: Duration = Duration::from_secs(2);
 
 /// The errands that are under way.
 #[derive(Debug)]
@@ -72,23 +76,20 @@ struct Spec {
     /// `None`: stay who we are.
     identity: Option<Identity>,
     home: PathBuf,
+    /// Where run directories are.
+    run: PathBuf,
     errand: Errand,
+    /// The child ends itself after so many seconds: whoever waits may be gone, or may not be allowed to end it.
+    seconds: u32,
 }
 
 impl Errands {
     /// What comes of it; `None` while nobody knows.
-    pub fn run(
-        &mut self,
-        own_binary: &Path,
-        identity: &Identity,
-        changes_user: bool,
-        errand: &Errand,
-    ) -> Result<Option<Found>> {
+    pub fn run(&mut self, config: &Config, way: &Way, identity: &Identity, errand: &Errand) -> Result<Option<Found>> {
         let under_way = self.under_way.iter().position(|known| known.uid == identity.uid && known.errand == *errand);
         if under_way.is_none() {
             self.admit(identity, errand)?;
-            let deadline = Instant::now() + self.patience_with(errand);
-            self.under_way.push(start(own_binary, identity, changes_user, errand, deadline)?);
+            self.under_way.push(start(config, way, identity, errand, self.patience_with(errand))?);
         }
         let at = under_way.unwrap_or(self.under_way.len() - 1);
         if process::wait(&[&self.under_way[at].output], MOMENT) {
@@ -100,7 +101,7 @@ impl Errands {
     fn patience_with(&self, errand: &Errand) -> Duration {
         match errand {
             Errand::Directory { .. } | Errand::Environment { .. } => self.patience,
-            Errand::Overlays => self.patience * LISTING,
+            Errand::Overlays | Errand::RemoveRunDirectory { .. } => self.patience * LISTING,
             Errand::ResetOverlay { .. } => self.patience * REMOVING,
         }
     }
@@ -149,20 +150,18 @@ fn shortened(answer: &str) -> String {
     answer.chars().take(300).collect()
 }
 
-fn start(
-    own_binary: &Path,
-    identity: &Identity,
-    changes_user: bool,
-    errand: &Errand,
-    deadline: Instant,
-) -> Result<UnderWay> {
-    let spec =
-        Spec { identity: changes_user.then(|| identity.clone()), home: identity.home.clone(), errand: errand.clone() };
+fn start(config: &Config, way: &Way, identity: &Identity, errand: &Errand, patience: Duration) -> Result<UnderWay> {
+    let spec = Spec {
+        identity: way.to_become(identity),
+        home: identity.home.clone(),
+        run: config.run.clone(),
+        errand: errand.clone(),
+        seconds: u32::try_from(patience.as_secs()).unwrap_or(u32::MAX).saturating_add(1),
+    };
     let spec = serde_json::to_vec(&spec).map_err(|err| Error::Refused(format!("an errand's path: {err}")))?;
-    let mut child = Command::new(own_binary)
-        .arg("errand")
-        .env_clear()
-        .current_dir("/")
+    let deadline = Instant::now() + patience;
+    let mut child = way
+        .command(&config.own_binary, "errand", identity)
         .stdin(memory_file("errand-input", &[&spec])?)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -191,6 +190,7 @@ fn become_and_run() -> Result<Found> {
     if let Some(identity) = &spec.identity {
         identity.become_for_good()?;
     }
+    alarm::set(spec.seconds);
     // A change of user clears it, so it comes after.
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|err| doing("watching the helper")(err.into()))?;
     Ok(match &spec.errand {
@@ -201,6 +201,11 @@ fn become_and_run() -> Result<Found> {
             Ok(true) => Found::Done,
             Ok(false) => Found::Nothing,
             Err(error) => Found::Failed { message: error.to_string() },
+        },
+        Errand::RemoveRunDirectory { session } => match remove::remove_tree(&spec.run, &session.short(), A_TURN) {
+            Ok(true) => Found::Done,
+            Ok(false) => Found::Nothing,
+            Err(err) => Found::Failed { message: format!("removing the run directory: {err}") },
         },
     })
 }
@@ -232,6 +237,7 @@ fn look(path: &Path) -> Directory {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::helper::cgroup::Hierarchy;
 
     #[test]
     fn what_is_found() {
@@ -262,7 +268,20 @@ mod tests {
         let me = super::super::identity::own().unwrap();
         let mut errands = Errands { patience: Duration::from_millis(400), ..Errands::default() };
         let begin = Instant::now();
-        let mut look = |path: &str| errands.run(&hanging, &me, false, &Errand::Directory { path: path.into() });
+        let config = Config {
+            run: base.path().into(),
+            placements: base.path().into(),
+            hierarchy: Hierarchy::detect("test"),
+            service_uid: me.uid,
+            service_gid: me.gid,
+            agent_command: Vec::new(),
+            own_binary: hanging,
+            account_uids: 0..=0,
+            batch: None,
+            sudo: None,
+        };
+        let way = Way::Own(me.clone());
+        let mut look = |path: &str| errands.run(&config, &way, &me, &Errand::Directory { path: path.into() });
         assert_eq!(look("/a").unwrap(), None);
         assert!(begin.elapsed() < Duration::from_millis(300), "{:?}", begin.elapsed());
         while look("/a").unwrap().is_none() {}

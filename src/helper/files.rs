@@ -19,7 +19,7 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Error, Result, doing, identity::Identity, process, trampoline};
+use super::{Config, Error, Result, doing, identity::Identity, process, trampoline, way::Way};
 
 /// How many may live for one account, and in all. One whose file system hangs stays until
 /// the kernel lets go of it.
@@ -60,8 +60,8 @@ impl FilesAgents {
     pub fn start(
         &mut self,
         config: &Config,
+        way: &Way,
         identity: &Identity,
-        changes_user: bool,
         launch: serde_json::Value,
     ) -> Result<OwnedFd> {
         self.reap();
@@ -71,17 +71,15 @@ impl FilesAgents {
         let (ours, theirs) = UnixStream::pair().map_err(doing("making a socket pair"))?;
         let end = OwnedFd::from(theirs.try_clone().map_err(doing("keeping a socket's end"))?);
         let spec = Spec {
-            identity: changes_user.then(|| identity.clone()),
+            identity: way.to_become(identity),
             command: config.agent_command.iter().cloned().chain([OsString::from("files")]).collect(),
             launch,
             parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
         };
         let spec = serde_json::to_vec(&spec)
             .map_err(|err| Error::Refused(format!("what a files agent is told is not fit: {err}")))?;
-        let child = Command::new(&config.own_binary)
-            .arg("files")
-            .env_clear()
-            .current_dir("/")
+        let child = way
+            .command(&config.own_binary, "files", identity)
             .stdin(trampoline::memory_file("files-input", &[&spec])?)
             .stdout(Stdio::from(OwnedFd::from(theirs)))
             .stderr(Stdio::null())

@@ -14,7 +14,10 @@ use std::{
     time::Duration,
 };
 
-use rustix::fs::{Mode, OFlags, fchmod, fchown, open};
+use rustix::{
+    fs::{Mode, OFlags, fchmod, fchown, open},
+    process::{geteuid, umask},
+};
 
 use super::{
     Config, Error, Result, cgroup, doing,
@@ -38,12 +41,12 @@ pub(super) struct Launched {
 /// How long the trampoline may take; it does nothing that waits for others.
 const TRAMPOLINE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Starts `request` as `identity`; `changes_user` is false where that is who we are.
+/// Starts `request` as `identity`; `to_become` is left out where that is who we are.
 pub(super) fn launch(
     config: &Config,
     request: &LaunchRequest,
     identity: &Identity,
-    changes_user: bool,
+    to_become: Option<Identity>,
 ) -> Result<Launched> {
     let session = request.session;
     let short = session.short();
@@ -79,7 +82,7 @@ pub(super) fn launch(
     let spec = Spec {
         record,
         placements: config.placements.clone(),
-        identity: changes_user.then(|| identity.clone()),
+        identity: to_become,
         command: config.agent_command.clone(),
         parent: i32::try_from(std::process::id()).expect("process ids fit 31 bits"),
     };
@@ -190,7 +193,7 @@ pub(super) fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> 
         let directory = fs::File::from(open(path, flags, Mode::empty())?);
         let owner = directory.metadata()?.uid();
         // Ours is one that a crash left before it was handed over.
-        if owner != uid && owner != rustix::process::geteuid().as_raw() {
+        if owner != uid && owner != geteuid().as_raw() {
             return Ok(false);
         }
         let (uid, gid) = (rustix::process::Uid::from_raw(uid), rustix::process::Gid::from_raw(gid));
@@ -201,6 +204,33 @@ pub(super) fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> 
     match make() {
         Ok(true) => Ok(()),
         Ok(false) => Err(Error::Refused(format!("{} belongs to somebody else", path.display()))),
+        Err(err) => Err(doing(what())(err)),
+    }
+}
+
+/// The same by the user whose it will be. Directories below the parent have its group without being told (its mode
+/// has 2000), and nobody removes another's there (1000).
+pub(super) fn make_own_run_directory(path: &Path) -> Result<()> {
+    let what = || format!("making the run directory {}", path.display());
+    let make = || -> io::Result<bool> {
+        let before = umask(Mode::RWXO | Mode::WGRP);
+        let made = DirBuilder::new().mode(0o750).create(path);
+        umask(before);
+        match made {
+            Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
+            _ => {}
+        }
+        let facts = fs::symlink_metadata(path)?;
+        let parent = fs::metadata(path.parent().unwrap_or(path))?;
+        let is_own = facts.is_dir() && facts.uid() == geteuid().as_raw();
+        Ok(is_own && facts.gid() == parent.gid() && facts.mode() & 0o7777 == 0o2750)
+    };
+    match make() {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Error::Refused(format!(
+            "{} is not as it must be (one's own, of the portal's group, mode 2750)",
+            path.display()
+        ))),
         Err(err) => Err(doing(what())(err)),
     }
 }

@@ -18,6 +18,7 @@ pub mod placement;
 pub mod process;
 pub mod trampoline;
 pub mod verbs;
+pub mod way;
 
 mod account;
 mod launch;
@@ -62,6 +63,8 @@ pub struct Config {
     pub account_uids: RangeInclusive<u32>,
     /// The commands of the batch system, where one starts the workloads.
     pub batch: Option<batch::Tools>,
+    /// Our program as a rule of sudo's names it, where that makes an ordinary portal's children users.
+    pub sudo: Option<PathBuf>,
 }
 
 /// The uids of accounts that Lyceum makes, unless the configuration says otherwise.

@@ -5,7 +5,7 @@
 
 use std::{
     io,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::Path,
     time::{Duration, Instant},
 };
@@ -53,6 +53,15 @@ pub(super) fn remove_tree(parent: &Path, name: &str, within: Duration) -> io::Re
                 Err(err) => return Err(err.into()),
             }
         }
+    }
+}
+
+/// Whose it is; `None` where nothing is there.
+pub(super) fn owner(path: &Path) -> io::Result<Option<u32>> {
+    match std::fs::symlink_metadata(path) {
+        Ok(facts) => Ok(Some(facts.uid())),
+        Err(err) if err.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(err) => Err(err),
     }
 }
 

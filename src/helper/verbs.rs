@@ -17,10 +17,11 @@ use super::{
     placement::{self, Record},
     process::{self, Life},
     remove,
+    way::Way,
 };
 use crate::{
     model::{SessionId, session::Placement},
-    protocol::{BatchOrder, Errand, HelperAnswer, HelperRequest, LaunchRequest},
+    protocol::{BatchOrder, Errand, Found, HelperAnswer, HelperRequest, LaunchRequest},
 };
 
 /// How long `kill` waits for what it killed. More is needed only where the kernel itself is
@@ -34,8 +35,7 @@ const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct Verbs {
     config: Config,
-    /// Set where everything runs as one person, the one this process is.
-    own: Option<Identity>,
+    way: Way,
     children: Vec<Child>,
     errands: Errands,
     files: FilesAgents,
@@ -45,13 +45,13 @@ pub struct Verbs {
 impl Verbs {
     /// As root: becomes whoever is asked for, within the rules of [`identity`].
     pub(super) fn root(config: Config) -> Self {
-        Self::new(config, None)
+        Self::new(config, Way::Root)
     }
 
-    fn new(config: Config, own: Option<Identity>) -> Self {
+    fn new(config: Config, way: Way) -> Self {
         Self {
             config,
-            own,
+            way,
             children: Vec::new(),
             errands: Errands::default(),
             files: FilesAgents::default(),
@@ -59,13 +59,15 @@ impl Verbs {
         }
     }
 
-    /// As the user this process runs as, who must not be root.
-    pub(super) fn own_user(config: Config) -> Result<Self> {
-        let own = identity::own()?;
-        if own.uid == 0 {
-            return Err(Error::Refused("nothing is ever started as root".to_owned()));
-        }
-        Ok(Self::new(config, Some(own)))
+    /// As the user this process runs as, who must not be root; or as others, by sudo.
+    pub(super) fn ordinary(config: Config) -> Result<Self> {
+        let way = Way::of_ordinary(&config)?;
+        Ok(Self::new(config, way))
+    }
+
+    /// Whether workloads can run as other users than this process.
+    pub(super) fn changes_user(&self) -> bool {
+        !matches!(self.way, Way::Own(_))
     }
 
     pub(super) fn answer(&mut self, request: HelperRequest) -> Answered {
@@ -97,8 +99,11 @@ impl Verbs {
     }
 
     fn launch(&mut self, request: &LaunchRequest) -> Result<Placement> {
+        if self.way.is_sudo() {
+            return Err(Error::Refused("without root nothing but a batch system starts workloads".to_owned()));
+        }
         let identity = self.identity(&request.unix_name)?;
-        let launched = launch::launch(&self.config, request, &identity, self.own.is_none())?;
+        let launched = launch::launch(&self.config, request, &identity, self.way.to_become(&identity))?;
         self.children.extend(launched.child);
         Ok(launched.placement)
     }
@@ -126,17 +131,33 @@ impl Verbs {
             return Err(Error::Busy(format!("{} of the session's processes still run", living.len())));
         }
         cgroup::remove(&groups).map_err(doing("removing the cgroups"))?;
-        let removed = remove::remove_tree(&self.config.run, &session.short(), REMOVE_TIMEOUT)
-            .map_err(doing("removing the run directory"))?;
-        if !removed {
+        if !self.remove_run_directory(session)? {
             return Err(Error::Busy("the run directory holds so much that removing it takes several turns".to_owned()));
         }
         // Last, because whoever looks for leftovers looks for placements.
         placement::remove(&self.config.placements, session).map_err(doing("removing the placement"))
     }
 
+    /// Whether nothing is left of it; more may be to do in another turn.
+    fn remove_run_directory(&mut self, session: SessionId) -> Result<bool> {
+        let (run, name) = (&self.config.run, session.short());
+        if !self.way.is_sudo() {
+            return remove::remove_tree(run, &name, REMOVE_TIMEOUT).map_err(doing("removing the run directory"));
+        }
+        let Some(owner) = remove::owner(&run.join(name)).map_err(doing("looking at the run directory"))? else {
+            return Ok(true);
+        };
+        let owner = identity::name_of(owner)
+            .ok_or_else(|| Error::Busy(format!("the name service knows no uid {owner}, whose the run directory is")))?;
+        match self.errand(&owner, &Errand::RemoveRunDirectory { session })? {
+            HelperAnswer::Found { found: Found::Done } => Ok(true),
+            HelperAnswer::Found { found: Found::Failed { message } } => Err(Error::Busy(message)),
+            _ => Ok(false),
+        }
+    }
+
     fn account(&self, name: &str) -> Result<String> {
-        if self.own.is_some() {
+        if !matches!(self.way, Way::Root) {
             return Err(Error::Refused("Unix accounts are made only by a portal that root has started".to_owned()));
         }
         account::ensure(name, &self.config.account_uids)
@@ -144,24 +165,24 @@ impl Verbs {
 
     fn errand(&mut self, unix_name: &str, errand: &Errand) -> Result<HelperAnswer> {
         let identity = self.identity(unix_name)?;
-        let found = self.errands.run(&self.config.own_binary, &identity, self.own.is_none(), errand)?;
+        let found = self.errands.run(&self.config, &self.way, &identity, errand)?;
         Ok(found.map_or(HelperAnswer::Looking, |found| HelperAnswer::Found { found }))
     }
 
     fn batch(&mut self, session: SessionId, unix_name: &str, order: BatchOrder) -> Result<HelperAnswer> {
         let identity = self.identity(unix_name)?;
-        let ran = self.orders.run(&self.config, &identity, self.own.is_none(), session, order)?;
+        let ran = self.orders.run(&self.config, &self.way, &identity, session, order)?;
         Ok(ran.map_or(HelperAnswer::Looking, |ran| HelperAnswer::Ran { ran }))
     }
 
     fn files(&mut self, unix_name: &str, launch: serde_json::Value) -> Result<OwnedFd> {
         let identity = self.identity(unix_name)?;
-        self.files.start(&self.config, &identity, self.own.is_none(), launch)
+        self.files.start(&self.config, &self.way, &identity, launch)
     }
 
     /// Whom something may be done as.
     fn identity(&self, unix_name: &str) -> Result<Identity> {
-        let Some(own) = &self.own else {
+        let Way::Own(own) = &self.way else {
             let identity = Identity::look_up(unix_name)?;
             if identity.uid == self.config.service_uid {
                 return Err(Error::Refused(format!("`{unix_name}` is the portal's own account")));

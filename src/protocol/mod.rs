@@ -126,6 +126,9 @@ pub enum Errand {
     Overlays,
     /// Empties an overlay: answers `Found::Done`, or `Found::Nothing` where there is none.
     ResetOverlay { name: String },
+    /// Removes a run directory that is the user's own: answers `Found::Done`, or `Found::Nothing` while there is more
+    /// to do. Only where no root is there to do it.
+    RemoveRunDirectory { session: SessionId },
 }
 
 /// The outcome of an [`Errand`]. It comes from a process of the user's.

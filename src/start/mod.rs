@@ -3,7 +3,8 @@
 //! helper and becoming the service user for good. Not started by root, there is no helper.
 //!
 //! What root makes inside directories that the service user cannot write stays root's: the
-//! binary that agents run, the run directories' parent, and the placements.
+//! binary that agents run, the run directories' parent, and the placements. Where sudo makes an ordinary portal's
+//! children users, users make their run directories themselves.
 
 mod directories;
 mod layout;
@@ -43,6 +44,8 @@ pub struct Settings {
     pub own_binary: PathBuf,
     /// The commands of the batch system, where one starts the workloads.
     pub batch: Option<helper::batch::Tools>,
+    /// Our program as a rule of sudo's names it, for a portal that root does not start.
+    pub sudo: Option<PathBuf>,
 }
 
 impl Default for Settings {
@@ -52,6 +55,7 @@ impl Default for Settings {
             account_uids: helper::ACCOUNT_UIDS,
             own_binary: "/proc/self/exe".into(),
             batch: None,
+            sudo: None,
         }
     }
 }
@@ -78,6 +82,13 @@ pub fn prepare(paths: &Paths, settings: &Settings) -> Result<Started> {
 }
 
 fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
+    if settings.sudo.is_some() {
+        return Err(Error::Refused(
+            "accounts.sudo is for a portal that root does not start: take it out, or start the portal as its service \
+             account"
+                .to_owned(),
+        ));
+    }
     check_ancestors(&paths.data)?;
     let service = service_user(&settings.service_user, &paths.data)?;
     let root = Owner { uid: 0, gid: 0 };
@@ -110,15 +121,24 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
 
 fn prepare_user(paths: &Paths, settings: &Settings) -> Result<Started> {
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
+    // With sudo people make their run directories themselves: each gets the group of `run`, and nobody sees others'
+    // there or removes them.
+    let (shown, run) = if settings.sudo.is_some() { (0o755, 0o3733) } else { (0o700, 0o700) };
     fs::create_dir_all(paths.data.parent().unwrap_or(&paths.data)).map_err(doing("making the data directory"))?;
-    for path in [&paths.data, &paths.private, &paths.shared, &paths.bin, &paths.placements] {
-        directory(path, owner, 0o700)?;
+    for (path, mode) in [
+        (&paths.data, shown),
+        (&paths.private, 0o700),
+        (&paths.shared, shown),
+        (&paths.bin, shown),
+        (&paths.placements, 0o700),
+    ] {
+        directory(path, owner, mode)?;
     }
     for name in SERVICE_DIRECTORIES {
-        directory(&paths.shared.join(name), owner, 0o700)?;
+        directory(&paths.shared.join(name), owner, shown)?;
     }
-    parent_directory(&paths.run, owner, 0o700)?;
-    directory(&paths.run, owner, 0o700)?;
+    parent_directory(&paths.run, owner, shown)?;
+    directory(&paths.run, owner, run)?;
     check_secrets(&paths.private)?;
     let binary = copy_binary(&settings.own_binary, &paths.bin)?;
     let hierarchy = Hierarchy::detect(&paths.instance);
@@ -150,6 +170,7 @@ fn helper_config(
         own_binary: settings.own_binary.clone(),
         account_uids: settings.account_uids.clone(),
         batch: settings.batch.clone(),
+        sudo: settings.sudo.clone(),
     }
 }
 

@@ -80,7 +80,7 @@ fn one_person(base: &Path) {
     let started = start::prepare(&paths, &settings()).unwrap();
     let again = start::prepare(&paths, &settings()).unwrap();
     assert_eq!(started.binary, again.binary);
-    assert!(!started.launcher.is_root() && started.helper.is_none());
+    assert!(!started.launcher.changes_user() && started.helper.is_none());
     fs::set_permissions(&paths.private, fs::Permissions::from_mode(0o755)).unwrap();
     let err = start::prepare(&paths, &settings()).unwrap_err().to_string();
     assert!(err.contains("chmod 700"), "{err}");
@@ -98,6 +98,7 @@ fn one_person(base: &Path) {
             own_binary: env!("CARGO_BIN_EXE_lyceum").into(),
             account_uids: lyceum::helper::ACCOUNT_UIDS,
             batch: None,
+            sudo: None,
         })
         .unwrap();
         let local = Local::new(local::Config {

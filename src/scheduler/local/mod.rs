@@ -79,7 +79,7 @@ pub const MAX_RUN_DIRECTORY: usize = 57;
 fn errand_timeout(errand: &Errand) -> Duration {
     Duration::from_secs(match errand {
         Errand::Directory { .. } | Errand::Environment { .. } => 8,
-        Errand::Overlays => 25,
+        Errand::Overlays | Errand::RemoveRunDirectory { .. } => 25,
         Errand::ResetOverlay { .. } => 130,
     })
 }
@@ -294,7 +294,7 @@ impl Scheduler for Local {
     }
 
     async fn person(&self, user: &PortalUser) -> Result<Person> {
-        if !self.shared.config.launcher.is_root() {
+        if !self.shared.config.launcher.changes_user() {
             let own = blocking(|| identity::own().map_err(Error::from)).await?;
             return match &user.account {
                 Account::Named(name) if *name != own.name => Err(Error::Refused(format!(

@@ -171,6 +171,11 @@ pub(super) fn read(ran: &Ran) -> Answer {
         },
         None => Answer::Unclear("the controller took longer than 25 seconds".to_owned()),
         Some(status) if status == i32::from(NOT_RUN) => Answer::Unclear(said),
+        // It speaks before anything is run.
+        Some(_) if said.starts_with("sudo: ") => Answer::Refused(format!(
+            "The portal may not hand in jobs as this account ({said}): an administrator has to name it in the rule that \
+             sudo has for the portal."
+        )),
         Some(_) if is_unreached(&said) => Answer::Unclear(said),
         Some(_) if said.is_empty() => Answer::Refused("Slurm refused the job and did not say why.".to_owned()),
         Some(_) => Answer::Refused(format!("Slurm refused the job: {said}.")),

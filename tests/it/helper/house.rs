@@ -194,6 +194,7 @@ impl House {
             own_binary: "/proc/self/exe".into(),
             account_uids: ACCOUNT_UIDS,
             batch: None,
+            sudo: None,
         };
         change(&mut config);
         let (launcher, child) = start_helper(&config);

@@ -62,6 +62,8 @@ pub struct House {
     variables: Vec<(String, String)>,
     /// Whom the portal runs as, where that is not root.
     runs_as: Option<Identity>,
+    /// What sudo is told, in a file of its own.
+    rule: Option<PathBuf>,
     portal: Option<Child>,
     pub url: String,
     /// Where it listens: port 0 is another one after each start.
@@ -123,6 +125,7 @@ impl House {
             config,
             variables: own.chain(variables).collect(),
             runs_as: None,
+            rule: None,
             portal: None,
             url: String::new(),
             listen: "127.0.0.1:0".to_owned(),
@@ -145,6 +148,18 @@ impl House {
     /// Runs every command of this house, a portal of root's, through another program.
     pub fn wrap(&mut self, words: Vec<String>) {
         self.inside = words;
+    }
+
+    /// A rule of sudo's by which an ordinary account's portal serves these accounts; it goes with the house.
+    pub fn allow_sudo(&mut self, accounts: &[&str]) {
+        let own = self.runs_as.as_ref().expect("an ordinary account's portal").name.clone();
+        let program = self.base.path().join("lyceum");
+        let rule = format!("{own} ALL=({}) NOPASSWD: {} as-user *\n", accounts.join(","), program.display());
+        let file = PathBuf::from("/etc/sudoers.d").join(&own);
+        fs::write(&file, rule).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o440)).unwrap();
+        self.set("LYCEUM_ACCOUNTS__SUDO", program.to_str().unwrap());
+        self.rule = Some(file);
     }
 
     pub fn runs_as(&self) -> Option<&Identity> {
@@ -462,6 +477,9 @@ impl Drop for House {
             let _ = fs::remove_dir(paths.run.parent().unwrap());
         }
         let service = self.runs_as.is_none().then(|| format!("ly-s-{}", self.id));
+        if let Some(rule) = &self.rule {
+            let _ = fs::remove_file(rule);
+        }
         for account in self.accounts.lock().iter().chain(&service) {
             remove_account(account);
         }

@@ -11,6 +11,7 @@ mod jobs;
 mod machines;
 mod queue;
 mod stage;
+mod sudo;
 mod transports;
 mod whole;
 

@@ -1,0 +1,81 @@
+//! How a child of ours comes to run as the user whom something is done for. Root's child becomes the user
+//! itself, as its first act; where everything runs as one person, it stays who it is; and where the portal is an
+//! ordinary account with a rule of sudo's, sudo makes it the user. What the child then does is others' to say.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use super::{
+    Config, Error, Result, batch, errand, files,
+    identity::{self, Identity},
+};
+
+/// Who carries out the verbs.
+#[derive(Clone, Debug)]
+pub(super) enum Way {
+    Root,
+    /// The one person that this process is.
+    Own(Identity),
+    /// An account that is nobody's; the program is named as sudo's rule names it.
+    Sudo(PathBuf),
+}
+
+pub const SUDO: &str = "/usr/bin/sudo";
+
+impl Way {
+    /// Of a process that is not root, and must not be.
+    pub fn of_ordinary(config: &Config) -> Result<Self> {
+        let own = identity::own()?;
+        match &config.sudo {
+            _ if own.uid == 0 => Err(Error::Refused("nothing is ever started as root".to_owned())),
+            Some(program) => Ok(Self::Sudo(program.clone())),
+            None => Ok(Self::Own(own)),
+        }
+    }
+
+    /// Our program, to begin as `identity` with one of the verbs `batch`, `errand` and `files`. Its environment is
+    /// empty.
+    pub fn command(&self, own_binary: &Path, verb: &str, identity: &Identity) -> Command {
+        let mut command = match self {
+            Self::Root | Self::Own(_) => Command::new(own_binary),
+            Self::Sudo(program) => {
+                let mut command = Command::new(SUDO);
+                command.args(["-n", "-u", &identity.name, "--"]).arg(program).arg("as-user");
+                command
+            }
+        };
+        command.arg(verb).env_clear().current_dir("/");
+        command
+    }
+
+    /// Whom the child must become by itself.
+    pub fn to_become(&self, identity: &Identity) -> Option<Identity> {
+        matches!(self, Self::Root).then(|| identity.clone())
+    }
+
+    /// Whether we can give files away, and may end children that are somebody else by now.
+    pub fn is_sudo(&self) -> bool {
+        matches!(self, Self::Sudo(_))
+    }
+}
+
+/// `lyceum as-user VERB`, what sudo's rule allows: the verbs that are a user's own, as that user. The same rules
+/// hold as for the helper: it is never a system account.
+pub fn run(verb: Option<&str>) -> ExitCode {
+    let allowed = identity::own().and_then(|own| Identity::look_up(&own.name));
+    match (allowed, verb) {
+        (Ok(_), Some("batch")) => batch::run(),
+        (Ok(_), Some("errand")) => errand::run(),
+        (Ok(_), Some("files")) => files::run(),
+        (Ok(_), _) => refuse("lyceum as-user: the verbs are batch, errand and files"),
+        (Err(err), _) => refuse(&format!("lyceum as-user: {}", err.sentence())),
+    }
+}
+
+fn refuse(why: &str) -> ExitCode {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{why}");
+    ExitCode::from(batch::NOT_RUN)
+}
