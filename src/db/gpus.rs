@@ -89,11 +89,11 @@ pub(super) const POINTS: &str = "SELECT uuid, at, readings, utilisation, memory_
 /// `$1` and `$2` are the ends of the time.
 pub(super) const HOLDINGS: &str = "SELECT session_id, owner, users.name, gpu_list, started_at, ended_at
      FROM intervals JOIN users ON users.id = owner
-     WHERE ended_at > $1 AND started_at < $2 AND gpus > 0
+     WHERE ended_at > $1 AND started_at < $2 AND gpus > 0 AND session_id IS NOT NULL
      UNION ALL
      SELECT session_id, owner, users.name, gpu_list, started_at, ended_at
      FROM intervals JOIN users ON users.id = owner
-     WHERE ended_at IS NULL AND started_at < $2 AND gpus > 0";
+     WHERE ended_at IS NULL AND started_at < $2 AND gpus > 0 AND session_id IS NOT NULL";
 
 type HoldingRow = (String, String, String, String, i64, Option<i64>);
 

@@ -16,6 +16,7 @@ pub mod groups;
 pub mod hardware;
 pub mod holds;
 pub mod idempotency;
+pub mod intervals;
 pub mod jobs;
 pub mod limits;
 pub mod logins;

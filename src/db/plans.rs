@@ -6,6 +6,7 @@ use sqlx::{AssertSqlSafe, query_as};
 use super::{
     Config, Db, audit, facts, gpus,
     groups::{self, GroupFilter},
+    intervals,
     people::{self, After, PeopleFilter, Sort},
     quotas, retention, sessions,
     sessions::Filter,
@@ -44,7 +45,7 @@ async fn no_query_reads_the_whole_history() {
     let own_live = plan(&db, &sessions::list(&db, &Filter { live_only: true, ..mine })).await;
     assert!(own_live.contains("USING INDEX sessions_owner_live (owner=? AND id<?)"), "{own_live}");
 
-    let plan_of_open = plan(&db, sessions::OPEN_INTERVALS).await;
+    let plan_of_open = plan(&db, intervals::OPEN).await;
     assert!(plan_of_open.contains("USING INDEX intervals_open"), "{plan_of_open}");
 
     let plan_of_mine = plan(&db, &sessions::list(&db, &mine)).await;
@@ -90,7 +91,7 @@ async fn no_query_reads_the_whole_history() {
         standing::CLOSED_OF_GROUP,
         standing::CLOSED,
         sessions::ADD_EVENT,
-        "UPDATE intervals SET ended_at = 1 WHERE session_id = 'x' AND ended_at IS NULL",
+        intervals::CLOSE,
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",
         "SELECT 1 FROM tokens WHERE secret_hash = 'x'",
         "SELECT 1 FROM users WHERE name = 'x'",

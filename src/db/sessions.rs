@@ -8,18 +8,17 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
-    reading,
+    intervals, reading,
     settings::SET_SETTING,
     transaction,
     types::parse,
-    users::user_id,
     writing,
 };
 use crate::model::{
     EndReason, JobId, Session, SessionId, SessionState, Timestamp, UserId,
     job::Attempt,
     quota::Reason,
-    session::{Allocation, Asked, Placement, SessionSpec},
+    session::{Asked, Placement, SessionSpec},
 };
 
 /// Which workloads to list, sessions and attempts of jobs alike where nothing else is said. Newest first; `before` is the last id of the page before.
@@ -210,9 +209,6 @@ pub(super) fn live(db: &Db) -> String {
     format!("{} WHERE s.state <> 'ended' ORDER BY s.id", select(db))
 }
 
-pub(super) const OPEN_INTERVALS: &str =
-    "SELECT session_id, owner FROM intervals WHERE ended_at IS NULL ORDER BY session_id";
-
 impl Db {
     pub async fn find_session(&self, id: SessionId) -> Result<Option<Session>> {
         let sql = format!("{} WHERE s.id = $1", select(self));
@@ -312,30 +308,6 @@ impl Db {
         Ok(0 < changed)
     }
 
-    /// Notes since when, and what, an admitted session really holds, as its scheduler says; what was
-    /// noted before is replaced until it has ended.
-    pub async fn set_allocation(&self, id: SessionId, held: &Allocation) -> Result<()> {
-        let id = id.to_string();
-        transaction!(self, tx => {
-            // Nothing is held before it was admitted, whatever the scheduler's clock says.
-            let known = query("UPDATE intervals SET gpus = $2, cpus = $3, memory_bytes = $4, started_at =
-                     (SELECT CASE WHEN admitted_at < $5 THEN $5 ELSE admitted_at END FROM sessions WHERE id = $1)
-                 WHERE session_id = $1 AND ended_at IS NULL")
-                .bind(&id).bind(held.gpus).bind(held.cpus).bind(held.memory_bytes).bind(held.from.0)
-                .execute(&mut *tx).await?.rows_affected();
-            if known == 0 {
-                query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at, charged_group)
-                     SELECT id, owner, $2, $3, $4, gpu_list, CASE WHEN admitted_at < $5 THEN $5 ELSE admitted_at END,
-                         charged_group
-                     FROM sessions WHERE id = $1 AND admitted_at IS NOT NULL AND state <> 'ended'
-                         AND id NOT IN (SELECT session_id FROM intervals WHERE session_id = $1)")
-                    .bind(&id).bind(held.gpus).bind(held.cpus).bind(held.memory_bytes).bind(held.from.0)
-                    .execute(&mut *tx).await?;
-            }
-        });
-        Ok(())
-    }
-
     /// Remembers where a starting session runs.
     pub async fn set_placement(&self, id: SessionId, placement: &Placement) -> Result<bool> {
         let (id, placement) = (id.to_string(), Json::write(placement));
@@ -426,12 +398,7 @@ impl Db {
                 .bind(ending.at.0).bind(&ending.detail)
                 .execute(&mut *tx).await?.rows_affected();
             if 0 < changed {
-                // Whatever the clock did meanwhile: nobody used less than nothing. The number is
-                // nobody else's under the lock alone.
-                query("UPDATE intervals SET ended_at = CASE WHEN started_at < $2 THEN $2 ELSE started_at END,
-                         number = (SELECT COALESCE(MAX(number), 0) + 1 FROM intervals)
-                     WHERE session_id = $1 AND ended_at IS NULL")
-                    .bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
+                query(intervals::CLOSE).bind(&id).bind(ending.at.0).execute(&mut *tx).await?;
                 query(ADD_EVENT).bind(&id).bind(ending.at.0).bind("ended").bind(&ending.detail).execute(&mut *tx).await?;
             }
             changed
@@ -502,12 +469,5 @@ impl Db {
         writing!(self, pool => query("UPDATE sessions SET detail = $2 WHERE id = $1 AND state <> 'ended'")
             .bind(&id).bind(detail).execute(pool).await.map(drop))?;
         Ok(())
-    }
-
-    /// The owner of an open interval, for checks that table and sessions agree.
-    pub async fn open_intervals(&self) -> Result<Vec<(SessionId, Option<UserId>)>> {
-        let rows: Vec<(String, Option<String>)> = reading!(self, pool =>
-            query_as(OPEN_INTERVALS).fetch_all(pool).await)?;
-        rows.into_iter().map(|(id, owner)| Ok((parse(&id, "session id")?, user_id(owner.as_deref())?))).collect()
     }
 }

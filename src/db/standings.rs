@@ -169,9 +169,12 @@ const SPENT: &str = "users LEFT JOIN (SELECT owner, CAST(SUM(gpus * part) AS BIG
          SELECT owner, gpus, ended_at - CASE WHEN started_at < $6 THEN $6 ELSE started_at END AS part
              FROM intervals WHERE ended_at > $6 AND gpus > 0
          UNION ALL SELECT owner, gpus, CASE WHEN ends < $5 THEN $5 WHEN ends > $7 THEN $7 ELSE ends END
-                 - CASE WHEN admitted_at < $6 THEN $6 ELSE admitted_at END AS part
-             FROM (SELECT owner, gpus, admitted_at, COALESCE(expires_at, admitted_at + duration_seconds * 1000) AS ends
-                   FROM sessions WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0) AS live
+                 - CASE WHEN began < $6 THEN $6 ELSE began END AS part
+             FROM (SELECT live.*, COALESCE(expires_at, began + duration_seconds * 1000) AS ends
+                   FROM (SELECT s.owner, COALESCE(i.gpus, s.gpus) AS gpus, expires_at, duration_seconds,
+                             COALESCE(i.started_at, $5) AS began
+                         FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
+                         WHERE state <> 'ended' AND admitted_at IS NOT NULL AND s.gpus > 0) AS live) AS running
          ) AS parts GROUP BY owner) AS spent
      ON spent.owner = users.id";
 

@@ -72,7 +72,7 @@ pub struct Used {
     pub gpu_milliseconds: i64,
     /// Cores × milliseconds; 0 by model.
     pub cpu_milliseconds: i64,
-    /// How many allocations there were.
+    /// How many sessions there were.
     pub sessions: i64,
 }
 
@@ -106,11 +106,14 @@ const AT_ONCE: i64 = 5000;
 
 /// What ended behind `$1` (up to `$2`), what is held still, and the generation, in one look.
 pub(super) const NEWS: &str = "SELECT * FROM (SELECT number, owner, COALESCE(charged_group, '') AS charged_group, gpu_list,
+             CASE WHEN of_several THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END AS session,
              gpus, cpus, started_at, ended_at FROM intervals WHERE number > $1 ORDER BY number LIMIT $2) AS ended
      UNION ALL
-     SELECT 0, owner, COALESCE(charged_group, ''), gpu_list, gpus, cpus, started_at, NULL FROM intervals WHERE ended_at IS NULL
+     SELECT 0, owner, COALESCE(charged_group, ''), gpu_list,
+             CASE WHEN of_several THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END,
+             gpus, cpus, started_at, NULL FROM intervals WHERE ended_at IS NULL
      UNION ALL
-     SELECT -1, '', '', '', 0, 0, CAST(COALESCE((SELECT value FROM settings WHERE name = 'usage_generation'), '0') AS BIGINT), NULL";
+     SELECT -1, '', '', '', '', 0, 0, CAST(COALESCE((SELECT value FROM settings WHERE name = 'usage_generation'), '0') AS BIGINT), NULL";
 
 /// Raised inside the transaction of any change of what is over: it is forgotten, or its owner is
 /// called otherwise. Then everything is read again.
@@ -124,6 +127,7 @@ struct HeldRow {
     owner: String,
     charged_group: String,
     gpu_list: String,
+    session: String,
     gpus: i64,
     cpus: i64,
     started_at: i64,
@@ -136,6 +140,7 @@ impl HeldRow {
             owner: &self.owner,
             group: &self.charged_group,
             gpu_list: &self.gpu_list,
+            session: &self.session,
             gpus: self.gpus,
             cpus: self.cpus,
             from: Timestamp(self.started_at),

@@ -36,6 +36,8 @@ pub struct Held<'a> {
     pub group: &'a str,
     /// The GPUs as they are stored.
     pub gpu_list: &'a str,
+    /// Whose allocation it is where that one has several, for it was started again; else empty.
+    pub session: &'a str,
     pub gpus: i64,
     pub cpus: i64,
     pub from: Timestamp,
@@ -50,7 +52,7 @@ pub struct Sum {
     pub spent: Spent,
     /// The time itself.
     pub milliseconds: i64,
-    /// How many allocations there were.
+    /// How many sessions there were, however often one was started.
     pub sessions: i64,
 }
 
@@ -59,7 +61,7 @@ pub struct Sum {
 pub struct UsedIn {
     pub span: Span,
     pub spent: Spent,
-    /// How many allocations began in it.
+    /// How many sessions began in it.
     pub sessions: i64,
 }
 
@@ -71,6 +73,7 @@ pub struct Ledger {
     owners: Words,
     groups: Words,
     gpu_lists: Words,
+    sessions: Words,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +87,12 @@ struct Line {
     owner: u32,
     group: u32,
     gpu_list: u32,
+    /// `ALONE` where its session has no other.
+    session: u32,
 }
 
 const OPEN: i64 = i64::MAX;
+const ALONE: u32 = u32::MAX;
 
 impl Ledger {
     /// Adds what is over.
@@ -113,6 +119,7 @@ impl Ledger {
             owner: self.owners.place(held.owner),
             group: self.groups.place(held.group),
             gpu_list: self.gpu_lists.place(held.gpu_list),
+            session: if held.session.is_empty() { ALONE } else { self.sessions.place(held.session) },
         }
     }
 
@@ -132,6 +139,7 @@ impl Ledger {
             By::GpuModel => &self.gpu_lists,
         };
         let mut sums = vec![Sum::default(); words.all.len()];
+        let mut seen = HashSet::new();
         for line in self.lines(of) {
             let end = if line.to == OPEN { now.0 } else { line.to };
             let part = end.min(to.0).saturating_sub(line.from.max(from.0));
@@ -147,7 +155,7 @@ impl Ledger {
             let sum = &mut sums[key as usize];
             timeline::add(&mut sum.spent, (line.gpus, line.cpus), part);
             sum.milliseconds = sum.milliseconds.saturating_add(part);
-            sum.sessions += 1;
+            sum.sessions += i64::from(line.session == ALONE || seen.insert(line.session));
         }
         let used = sums.into_iter().zip(&words.all).enumerate();
         used.filter(|(_, (sum, _))| 0 < sum.sessions).map(|(place, (sum, word))| (place, word.as_str(), sum)).collect()
@@ -159,14 +167,20 @@ impl Ledger {
     pub fn spans(&self, of: &Of, spans: &[Span]) -> Vec<UsedIn> {
         let mut used: Vec<UsedIn> =
             spans.iter().map(|span| UsedIn { span: *span, spent: Spent::default(), sessions: 0 }).collect();
+        let mut first: HashMap<u32, i64> = HashMap::new();
         for line in self.lines(of) {
             let (from, to) = (Timestamp(line.from), Timestamp(line.to));
             timeline::overlaps(spans, from, to, |place, part| {
                 timeline::add(&mut used[place].spent, (line.gpus, line.cpus), part);
             });
-            if let Some(place) = timeline::place(spans, from) {
+            if line.session != ALONE {
+                first.entry(line.session).and_modify(|at| *at = line.from.min(*at)).or_insert(line.from);
+            } else if let Some(place) = timeline::place(spans, from) {
                 used[place].sessions += 1;
             }
+        }
+        for place in first.into_values().filter_map(|from| timeline::place(spans, Timestamp(from))) {
+            used[place].sessions += 1;
         }
         used
     }
@@ -210,30 +224,46 @@ mod tests {
 
     use super::*;
 
-    /// Owner, group, list, GPUs, cores, beginning, and length unless it is held still.
-    type One = (usize, usize, usize, i64, i64, i64, Option<i64>);
+    /// Who asked for what, and each start of it: its beginning, and its length unless it is held still.
+    type One = ((usize, usize, usize, i64, i64), Vec<(i64, Option<i64>)>);
 
     const OWNERS: [&str; 3] = ["ada", "bob", "cleo"];
     const GROUPS: [&str; 3] = ["", "vision", "speech"];
     const LISTS: [&str; 2] = ["[]", "[1]"];
 
-    fn held(one: &One) -> Held<'static> {
-        let (owner, group, list, gpus, cpus, from, length) = *one;
-        Held {
-            owner: OWNERS[owner],
-            group: GROUPS[group],
-            gpu_list: LISTS[list],
-            gpus,
-            cpus,
-            from: Timestamp(from),
-            to: length.map(|length| Timestamp(from + length)),
-        }
+    const SESSIONS: [&str; 20] =
+        ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
+
+    /// All that was held, with the place of whose it was.
+    fn all(ones: &[One]) -> Vec<(usize, Held<'static>)> {
+        let starts = |(place, ((owner, group, list, gpus, cpus), starts)): (usize, &One)| {
+            let session = if starts.len() == 1 { "" } else { SESSIONS[place] };
+            let (owner, group, gpu_list, gpus, cpus) = (OWNERS[*owner], GROUPS[*group], LISTS[*list], *gpus, *cpus);
+            let held = move |(from, length): &(i64, Option<i64>)| {
+                let (from, to) = (Timestamp(*from), length.map(|length| Timestamp(from + length)));
+                (place, Held { owner, group, gpu_list, session, gpus, cpus, from, to })
+            };
+            starts.iter().map(held).collect::<Vec<_>>()
+        };
+        ones.iter().enumerate().flat_map(starts).collect()
     }
 
     fn ones() -> impl Strategy<Value = Vec<One>> {
-        let one =
-            (0..3usize, 0..3usize, 0..2usize, 0..9i64, 0..65i64, -50..150i64, prop::option::weighted(0.8, 0..80i64));
+        let start = (-50..150i64, prop::option::weighted(0.8, 0..80i64));
+        let one = ((0..3usize, 0..3usize, 0..2usize, 0..9i64, 0..65i64), prop::collection::vec(start, 1..4));
         prop::collection::vec(one, 0..20)
+    }
+
+    fn ledger(all: &[(usize, Held<'_>)]) -> Ledger {
+        let mut ledger = Ledger::default();
+        let (over, open): (Vec<_>, Vec<_>) = all.iter().map(|(_, held)| *held).partition(|held| held.to.is_some());
+        for held in &over {
+            ledger.add(held);
+        }
+        // What was open before is forgotten.
+        ledger.set_open(over);
+        ledger.set_open(open);
+        ledger
     }
 
     proptest! {
@@ -242,14 +272,8 @@ mod tests {
         fn sums_are_what_counting_gives(
             ones in ones(), from in -60..120i64, length in 0..120i64, now in 0..160i64, by in 0..3usize, of in 0..4usize,
         ) {
-            let mut ledger = Ledger::default();
-            let (over, open): (Vec<_>, Vec<_>) = ones.iter().map(held).partition(|held| held.to.is_some());
-            for held in &over {
-                ledger.add(held);
-            }
-            // What was open before is forgotten.
-            ledger.set_open(over.clone());
-            ledger.set_open(open);
+            let all = all(&ones);
+            let ledger = ledger(&all);
             let of = match of {
                 0 => Of::Everybody,
                 1 => Of::Owner("bob".to_owned()),
@@ -258,8 +282,8 @@ mod tests {
             };
             let by = [By::User, By::Group, By::GpuModel][by];
             let to = from + length;
-            let mut counted: Vec<(&str, Sum)> = Vec::new();
-            for held in ones.iter().map(held) {
+            let (mut counted, mut seen): (Vec<(&str, Sum)>, HashSet<usize>) = Default::default();
+            for (place, held) in all {
                 let counts = match &of {
                     Of::Everybody => true,
                     Of::Owner(id) => id == held.owner,
@@ -283,13 +307,37 @@ mod tests {
                 sum.spent.gpu_milliseconds += held.gpus * part;
                 sum.spent.cpu_milliseconds += held.cpus * part;
                 sum.milliseconds += part;
-                sum.sessions += 1;
+                sum.sessions += i64::from(seen.insert(place));
             }
             counted.sort_by_key(|(key, _)| *key);
             let told = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now));
             let mut told: Vec<(&str, Sum)> = told.into_iter().map(|(_, key, sum)| (key, sum)).collect();
             told.sort_by_key(|(key, _)| *key);
             prop_assert_eq!(told, counted);
+        }
+
+        /// In spans of any length, too; a session begins where it begins first.
+        #[test]
+        fn spans_are_what_counting_gives(ones in ones(), from in -60..120i64, lengths in prop::collection::vec(1..50i64, 1..6)) {
+            let all = all(&ones);
+            let ledger = ledger(&all);
+            let mut spans: Vec<Span> = Vec::new();
+            for length in lengths {
+                let from = spans.last().map_or(Timestamp(from), |span| span.to);
+                spans.push(Span { from, to: Timestamp(from.0 + length), date: jiff::civil::Date::ZERO });
+            }
+            for used in ledger.spans(&Of::Everybody, &spans) {
+                let within = |at: &i64| (used.span.from.0..used.span.to.0).contains(at);
+                let mut spent = Spent::default();
+                for (_, held) in &all {
+                    let end = held.to.map_or(i64::MAX, |to| to.0);
+                    let part = (used.span.from.0..used.span.to.0).filter(|at| (held.from.0..end).contains(at)).count();
+                    timeline::add(&mut spent, (held.gpus, held.cpus), i64::try_from(part).unwrap());
+                }
+                let first = |place: usize| all.iter().filter(|(other, _)| *other == place).map(|(_, held)| held.from.0).min();
+                let begun = (0..ones.len()).filter_map(first).filter(within).count();
+                prop_assert_eq!((used.spent, used.sessions), (spent, i64::try_from(begun).unwrap()));
+            }
         }
     }
 }

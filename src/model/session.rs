@@ -172,14 +172,52 @@ impl SessionSpec {
     }
 }
 
-/// What a workload really holds, and since when, as its scheduler counts it.
+/// What a workload really holds, or held, of one start, as its scheduler counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
+    /// Which start of it: a batch system may put back into its queue what runs, and start it again.
+    pub start: i64,
     /// Its beginning, moved by as long as it was suspended.
     pub from: Timestamp,
+    /// `None` while it is held.
+    pub to: Option<Timestamp>,
     pub gpus: i64,
     pub cpus: i64,
     pub memory_bytes: i64,
+}
+
+/// What a workload held in all of its starts, as far as its scheduler tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Starts {
+    /// Which start it is at, or waits for: those before are over.
+    pub latest: i64,
+    /// In the order of the starts; none of one that has not begun.
+    pub allocations: Vec<Allocation>,
+    /// Whether there were no others.
+    pub is_whole: bool,
+    /// The number of its job, in a batch system.
+    pub job: Option<u32>,
+}
+
+impl Starts {
+    /// What is to be noted where this much is known already: none begins before it was admitted or
+    /// ends before it begins, and all but the latest are over, now at the latest.
+    #[must_use]
+    pub fn noted(&self, known: &[Allocation], admitted_at: Timestamp, now: Timestamp) -> Vec<Allocation> {
+        let is_told = |one: &&Allocation| self.allocations.iter().any(|told| told.start == one.start);
+        let kept = known.iter().filter(|one| !self.is_whole && !is_told(one));
+        let mut all: Vec<Allocation> = kept.chain(&self.allocations).copied().collect();
+        all.sort_by_key(|one| one.start);
+        // Of what was not seen to end it is known alone that it was over when the next one began.
+        let mut next = now;
+        for one in all.iter_mut().rev() {
+            one.from = one.from.min(now).max(admitted_at);
+            let is_over = one.to.is_some() || one.start < self.latest;
+            one.to = is_over.then(|| one.to.unwrap_or(next).max(one.from));
+            next = next.min(one.from);
+        }
+        all
+    }
 }
 
 /// Where a launched workload runs: what is needed to find it again after a restart.
@@ -357,7 +395,64 @@ pub(crate) fn example(state: SessionState) -> Session {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn held(start: i64, from: i64, to: Option<i64>) -> Allocation {
+        let (from, to) = (Timestamp(from), to.map(Timestamp));
+        Allocation { start, from, to, gpus: 1, cpus: 1, memory_bytes: 1 }
+    }
+
+    fn noted(latest: i64, told: &[Allocation], is_whole: bool, known: &[Allocation]) -> Vec<Allocation> {
+        let starts = Starts { latest, allocations: told.to_vec(), is_whole, job: None };
+        starts.noted(known, Timestamp(10), Timestamp(100))
+    }
+
+    #[test]
+    fn what_is_put_back_into_the_queue_is_over() {
+        let first = [held(1, 20, None)];
+        assert_eq!(noted(1, &first, false, &[]), first);
+        // Nobody says until when: it is no longer there, or the next one began.
+        assert_eq!(noted(2, &[], false, &first), [held(1, 20, Some(100))]);
+        let both = [held(1, 20, Some(60)), held(2, 60, None)];
+        assert_eq!(noted(2, &[held(2, 60, None)], false, &first), both);
+        // What was seen to end stays so until the scheduler says it better.
+        assert_eq!(noted(2, &[held(2, 60, None)], false, &[held(1, 20, Some(50))])[0], held(1, 20, Some(50)));
+        let exact = [held(1, 20, Some(40)), held(2, 60, None)];
+        assert_eq!(noted(2, &exact, true, &both), exact);
+        // Another number for the same is no second one.
+        assert_eq!(noted(3, &[held(2, 20, Some(40)), held(3, 60, None)], true, &both).len(), 2);
+        assert_eq!(noted(1, &[held(1, 5, Some(8))], true, &[]), [held(1, 10, Some(10))], "before it was admitted");
+        assert_eq!(noted(1, &[held(1, 500, None)], true, &[]), [held(1, 100, None)], "a clock that is ahead");
+    }
+
+    proptest! {
+        /// Whatever a scheduler says, one thing at most is held at a time, and nothing ends before it begins.
+        #[test]
+        fn one_at_most_is_held(
+            latest in 1..5i64,
+            told in prop::collection::btree_map(1..5i64, (0..200i64, prop::option::of(0..200i64)), 0..4),
+            known in prop::collection::btree_map(1..5i64, (0..200i64, prop::option::of(0..200i64)), 0..4),
+            is_whole in any::<bool>(),
+        ) {
+            let all = |of: &BTreeMap<i64, (i64, Option<i64>)>| {
+                of.iter().filter(|(start, _)| **start <= latest).map(|(start, (from, to))| held(*start, *from, *to)).collect::<Vec<_>>()
+            };
+            let (told, known) = (all(&told), all(&known));
+            let noted = noted(latest, &told, is_whole, &known);
+            prop_assert!(noted.iter().filter(|one| one.to.is_none()).count() <= 1);
+            for one in &noted {
+                prop_assert!(one.to.is_none_or(|to| one.from <= to) && one.from <= Timestamp(100).max(Timestamp(10)));
+                prop_assert!(one.to.is_some() || one.start == latest);
+            }
+            prop_assert!(told.iter().all(|told| noted.iter().any(|one| one.start == told.start)));
+            // Said again, nothing changes.
+            let starts = Starts { latest, allocations: told, is_whole, job: None };
+            let again = starts.noted(&noted, Timestamp(10), Timestamp(100));
+            prop_assert_eq!(again, noted);
+        }
+    }
 
     #[test]
     fn what_can_be_read_of_a_specification_is() {

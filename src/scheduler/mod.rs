@@ -18,7 +18,7 @@ use crate::{
         User,
         health::NoScheduler,
         job::Shape,
-        session::{Allocation, Placement},
+        session::{Placement, Starts},
     },
     protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
 };
@@ -99,9 +99,9 @@ pub trait Scheduler: Send + Sync {
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
 
-    /// What a workload really holds, or held, and since when; `None` where that is what was asked for, or
-    /// nobody knows any more, or it has not begun.
-    async fn allocation(&self, _session: SessionId, _placement: &Placement) -> Option<Allocation> {
+    /// What a workload really holds, or held, and since when, in each of its starts; `None` where that
+    /// is what was asked for, or nobody knows any more.
+    async fn starts(&self, _session: SessionId, _placement: &Placement) -> Option<Starts> {
         None
     }
 

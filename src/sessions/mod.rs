@@ -5,6 +5,7 @@
 mod attempts;
 mod clock;
 mod hardware;
+mod held;
 mod holds;
 mod idle;
 mod launch;
@@ -46,7 +47,7 @@ use crate::{
         job::Shape,
         maintenance,
         quota::{Class, Reason},
-        session::SessionSpec,
+        session::{SessionSpec, Starts},
     },
     protocol::AgentStatus,
     scheduler::{self, Scheduler},
@@ -123,6 +124,8 @@ pub struct Live {
     pub activity: Arc<AtomicI64>,
     /// When its use was last measured.
     pub sampled_at: Option<Timestamp>,
+    /// What was noted last of what it holds.
+    pub starts: Option<Starts>,
     /// When it last kept more cores busy than idling takes.
     pub worked_at: Option<Timestamp>,
     /// Since when nobody can see whether it is used.

@@ -21,7 +21,6 @@ use crate::{
         EndReason, Role, Session, SessionId, SessionState, Timestamp,
         ending::Deadline,
         quota::{Reason, codes},
-        session::{Allocation, Placement},
     },
     scheduler::{self, Exit, Observation},
 };
@@ -37,9 +36,6 @@ const KILL_MARGIN: i64 = 10;
 /// what it printed is often its result.
 const KEPT_LOG: u64 = 256 * 1024;
 const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
-
-/// One that was suspended for less is looked at when it has ended (seconds).
-const SUSPENDED: i64 = 30;
 
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
@@ -281,15 +277,15 @@ impl Sessions {
                     self.db.set_detail(session.id, &why).await?;
                     self.tell(session, false);
                 }
+                self.note_starts(session, placement).await?;
                 self.watch(session);
             }
             Observation::Alive => {
                 // Only now it is known where.
                 let Some(placement) = self.scheduler.find(session.id).await? else { return Ok(()) };
                 self.db.set_placement(session.id, &placement).await?;
-                let held = self.allocation(session, &placement).await;
                 // First, so that nothing starts of which nobody knows since when it holds what.
-                self.db.set_allocation(session.id, &held).await?;
+                self.note_begin(session, &placement).await?;
                 if self.db.begin_start(session.id, self.clock.now()).await? {
                     self.tell(session, false);
                 }
@@ -302,20 +298,6 @@ impl Sessions {
             Observation::Unknown(why) => return self.note_unknown(session, &why).await,
         }
         Ok(())
-    }
-
-    /// What it holds, and since when, as the scheduler says; else what was asked for, from now on.
-    async fn allocation(&self, session: &Session, placement: &Placement) -> Allocation {
-        let (now, asked) = (self.clock.now(), &session.spec.resources);
-        let said = self.scheduler.allocation(session.id, placement).await;
-        let Allocation { from, .. } = said.unwrap_or(Allocation { from: now, gpus: 0, cpus: 0, memory_bytes: 0 });
-        let begin = session.admitted_at.unwrap_or(session.created_at);
-        // The scheduler's clock is not ours.
-        let from = from.min(now).max(begin);
-        match said {
-            Some(said) => Allocation { from, ..said },
-            None => Allocation { from, gpus: asked.gpus, cpus: asked.cpus, memory_bytes: asked.memory_bytes },
-        }
     }
 
     /// The sentence for a session whose environment is not there yet.
@@ -397,14 +379,10 @@ impl Sessions {
             self.tell(session, false);
         }
         self.watch(session);
-        let now = self.clock.now();
-        if self.scheduler.has_queue()
-            && let Some(held) = self.scheduler.allocation(session.id, placement).await
-            && session.started_at.is_some_and(|start| start.plus_seconds(SUSPENDED) < held.from)
-        {
-            // What is suspended uses nothing meanwhile.
-            self.db.set_allocation(session.id, &Allocation { from: held.from.min(now), ..held }).await?;
+        if self.scheduler.has_queue() {
+            self.note_starts(session, placement).await?;
         }
+        let now = self.clock.now();
         if session.state == SessionState::Running
             && let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now)
         {
@@ -519,10 +497,10 @@ impl Sessions {
         }
         let at = self.ended_at(session, exit);
         if let Some(placement) = &session.placement
-            && let Some(held) = self.scheduler.allocation(session.id, placement).await
+            && let Some(starts) = self.scheduler.starts(session.id, placement).await
         {
             // The last word, with all that was suspended; also of one that was never seen to run.
-            self.db.set_allocation(session.id, &Allocation { from: held.from.min(at), ..held }).await?;
+            self.db.set_starts(session.id, &starts, at).await?;
         }
         let ending = Ending {
             reason,

@@ -16,11 +16,12 @@ use std::{
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::{
+    accounts::{self, Record},
     mark::Marks,
     queue::{self, Row},
     settings::Settings,
     sinfo::{self, Node},
-    state::{Standing, standing},
+    state::Standing,
     submit::{complaint, is_unreached},
 };
 use crate::{
@@ -287,18 +288,17 @@ impl Controller {
         answer(&ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
     }
 
-    /// What the accounts say of a job that the controller has forgotten, or of who cancelled
-    /// it: its state, the uid that cancelled it, and its exit status.
-    pub async fn account(&self, job: u32) -> Option<(Standing, Option<u32>, i32)> {
+    /// What the accounts say of a job, one record for each of its starts; none where they keep none.
+    pub async fn account(&self, job: u32) -> Option<Vec<Record>> {
         if !self.keeps_accounts.load(Ordering::Relaxed) {
             return None;
         }
-        let words = ["--allocations", "--noheader", "--parsable2", "--format=State,ExitCode", &format!("--jobs={job}")];
-        let ran = self.ask("sacct", words.map(str::to_owned).into()).await.ok()?;
+        let separator = separator();
+        let ran = self.ask("sacct", accounts::arguments(&separator, job)).await.ok()?;
         if ran.complaints.contains("disabled") {
             self.keeps_accounts.store(false, Ordering::Relaxed);
         }
-        read_account(&answer(&ran).ok()?)
+        accounts::parse(&answer(&ran).ok()?, &separator).ok().filter(|records| !records.is_empty())
     }
 
     /// Sets how long a job may run in all (minutes).
@@ -337,14 +337,6 @@ fn answer(ran: &Ran) -> Result<String, String> {
     }
 }
 
-/// `CANCELLED by 1001|0:15`
-fn read_account(text: &str) -> Option<(Standing, Option<u32>, i32)> {
-    let (state, status) = text.lines().next()?.split_once('|')?;
-    let (code, signal) = status.split_once(':')?;
-    let by = state.split_once(" by ").and_then(|(_, uid)| uid.trim().parse().ok());
-    Some((standing(state), by, code.parse::<i32>().ok()? * 256 + signal.trim().parse::<i32>().ok()?))
-}
-
 /// An empty list of somebody who sees nothing is no answer.
 fn seeing(view: Arc<View>) -> Result<Arc<View>> {
     if view.is_blind { Err(Error::Unavailable(BLIND.to_owned())) } else { Ok(view) }
@@ -374,16 +366,6 @@ fn separator() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{model::EndReason, scheduler::slurm::state::Ended};
-
-    #[test]
-    fn accounts() {
-        assert_eq!(read_account("CANCELLED by 1001|0:15\n"), Some((Standing::Ended(Ended::Cancelled), Some(1001), 15)));
-        assert_eq!(read_account("TIMEOUT|3:0\n"), Some((Standing::Ended(Ended::By(EndReason::TimeLimit)), None, 768)));
-        for nothing in ["", "\n", "COMPLETED", "COMPLETED|x:y"] {
-            assert_eq!(read_account(nothing), None);
-        }
-    }
 
     #[test]
     fn what_is_hidden() {

@@ -224,13 +224,16 @@ impl Shared {
         let is_open = evidence.ended.is_none() && evidence.record.is_none()
             || evidence.ended == Some(Ended::Cancelled) && !evidence.asked;
         let job = u32::try_from(placement.pid).ok().filter(|job| 0 < *job);
-        if is_open
+        if (is_open || row.is_none())
             && let Some(job) = job
-            && let Some((standing, by, status)) = self.controller.account(job).await
+            && let Some(record) = self.controller.account(job).await.and_then(|mut records| records.pop())
         {
-            evidence.cancelled_by = by;
+            evidence.cancelled_by = record.cancelled_by;
             if row.is_none() {
-                (evidence.ended, evidence.status) = (ended_of(&standing), status);
+                evidence.ended_at = record.ended_at;
+            }
+            if row.is_none() && is_open {
+                (evidence.ended, evidence.status) = (ended_of(&record.standing), record.status);
             }
         }
         judge_job(evidence, self.config.clock.now())

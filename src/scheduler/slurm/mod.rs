@@ -4,6 +4,7 @@
 //! by which it is found again, and what nobody can say is unknown. What has to do with this
 //! machine and not with nodes (who people are, small errands) is the local scheduler's.
 
+mod accounts;
 mod controller;
 mod ending;
 mod job;
@@ -14,6 +15,7 @@ mod queue;
 mod settings;
 mod sinfo;
 mod size;
+mod starts;
 mod state;
 mod submit;
 
@@ -52,7 +54,7 @@ use crate::{
         health::NoScheduler,
         job::Shape,
         queue::Part,
-        session::{Allocation, Placement},
+        session::{Allocation, Placement, Starts},
     },
     nodes::Nodes,
     protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Sample, files, node::Door},
@@ -104,6 +106,8 @@ struct Shared {
     handed_in: Mutex<HashMap<SessionId, HandedIn>>,
     /// When a session's job was told to end, and whether gently.
     told: Mutex<HashMap<SessionId, (Instant, bool)>>,
+    /// What jobs held before they were put back into the queue, and how often they were.
+    past_starts: Mutex<HashMap<SessionId, (i64, Vec<Allocation>)>>,
 }
 
 #[derive(Clone, Copy)]
@@ -130,8 +134,10 @@ impl Slurm {
         } else {
             size::whole(&nodes)
         };
-        let (handed_in, told) = (Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { config, marks, controller, capacity, inventory, handed_in, told }) }
+        let (handed_in, told, past_starts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self {
+            shared: Arc::new(Shared { config, marks, controller, capacity, inventory, handed_in, told, past_starts }),
+        }
     }
 
     /// How many commands have gone to the controller since the start.
@@ -336,10 +342,8 @@ impl Scheduler for Slurm {
         }
     }
 
-    async fn allocation(&self, session: SessionId, placement: &Placement) -> Option<Allocation> {
-        let (view, now) = (self.shared.controller.view(), self.shared.config.clock.now());
-        let age = i64::try_from(view.answered?.elapsed().as_secs()).unwrap_or(0);
-        view.job(session, u32::try_from(placement.pid).ok())?.allocation(now.plus_seconds(-age))
+    async fn starts(&self, session: SessionId, placement: &Placement) -> Option<Starts> {
+        self.shared.starts(session, placement).await
     }
 
     async fn wait_end(&self, session: SessionId, placement: &Placement) {
@@ -390,6 +394,7 @@ impl Scheduler for Slurm {
         self.shared.config.local.clean(session).await?;
         self.shared.handed_in.lock().remove(&session);
         self.shared.told.lock().remove(&session);
+        self.shared.past_starts.lock().remove(&session);
         Ok(())
     }
 

@@ -29,6 +29,8 @@ pub(super) struct Row {
     pub ended_at: Option<Timestamp>,
     /// How long it has run, without what it was suspended.
     pub ran_seconds: Option<i64>,
+    /// How often it was put back into the queue after it had begun.
+    pub restarts: i64,
     pub of_queue: OfQueue,
     /// Whatever its author likes.
     pub comment: String,
@@ -56,11 +58,17 @@ pub(super) struct OfQueue {
 }
 
 impl Row {
+    /// Which start of it this is, or will be.
+    pub fn start(&self) -> i64 {
+        self.restarts + 1
+    }
+
     /// What it holds, or held, and since when, as it was told at this moment: its beginning, later
     /// by as long as it was suspended.
     pub fn allocation(&self, told_at: Timestamp) -> Option<Allocation> {
-        // Of one that has not begun, Slurm says when it might.
-        let (started_at, begun) = (self.started_at?, self.standing != Standing::Waiting && !self.host.is_empty());
+        // Of one that has not begun, Slurm says when it might; of one that leaves its node to wait again, too.
+        let waits = self.standing == Standing::Waiting || self.is_ending && self.ran_seconds == Some(0);
+        let (started_at, begun) = (self.started_at?, !waits && !self.host.is_empty());
         let end = match self.standing {
             Standing::Ended(_) => self.ended_at?,
             _ => told_at,
@@ -70,14 +78,14 @@ impl Row {
         let is_sure = matches!(self.standing, Standing::Ended(_)) || CLOCKS < suspended;
         let from = started_at.plus_seconds(if is_sure { suspended.max(0) } else { 0 });
         let Resources { gpus, cpus, memory_bytes, .. } = self.of_queue.resources;
-        begun.then_some(Allocation { from, gpus, cpus, memory_bytes })
+        begun.then_some(Allocation { start: self.start(), from, to: None, gpus, cpus, memory_bytes })
     }
 }
 
 /// So far apart may our clock and Slurm's be (seconds).
 const CLOCKS: i64 = 20;
 
-const FIELDS: [&str; 22] = [
+const FIELDS: [&str; 23] = [
     "jobid",
     "state",
     "reason",
@@ -88,6 +96,7 @@ const FIELDS: [&str; 22] = [
     "starttime",
     "endtime",
     "timeused",
+    "restartcnt",
     "jobarrayid",
     "username",
     "prioritylong",
@@ -111,43 +120,53 @@ pub(super) fn arguments(separator: &str) -> Vec<String> {
     arguments
 }
 
-/// Reads the rows; those that are none are an error, for then nothing can be said of any job.
+/// Reads the jobs; what is none is an error, for then nothing can be said of any job.
 pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Row>, String> {
+    rows(output, separator, "squeue")?.iter().map(read).collect()
+}
+
+/// Takes the answer of a tool apart into rows of so many fields, each of which ends in the separator.
+pub(super) fn rows<'a, const FIELDS: usize>(
+    output: &'a str,
+    separator: &str,
+    tool: &str,
+) -> Result<Vec<[&'a str; FIELDS]>, String> {
     let mut rows = Vec::new();
     let mut fields = output.split(separator);
     loop {
         let Some(first) = fields.next() else { return Ok(rows) };
-        let job = first.trim_start_matches(['\n', ' ']);
-        if job.is_empty() {
-            return if fields.next().is_none() { Ok(rows) } else { Err(unreadable(first)) };
+        let start = first.trim_start_matches(['\n', ' ']);
+        if start.is_empty() {
+            return if fields.next().is_none() { Ok(rows) } else { Err(unreadable(tool, first)) };
         }
-        let mut row = [""; FIELDS.len()];
-        row[0] = job;
+        let mut row = [""; FIELDS];
+        row[0] = start;
         for field in &mut row[1..] {
-            *field = fields.next().ok_or_else(|| unreadable(first))?;
+            *field = fields.next().ok_or_else(|| unreadable(tool, first))?;
         }
-        rows.push(read(&row)?);
+        rows.push(row);
     }
 }
 
 fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
     let comment = row[FIELDS.len() - 1];
-    let [job, state, reason, uid, partitions, host, status, started, ended, ran, label, user, rest @ ..] =
+    let [job, state, reason, uid, partitions, host, status, started, ended, ran, restarts, label, user, rest @ ..] =
         row.map(str::trim);
     let [priority, submitted, limit, nodes, node_names, tres, per_job, per_node, name, _] = rest;
     let nodes = nodes.parse().unwrap_or(1);
     Ok(Row {
-        job: job.parse().map_err(|_err| unreadable(job))?,
+        job: job.parse().map_err(|_err| unreadable("squeue", job))?,
         standing: standing(state),
         is_ending: state == "COMPLETING",
         reason: told(reason, moment(started)),
-        uid: uid.parse().map_err(|_err| unreadable(uid))?,
+        uid: uid.parse().map_err(|_err| unreadable("squeue", uid))?,
         partitions: partitions.split(',').map(str::to_owned).collect(),
         host: if host == "n/a" { String::new() } else { host.to_owned() },
         status: status.parse().unwrap_or(0),
         started_at: moment(started),
         ended_at: moment(ended),
         ran_seconds: sinfo::seconds(ran),
+        restarts: restarts.parse().unwrap_or(0),
         of_queue: OfQueue {
             label: one_line(label),
             user: one_line(user),
@@ -173,7 +192,7 @@ fn told(reason: &str, start: Option<Timestamp>) -> String {
 
 /// `cpu=2,mem=512M,node=1,gres/gpu=1,gres/gpu:a100=1`. Where the site does not count GPUs
 /// there, they stand in what the job asked for in all, or for each of its nodes.
-fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -> Resources {
+pub(super) fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -> Resources {
     let mut found = Resources { gpus: 0, gpu_model: None, cpus: 0, memory_bytes: 0 };
     for (name, value) in tres.split(',').filter_map(|one| one.split_once('=')) {
         let count = || value.parse().unwrap_or(0);
@@ -208,13 +227,13 @@ fn one_line(text: &str) -> String {
 const LONGEST: usize = 200;
 
 /// Seconds since 1970; anything else is no moment.
-fn moment(text: &str) -> Option<Timestamp> {
+pub(super) fn moment(text: &str) -> Option<Timestamp> {
     text.parse::<i64>().ok().filter(|seconds| 0 < *seconds)?.checked_mul(1000).map(Timestamp)
 }
 
-fn unreadable(what: &str) -> String {
+pub(super) fn unreadable(tool: &str, what: &str) -> String {
     let what: String = what.chars().filter(|c| !c.is_control()).take(60).collect();
-    format!("squeue answered something else: {what}")
+    format!("{tool} answered something else: {what}")
 }
 
 #[cfg(test)]
@@ -224,9 +243,9 @@ pub(super) mod tests {
 
     /// Rows of Slurm 22.05.8, the second with a comment of several lines that tries to be a row.
     pub const RECORDED: &str = "\
-        2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S>0:00<S>2_[1-4]<S>bob<S>4294901759<S>\
+        2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S>0:00<S>0<S>2_[1-4]<S>bob<S>4294901759<S>\
         1795337990<S>2:00:00<S>2<S><S>cpu=4,mem=512M,node=2,billing=4<S><S>gres:gpu:a100:2<S>a\nb \u{1b}[31m<S><S>\n\
-        1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>0:04<S>1<S>alice<S>1<S>1795337990\
+        1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>0:04<S>0<S>1<S>alice<S>1<S>1795337990\
         <S>UNLIMITED<S>1<S>node1<S>cpu=1,mem=1G,node=1,gres/gpu=1,gres/gpu:a100=1<S><S>gres:gpu:1<S>x<S>ly:x\n1 RUNNING<S>\n";
 
     #[test]
@@ -264,7 +283,7 @@ pub(super) mod tests {
         let (begin, end) = (Timestamp(1_795_337_994_000), Timestamp(1_795_337_998_000));
         assert_eq!(rows[0].allocation(end), None, "it waits");
         let whole = rows[1].allocation(end.plus_seconds(99)).unwrap();
-        assert_eq!(whole, Allocation { from: begin, gpus: 1, cpus: 1, memory_bytes: 1024 * MIB });
+        assert_eq!(whole, Allocation { start: 1, from: begin, to: None, gpus: 1, cpus: 1, memory_bytes: 1024 * MIB });
         let from = |row: &Row, at| row.allocation(at).unwrap().from;
         let suspended = Row { ran_seconds: Some(1), ..rows[1].clone() };
         assert_eq!(from(&suspended, end), begin.plus_seconds(3));
@@ -272,6 +291,8 @@ pub(super) mod tests {
         let running = Row { standing: Standing::Alive, ..suspended };
         assert_eq!(from(&running, end), begin);
         assert_eq!(from(&running, begin.plus_seconds(61)), begin.plus_seconds(60));
+        let leaving = Row { standing: Standing::Alive, is_ending: true, ran_seconds: Some(0), ..rows[1].clone() };
+        assert_eq!(leaving.allocation(end), None, "it goes back into the queue");
         let cancelled = Row { host: String::new(), ..rows[1].clone() };
         assert_eq!(cancelled.allocation(end), None, "in the queue");
     }

@@ -13,7 +13,7 @@ use lyceum::{
     model::{
         Capacity, Clock, Maintenance, SessionId, Timestamp, UserId, Window,
         quota::{Change, Class, Field, Kind, Period},
-        session::Allocation,
+        session::{Allocation, Starts},
         size::GIB,
     },
 };
@@ -199,28 +199,32 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
 
         // It has begun a minute ago, and was given more than it asked for.
         let begun = clock.now().plus_seconds(-60);
-        let held = Allocation { from: begun, gpus: 5, cpus: 8, memory_bytes: GIB };
-        db.set_allocation(first.id, &held).await.unwrap();
+        let held = Allocation { start: 1, from: begun, to: None, gpus: 5, cpus: 8, memory_bytes: GIB };
+        let set = async |id, held| {
+            let starts = Starts { latest: 1, allocations: vec![held], is_whole: false, job: Some(7) };
+            db.set_starts(id, &starts, clock.now()).await.unwrap();
+        };
+        set(first.id, held).await;
         assert!(db.begin_start(first.id, begun).await.unwrap());
         assert_eq!(spent().await, (5 * HOUR, 1));
         // A quarter of an hour of it was suspended.
         clock.advance(HOUR / 2);
-        db.set_allocation(first.id, &Allocation { from: begun.plus_seconds(HOUR / 4), ..held }).await.unwrap();
+        set(first.id, Allocation { from: begun.plus_seconds(HOUR / 4), ..held }).await;
         end(db, first.id, clock.now()).await;
         let used = 5 * (HOUR / 2 + 60 - HOUR / 4);
         assert_eq!(spent().await, (used, 0));
         // What has ended stays as it is, and what was never begun was never held.
-        db.set_allocation(first.id, &Allocation { gpus: 1, ..held }).await.unwrap();
+        set(first.id, Allocation { gpus: 1, ..held }).await;
         let second = new_session(ada, 0);
         assert_eq!(ask(&admission, &second).await, "admitted");
         end(db, second.id, clock.now()).await;
-        db.set_allocation(second.id, &held).await.unwrap();
+        set(second.id, held).await;
         assert_eq!(spent().await, (used, 0));
 
         // No clock of anybody's makes it hold something before it was admitted.
         let third = new_session(ada, 0);
         assert_eq!(ask(&admission, &third).await, "admitted");
-        db.set_allocation(third.id, &Allocation { from: Timestamp(0), gpus: 1, ..held }).await.unwrap();
+        set(third.id, Allocation { from: Timestamp(0), gpus: 1, ..held }).await;
         clock.advance(60);
         end(db, third.id, clock.now()).await;
         assert_eq!(spent().await, (used + 60, 0));

@@ -14,6 +14,7 @@ use lyceum::{
     model::{
         Role, Timestamp, UserId, Username,
         quota::{Interval, Window},
+        session::{Allocation, Starts},
         timeline::{self, Step},
     },
 };
@@ -234,6 +235,62 @@ async fn what_others_do_is_known_at_once() {
         assert_eq!(used().await, told(&[("bob", 1)]));
         // Whoever opens the database afterwards says the same.
         assert_eq!(house.again().await.used(&asked).await.unwrap(), db.used(&asked).await.unwrap());
+    })
+    .await;
+}
+
+/// What was put back into a batch system's queue and begun again is several allocations of one
+/// session; what is held at any moment counts once.
+#[tokio::test]
+async fn each_start_of_a_session_counts() {
+    on_both(async |house| {
+        let [db, other, _] = house.three().await;
+        let ada = add_user(&db, "ada").await;
+        let id = start(&db, &new_session(ada, 2), START, judge(&inventory(4), 2)).await;
+        let at = |seconds: i64| START.plus_seconds(seconds);
+        let held = |start, from: i64, to: Option<i64>| {
+            let (from, to) = (at(from), to.map(at));
+            Allocation { start, from, to, gpus: 2, cpus: 4, memory_bytes: 1 }
+        };
+        let set = async |latest, allocations: &[Allocation], is_whole, now: i64| {
+            let starts = Starts { latest, allocations: allocations.to_vec(), is_whole, job: Some(7) };
+            db.set_starts(id, &starts, at(now)).await.unwrap();
+        };
+        let used = async |now: i64| {
+            let asked = Asked { to: at(now), now: at(now), ..ALL };
+            let list = other.used(&asked).await.unwrap();
+            assert_eq!(list, house.again().await.used(&asked).await.unwrap(), "as who reads all of it says");
+            let days =
+                other.used_in(Whose::Person(ada), &timeline::cut(START, at(now), Step::Day, &TimeZone::UTC)).await;
+            let sum: i64 = days.unwrap().iter().map(|day| day.spent.gpu_milliseconds).sum();
+            let row = list.rows.first().map(|row| (row.gpu_milliseconds, row.sessions)).unwrap_or_default();
+            assert_eq!(sum, row.0);
+            (row.0 / 2000, row.1)
+        };
+        let hours = async |now: i64| {
+            let usage = db.usage(&super::asking(ada), at(now)).await.unwrap().usage;
+            (usage.gpus, usage.gpu_seconds / 2)
+        };
+        set(1, &[held(1, 10, None)], false, 10).await;
+        assert_eq!((used(30).await, hours(30).await), ((20, 1), (2, 3600)));
+        // It leaves its node, and is promised as much again.
+        set(2, &[], false, 30).await;
+        assert_eq!((used(60).await, hours(60).await), ((20, 1), (2, 3620)));
+        // The accounts say it better.
+        set(2, &[held(1, 10, Some(25))], true, 60).await;
+        assert_eq!((used(60).await, hours(60).await), ((15, 1), (2, 3615)));
+        set(2, &[held(1, 10, Some(25)), held(2, 70, None)], true, 71).await;
+        assert_eq!((used(90).await, hours(90).await), ((35, 1), (2, 3615)));
+        assert_eq!(number(&db, "SELECT COUNT(*) FROM intervals WHERE ended_at IS NULL").await, 1);
+        // One of which nobody was told before.
+        set(3, &[held(1, 10, Some(25)), held(2, 70, Some(75)), held(3, 80, None)], true, 81).await;
+        end(&db, id, at(100)).await;
+        assert_eq!((used(200).await, hours(200).await), ((40, 1), (0, 40)));
+        assert_eq!(number(&db, "SELECT CAST(SUM(ended_at - started_at) / 1000 AS BIGINT) FROM intervals").await, 40);
+        // What has ended stays as it is.
+        set(4, &[], true, 200).await;
+        assert_eq!(used(200).await, (40, 1));
+        assert_consistent(&db).await;
     })
     .await;
 }

@@ -11,16 +11,16 @@ const NEVER: [(&str, &str); 12] = [
     (
         "an admitted session without an interval",
         "SELECT COUNT(*) FROM sessions WHERE admitted_at IS NOT NULL AND (cluster = 'local' OR started_at IS NOT NULL)
-         AND id NOT IN (SELECT session_id FROM intervals)",
+         AND id NOT IN (SELECT session_id FROM intervals WHERE session_id IS NOT NULL)",
     ),
     (
         "an interval of a session that was not admitted",
         "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id WHERE s.admitted_at IS NULL",
     ),
     (
-        "an interval that is open for an ended session, or closed for a live one",
+        "an interval that is open for an ended session, or closed for a live one that was started once",
         "SELECT COUNT(*) FROM intervals i JOIN sessions s ON s.id = i.session_id
-         WHERE (i.ended_at IS NULL) <> (s.state <> 'ended')",
+         WHERE (i.ended_at IS NULL) <> (s.state <> 'ended') AND NOT (s.state <> 'ended' AND i.of_several)",
     ),
     (
         "a session that is not in the audit once, or a start in the audit of no session",

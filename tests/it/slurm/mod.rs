@@ -10,6 +10,7 @@ mod faults;
 mod jobs;
 mod machines;
 mod queue;
+mod requeues;
 mod stage;
 mod sudo;
 mod transports;

@@ -1,0 +1,116 @@
+//! `sacct`: what the accounts say of jobs, of each of their starts by itself: a job that was put
+//! back into the queue has a row for what it was before. They know what the controller has
+//! forgotten, and are asked for that alone.
+
+use super::{
+    queue::{moment, resources, rows, unreadable},
+    sinfo,
+    state::{Standing, standing},
+};
+use crate::model::{Resources, Timestamp, session::Allocation};
+
+/// One start of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub job: u32,
+    pub uid: u32,
+    pub standing: Standing,
+    /// Who cancelled it, where somebody did.
+    pub cancelled_by: Option<u32>,
+    /// As `wait` has it.
+    pub status: i32,
+    pub submitted_at: Option<Timestamp>,
+    pub started_at: Option<Timestamp>,
+    pub ended_at: Option<Timestamp>,
+    pub suspended_seconds: i64,
+    pub resources: Resources,
+}
+
+const FIELDS: [&str; 9] = ["JobIDRaw", "UID", "State", "ExitCode", "Submit", "Start", "End", "Suspended", "AllocTRES"];
+
+/// The words for all starts of one job.
+pub(super) fn arguments(separator: &str, job: u32) -> Vec<String> {
+    let words = ["--allocations", "--duplicates", "--noheader", "--noconvert", "--parsable"];
+    let mut arguments: Vec<String> = words.map(str::to_owned).into();
+    arguments.extend([
+        format!("--delimiter={separator}"),
+        format!("--format={}", FIELDS.join(",")),
+        format!("--jobs={job}"),
+    ]);
+    arguments
+}
+
+/// Reads the rows, in the order in which they were handed in.
+pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Record>, String> {
+    let mut records: Vec<Record> = rows(output, separator, "sacct")?.into_iter().map(read).collect::<Result<_, _>>()?;
+    records.sort_by_key(|record| record.submitted_at);
+    Ok(records)
+}
+
+fn read(row: [&str; FIELDS.len()]) -> Result<Record, String> {
+    let [job, uid, state, status, submitted, started, ended, suspended, tres] = row.map(str::trim);
+    let unreadable = |what: &str| unreadable("sacct", what);
+    let (code, signal) = status.split_once(':').ok_or_else(|| unreadable(status))?;
+    let number = |text: &str| text.parse::<i32>().map_err(|_err| unreadable(status));
+    Ok(Record {
+        job: job.parse().map_err(|_err| unreadable(job))?,
+        uid: uid.parse().map_err(|_err| unreadable(uid))?,
+        standing: standing(state),
+        cancelled_by: state.split_once(" by ").and_then(|(_, uid)| uid.trim().parse().ok()),
+        status: number(code)? * 256 + number(signal)?,
+        submitted_at: moment(submitted),
+        started_at: moment(started),
+        ended_at: moment(ended),
+        suspended_seconds: sinfo::seconds(suspended).unwrap_or(0),
+        resources: resources(tres, "", "", 1),
+    })
+}
+
+impl Record {
+    /// What it held; `None` of one that never began.
+    pub fn allocation(&self, start: i64) -> Option<Allocation> {
+        let (started_at, to) = (self.started_at?, self.ended_at);
+        let Resources { gpus, cpus, memory_bytes, .. } = self.resources;
+        let from = started_at.plus_seconds(self.suspended_seconds);
+        (0 < cpus && to.is_none_or(|to| started_at < to)).then_some(Allocation {
+            start,
+            from,
+            to,
+            gpus,
+            cpus,
+            memory_bytes,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{model::EndReason, scheduler::slurm::state::Ended};
+
+    fn record(state: &str, status: &str) -> Result<Record, String> {
+        let text = format!("7|1001|{state}|{status}|10|20|30|1-00:00:05|cpu=2,mem=1G,gres/gpu=1|\n");
+        parse(&text, "|").map(|mut records| records.remove(0))
+    }
+
+    #[test]
+    fn records() {
+        let cancelled = record("CANCELLED by 1001", "0:15").unwrap();
+        assert_eq!((&cancelled.standing, cancelled.cancelled_by), (&Standing::Ended(Ended::Cancelled), Some(1001)));
+        assert_eq!((cancelled.status, cancelled.suspended_seconds), (15, 86_405));
+        let timed_out = record("TIMEOUT", "3:0").unwrap();
+        assert_eq!((timed_out.standing, timed_out.status), (Standing::Ended(Ended::By(EndReason::TimeLimit)), 768));
+        assert!(record("COMPLETED", "x:y").is_err() && record("COMPLETED", "").is_err());
+        assert!(parse("", "|").unwrap().is_empty());
+        assert!(parse("sacct: error", "|").is_err());
+    }
+
+    #[test]
+    fn what_never_began_held_nothing() {
+        let begun = record("COMPLETED", "0:0").unwrap();
+        assert!(begun.allocation(1).is_some());
+        assert_eq!(Record { started_at: None, ..begun.clone() }.allocation(1), None);
+        assert_eq!(Record { resources: resources("", "", "", 1), ..begun.clone() }.allocation(1), None);
+        assert_eq!(Record { ended_at: begun.started_at, ..begun }.allocation(1), None, "no time at all");
+    }
+}
