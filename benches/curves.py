@@ -2,6 +2,7 @@
 points. The programs are those of benches/curves.rs."""
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -13,10 +14,14 @@ from stand import free_port
 RUNS, TAGS, STEPS = 20, 10, 5000
 
 
-def ours(options, *arguments):
+def newest(options):
+    """The program of benches/curves.rs."""
     built = [path for path in pathlib.Path(options.load).parent.glob("curves-*") if not path.suffix]
-    program = max(built, key=lambda path: path.stat().st_mtime)
-    return json.loads(subprocess.run([program, *map(str, arguments)], check=True, capture_output=True).stdout or "null")
+    return max(built, key=lambda path: path.stat().st_mtime)
+
+
+def ours(options, *arguments):
+    return json.loads(subprocess.run([newest(options), *map(str, arguments)], check=True, capture_output=True).stdout or "null")
 
 
 def data_server(options, directory):
@@ -37,6 +42,22 @@ def data_server(options, directory):
     finally:
         process.kill()
         process.wait()
+
+
+LINES, CHARTS, POINTS = 100, 10, 1000
+
+
+@row("page")
+def page(stand, options):
+    program = pathlib.Path(__file__).with_name("page.mjs")
+    words = [newest(options), LINES, CHARTS, POINTS, options.rounds]
+    env = {**os.environ, "LYCEUM_BIN": str(options.binary)}
+    told = subprocess.run(["node", program, *map(str, words)], check=True, capture_output=True, env=env).stdout
+    rounds = json.loads(told)
+    drawn, busy = (median([one[name] for one in rounds]) / 1000 for name in ("drawn", "busy"))
+    yield result(
+        f"a page of {LINES} runs with {CHARTS} tags of {POINTS:,} points, to the first chart in Chromium",
+        f"{drawn:.1f} s, of which {busy:.1f} s without an answer to keys", "", "")
 
 
 @row("curves")

@@ -154,9 +154,10 @@ function byWindow(charts) {
 }
 
 // A bucket a pixel; fewer where many lines lie over one another.
-function pointsOf({ root, sources }) {
+function pointsOf({ root, sources, charts }) {
   const width = root.querySelector(".place")?.clientWidth ?? 600;
-  return Math.round(Math.min(1000, 12_000 / sources.length, Math.max(200, width)));
+  const lines = Math.max(sources.length, ...charts.map(({ about }) => about.parts.length));
+  return Math.round(Math.min(1000, 12_000 / lines, Math.max(200, width)));
 }
 
 // What the summary of a curve says once these points are in it.
