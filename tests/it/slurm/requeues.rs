@@ -68,6 +68,8 @@ impl Job {
         fs::write(&file, &self.launch).unwrap();
         fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
         chown(&file, Some(owner.uid()), Some(owner.gid())).unwrap();
+        // A node takes no permission for a job that is of the very second in which it gave up the one before.
+        self.lasts(2);
         cluster.tell("scontrol", &["release", &self.number]);
         cluster.tell("scontrol", &["update", &format!("jobid={}", self.number), "starttime=now"]);
         until("it runs again", || self.state(cluster) == "RUNNING");
