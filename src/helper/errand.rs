@@ -44,9 +44,6 @@ const MOST: usize = 64;
 
 const LONGEST_PATH: usize = 4096;
 
-/// How long a turn at removing a run directory may take.
-const A_TURN: Duration = Duration::from_secs(2);
-
 /// The errands that are under way.
 #[derive(Debug)]
 pub(super) struct Errands {
@@ -202,11 +199,13 @@ fn become_and_run() -> Result<Found> {
             Ok(false) => Found::Nothing,
             Err(error) => Found::Failed { message: error.to_string() },
         },
-        Errand::RemoveRunDirectory { session } => match remove::remove_tree(&spec.run, &session.short(), A_TURN) {
-            Ok(true) => Found::Done,
-            Ok(false) => Found::Nothing,
-            Err(err) => Found::Failed { message: format!("removing the run directory: {err}") },
-        },
+        Errand::RemoveRunDirectory { session } => {
+            match remove::remove_tree(&spec.run, &session.short(), remove::TURN) {
+                Ok(true) => Found::Done,
+                Ok(false) => Found::Nothing,
+                Err(err) => Found::Failed { message: format!("removing the run directory: {err}") },
+            }
+        }
     })
 }
 

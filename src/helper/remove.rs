@@ -16,6 +16,9 @@ use rustix::{
     process::{Gid, Uid, geteuid},
 };
 
+/// How long a turn at removing a run directory may take: others wait for the helper.
+pub(super) const TURN: Duration = Duration::from_secs(2);
+
 /// Removes `parent/name` and all below; true when it is not there (any more), false when
 /// there was more than could be removed `within` this time.
 pub(super) fn remove_tree(parent: &Path, name: &str, within: Duration) -> io::Result<bool> {

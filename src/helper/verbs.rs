@@ -28,9 +28,6 @@ use crate::{
 /// stuck (a network file system away), and then asking again is all that can be done.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a turn at removing a run directory may take: others wait for the helper.
-const REMOVE_TIMEOUT: Duration = Duration::from_secs(2);
-
 /// Who carries out the verbs, and with what.
 #[derive(Debug)]
 pub struct Verbs {
@@ -142,7 +139,7 @@ impl Verbs {
     fn remove_run_directory(&mut self, session: SessionId) -> Result<bool> {
         let (run, name) = (&self.config.run, session.short());
         if !self.way.is_sudo() {
-            return remove::remove_tree(run, &name, REMOVE_TIMEOUT).map_err(doing("removing the run directory"));
+            return remove::remove_tree(run, &name, remove::TURN).map_err(doing("removing the run directory"));
         }
         let Some(owner) = remove::owner(&run.join(name)).map_err(doing("looking at the run directory"))? else {
             return Ok(true);

@@ -55,7 +55,7 @@ impl Way {
         matches!(self, Self::Root).then(|| identity.clone())
     }
 
-    /// Whether we can give files away, and may end children that are somebody else by now.
+    /// Without root nobody gives files away: what is to be a user's, the child makes and removes.
     pub fn is_sudo(&self) -> bool {
         matches!(self, Self::Sudo(_))
     }
