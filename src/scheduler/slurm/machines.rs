@@ -28,6 +28,8 @@ pub(super) fn machines(view: &View, partitions: &str, trouble: Option<String>, n
             });
         }
     }
+    // Nodes of one name come in any order of their partitions.
+    room.machines.iter_mut().for_each(|machine| machine.partitions.sort());
     // Ours first, the others by name.
     room.partitions.sort_by(|one, other| (!one.is_ours, &one.name).cmp(&(!other.is_ours, &other.name)));
     room
@@ -56,6 +58,8 @@ mod tests {
     #[test]
     fn each_machine_once() {
         let mut view = View { nodes: parse(RECORDED, "<S>").unwrap(), ..View::default() };
+        view.nodes.reverse();
+        view.nodes.sort_by(|one, other| one.name.cmp(&other.name));
         view.tally.insert("debug".to_owned(), (3, 2));
         let room = machines(&view, "small", None, Timestamp(0));
         let names: Vec<_> = room.machines.iter().map(|one| (one.name.as_str(), one.partitions.join(","))).collect();
