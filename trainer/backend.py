@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import sys
@@ -9,6 +10,7 @@ from typing import Any
 
 from . import threads
 from .errors import NO_BACKEND, Stop, bad_config
+from .together import Place
 
 NAMES = ("jax", "tensorflow", "torch")
 
@@ -40,29 +42,39 @@ def start(wanted: str = "auto") -> str:
     return name
 
 
-def prepare(config: dict[str, Any]) -> int:
-    """Seed, precision and devices; how many devices share a batch."""
+def prepare(config: dict[str, Any], place: Place) -> int:
+    """Seed, precision and devices; how many devices share a batch, on all machines together."""
     import keras
 
     keras.utils.clear_session()  # names of layers begin anew
     keras.utils.set_random_seed(config["seed"])
     keras.mixed_precision.set_dtype_policy(config["precision"])
     wanted = config["devices"]
-    if wanted == 1:
+    if wanted == 1 and place.count == 1:
         return 1
     if keras.backend.backend() != "jax":
         if wanted == "all":
             return 1
         raise bad_config("devices", f"more than one needs the backend jax, not {keras.backend.backend()}")
-    devices = keras.distribution.list_devices()
-    count = len(devices) if wanted == "all" else wanted
-    if count > len(devices):
-        raise bad_config("devices", f"there are {len(devices)}, not {count}")
-    if config["batch_size"] % count:
-        raise bad_config("batch_size", f"must be a multiple of {count}, the number of devices")
-    if count > 1:
-        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices[:count]))
-    return count
+    machines = _devices(place.count)
+    fewest = min(len(devices) for devices in machines)
+    each = fewest if wanted == "all" else wanted
+    if each > fewest:
+        raise bad_config("devices", f"there are {fewest}, not {each}")
+    devices = [device for machine in machines for device in machine[:each]]
+    if config["batch_size"] % len(devices):
+        raise bad_config("batch_size", f"must be a multiple of {len(devices)}, the number of devices")
+    if len(devices) > 1:
+        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=devices))
+    return len(devices)
+
+
+def _devices(machines: int) -> list[list[str]]:
+    """The devices of each machine, as Keras calls them."""
+    found: list[list[str]] = [[] for _ in range(machines)]
+    for device in importlib.import_module("jax").devices():
+        found[device.process_index].append(f"{device.platform}:{device.id}")
+    return found
 
 
 def versions() -> dict[str, str]:

@@ -35,6 +35,11 @@ def identity(config: dict[str, Any], classes: list[str], pictures: int) -> dict[
     return {key: config[key] for key in _IDENTITY} | {"classes": classes, "pictures": pictures}
 
 
+def plain(identity: dict[str, Any]) -> dict[str, Any]:
+    """Through JSON, because that is how what it is compared with has gone."""
+    return json.loads(json.dumps(identity))
+
+
 def read(folder: Path) -> dict[str, Any] | None:
     """The index, or `None` where there is none or nothing in it."""
     try:
@@ -58,20 +63,26 @@ def clear(folder: Path) -> None:
 
 def changed(index: dict[str, Any], now: dict[str, Any]) -> str | None:
     """The first field that is not as it was when these snapshots were made."""
-    # Through JSON, because that is how the one of them has gone.
-    now = json.loads(json.dumps(now))
-    return next((key for key, value in now.items() if index["identity"].get(key) != value), None)
+    return next((key for key, value in plain(now).items() if index["identity"].get(key) != value), None)
 
 
-def save(folder: Path, model: Any, index: dict[str, Any], entry: dict[str, Any], keep_last: int) -> None:
-    """Writes the snapshot, then the index, then removes what is neither the best nor among the last."""
-    replace(folder / entry["file"], model.save)
+def save(
+    folder: Path, model: Any, index: dict[str, Any], entry: dict[str, Any], keep_last: int, writes: bool = True
+) -> None:
+    """Writes the snapshot, then the index, then removes what is neither the best nor among the last.
+
+    Without `writes` the index alone is changed, in memory: another process does the rest.
+    """
+    if writes:
+        replace(folder / entry["file"], model.save)
     others = [old for old in index["snapshots"] if old["file"] != entry["file"]]
     index["snapshots"] = others + [entry]
     kept = [old for old in index["snapshots"][-keep_last:]]
     kept_files = {old["file"] for old in kept} | {index["best"]}
     gone = [old for old in index["snapshots"] if old["file"] not in kept_files]
     index["snapshots"] = [old for old in index["snapshots"] if old["file"] in kept_files]
+    if not writes:
+        return
     write_json(folder / INDEX, index)
     for old in gone:
         (folder / old["file"]).unlink(missing_ok=True)

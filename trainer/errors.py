@@ -15,6 +15,7 @@ DIVERGED = 3
 CANNOT_WRITE = 4
 NO_BACKEND = 5
 NO_MEMORY = 6
+NO_COMPANY = 7
 INTERNAL = 70
 TERMINATED = 143  # what a shell makes of SIGTERM; the last checkpoint has everything
 

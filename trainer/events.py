@@ -103,3 +103,16 @@ class Writer:
         left = memoryview(record(data))
         while left:
             left = left[self._file.write(left) :]
+
+
+class Nowhere(Writer):
+    """Takes what another process writes."""
+
+    def __init__(self, folder: Path, begin: int = 0):
+        pass
+
+    def _put(self, data: bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

@@ -40,12 +40,14 @@ def training(
     rules: dict[str, Any],
     threads: int,
     begin: int = 0,
+    share: Callable[[np.ndarray], np.ndarray] = lambda rows: rows,
 ) -> Iterator[Batch]:
-    """The batches of one epoch from batch `begin` on."""
+    """The batches of one epoch from batch `begin` on; of each the part that `share` takes."""
     rows = order(len(part), seed, epoch)
     if len(rows) < batch_size:  # a small set fills its one batch with some of itself again
         rows = np.resize(rows, batch_size)
-    chunks = [rows[i * batch_size : (i + 1) * batch_size] for i in range(begin, steps_per_epoch(len(rows), batch_size))]
+    numbers = range(begin, steps_per_epoch(len(rows), batch_size))
+    chunks = [share(rows[i * batch_size : (i + 1) * batch_size]) for i in numbers]
     augments = is_on(rules)
 
     def sample(index: int) -> Sample:

@@ -25,7 +25,18 @@ def plain(value: Any) -> Any:
     return value
 
 
+_mute = False
+
+
+def only_errors() -> None:
+    """From here on, of a process that does the same as another one."""
+    global _mute
+    _mute = True
+
+
 def say(event: str, to: TextIO | None = None, **facts: Any) -> None:
+    if _mute and event != "error":
+        return
     line = {"event": event, "time": round(time.time(), 3)} | plain(facts)
     to = to or sys.stdout
     to.write(json.dumps(line) + "\n")

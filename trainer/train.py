@@ -15,14 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, checkpoints, evaluate, loader, policies, sources, tasks, threads
+from . import backend, checkpoints, evaluate, loader, policies, progress, sources, tasks, threads, together
 from .config import Config
 from .data import Data
-from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config
-from .events import Writer
+from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config, bad_data
+from .events import Nowhere, Writer
 from .files import write_json, write_rows, write_text
 from .progress import say
 from .speed import Speed
+from .together import Place
 
 
 class Terminated(Exception):
@@ -37,13 +38,18 @@ def run(config: Config) -> int:
 
 def _run(config: Config, stopping: _Signals) -> int:
     name = backend.start(config["backend"])
+    place = together.join(name)
+    if not place.leads:
+        progress.only_errors()
     workers = threads.allowed()
     say("start", backend=name, threads=workers, output=config["output"])
-    devices = backend.prepare(config)
+    devices = backend.prepare(config, place)
     try:
         data = sources.load(config, workers)
-        output = _prepared(config, data, name)
-        return _Training(config, data, output, workers, devices, stopping.poll).run()
+        output = Path(config["output"])
+        if place.leads:
+            _prepare(output, config, data, name)
+        return _Training(config, data, output, workers, devices, place, stopping).run()
     except Terminated:
         say("terminated")
         return TERMINATED
@@ -66,14 +72,9 @@ class _Signals:
     def _ask(self, number: int, frame: Any) -> None:
         self.asked = True
 
-    def poll(self) -> None:
-        if self.asked:
-            raise Terminated
 
-
-def _prepared(config: Config, data: Data, backend_name: str) -> Path:
+def _prepare(output: Path, config: Config, data: Data, backend_name: str) -> None:
     """The run's folder with what says what it is."""
-    output = Path(config["output"])
     output.mkdir(parents=True, exist_ok=True)
     shape = data.shape
     counts = {split: len(part) for split, part in data.parts.items()}
@@ -97,15 +98,23 @@ def _prepared(config: Config, data: Data, backend_name: str) -> Path:
         },
     )
     write_rows(output / "problems.csv", ["path", "error"], data.problems)
-    return output
 
 
 class _Training:
     """Where a training stands, and the loop that takes it further."""
 
-    def __init__(self, config: Config, data: Data, output: Path, workers: int, devices: int, poll: Callable[[], None]):
-        self.config, self.data, self.output, self.workers, self.poll = config, data, output, workers, poll
-        self.devices, self.speed = devices, Speed()
+    def __init__(
+        self,
+        config: Config,
+        data: Data,
+        output: Path,
+        workers: int,
+        devices: int,
+        place: Place,
+        stopping: _Signals,
+    ):
+        self.config, self.data, self.output, self.workers = config, data, output, workers
+        self.devices, self.place, self.stopping, self.speed = devices, place, stopping, Speed()
         self.task = tasks.of(data.task)
         self.snapshots = output / "checkpoints"
         self.steps = loader.steps_per_epoch(len(data.parts["train"]), config["batch_size"])
@@ -114,9 +123,11 @@ class _Training:
         self.every = config["events"].get("every_steps", max(1, self.steps // 20))
         self.metric = config["metric"]
         identity = checkpoints.identity(config, data.classes, len(data.parts["train"]))
-        if not config["resume"]:
+        if checkpoints.plain(place.agreed(identity)) != checkpoints.plain(identity):
+            raise bad_data("this machine finds other pictures than the first one", "data")
+        if place.leads and not config["resume"]:
             checkpoints.clear(self.snapshots)
-        index = checkpoints.read(self.snapshots)
+        index = place.agreed(checkpoints.read(self.snapshots) if place.leads else None)
         if index:
             if field := checkpoints.changed(index, identity):
                 raise bad_config(
@@ -155,7 +166,8 @@ class _Training:
 
         model = networks.build(self.config, self.data)
         model.compile(optimizer=optimizers.make(self.config), jit_compile="auto", **self.task.COMPILE)
-        write_json(self.output / "model_summary.json", describe.described(model, self.config))
+        if self.place.leads:
+            write_json(self.output / "model_summary.json", describe.described(model, self.config))
         return model
 
     def _loaded(self, file: str) -> Any:
@@ -176,8 +188,9 @@ class _Training:
 
     def run(self) -> int:
         begin = self.step + 1 if self.step else 0
-        self.train_events = Writer(self.output / "events" / "train", begin)
-        self.val_events = Writer(self.output / "events" / "validation", begin)
+        writer = Writer if self.place.leads else Nowhere
+        self.train_events = writer(self.output / "events" / "train", begin)
+        self.val_events = writer(self.output / "events" / "validation", begin)
         self.began, self.begun_at, self.said = time.monotonic(), self.step, 0.0
         code = DONE
         try:
@@ -186,13 +199,16 @@ class _Training:
             if self.epoch < self.config["epochs"]:
                 say("early_stop", epoch=self.epoch, metric=self.metric, best=self.index["best_value"])
             config = self.config
-            self.speed.write(self.output, self.devices, config["batch_size"], config["precision"])
-            self._evaluated()
+            self.place.part()
+            if self.place.leads:
+                self.speed.write(self.output, self.devices, config["batch_size"], config["precision"])
+                self._evaluated()
         except Terminated:
             # Once in the index at this very step, a snapshot need not be written again.
             last = self.index["snapshots"][-1:] or [{"step": -1}]
             if last[0]["step"] != self.step or last[0]["epoch"] != self.epoch:
                 self._save(f"step-{self.step:08d}.keras", None)
+            self.place.part()
             say("terminated", epoch=self.epoch, step=self.step)
             code = TERMINATED
         finally:
@@ -200,23 +216,30 @@ class _Training:
             self.val_events.close()
         return code
 
+    def poll(self) -> None:
+        """All machines stop at the same step."""
+        if self.place.any(self.stopping.asked):
+            raise Terminated
+
     def _one_epoch(self) -> None:
         config, data = self.config, self.data
         batches = loader.training(
             data.parts["train"],
             lambda samples: self.task.targets(samples, data),
             *(config["batch_size"], config["seed"], self.epoch, config["augmentation"], self.workers, self.batch),
+            self.place.share,
         )
         self.poll()
         self.speed.epoch()
         for images, truth, count in batches:
+            count *= self.place.count
             self._one_step(images, truth, count)
             self.speed.step(count)
             self.poll()
-        measure = evaluate.measured(
-            self.model, data, "val" if "val" in data.parts else "test", config["batch_size"], self.workers, self.poll
-        )
-        metrics = measure.metrics()
+        split = "val" if "val" in data.parts else "test"
+        with self.place.own(self.model) as model:
+            measure = evaluate.measured(model, data, split, config["batch_size"], self.workers, self.poll)
+        metrics = self.place.agreed(measure.metrics())
         learnt = {name: total / self.sums["count"] for name, total in self.sums.items() if name != "count"}
         self.epoch, self.batch, self.sums, self.window = self.epoch + 1, 0, {}, {}
         self.val_events.scalars(self.step, metrics | {"epoch": self.epoch})
@@ -291,13 +314,16 @@ class _Training:
     def _save(self, file: str, metrics: dict[str, float] | None) -> None:
         entry = {"file": file, "epoch": self.epoch, "batch": self.batch, "step": self.step, "metrics": metrics}
         entry |= {"sums": self.sums, "window": self.window}
-        checkpoints.save(self.snapshots, self.model, self.index, entry, self.config["checkpoints"]["keep_last"])
+        keep = self.config["checkpoints"]["keep_last"]
+        with self.place.apart():
+            checkpoints.save(self.snapshots, self.model, self.index, entry, keep, self.place.leads)
         say("checkpoint", file=f"checkpoints/{file}", epoch=self.epoch, step=self.step, best=self.index["best"] == file)
 
     def _evaluated(self) -> None:
         """The best snapshot, not the last, is what is judged and used."""
         best = self.index["best"]
-        if best != self.index["snapshots"][-1]["file"]:
+        # What was trained among several machines is not this one's alone.
+        if best != self.index["snapshots"][-1]["file"] or self.place.count > 1:
             self.model = self._loaded(best)
         found = evaluate.written(
             self.model, self.data, self.output / "eval", self.config["batch_size"], self.workers, self.poll

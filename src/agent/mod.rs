@@ -23,6 +23,7 @@ mod script;
 mod server;
 mod software;
 mod status;
+mod steps;
 mod terminal;
 mod terminals;
 mod tree;

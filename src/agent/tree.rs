@@ -8,7 +8,7 @@ use std::{collections::HashSet, fs, time::Duration};
 use rustix::process::{Pid, PidfdFlags, Signal};
 use tokio::time::{Instant, sleep};
 
-use super::child::Reaper;
+use super::{child::Reaper, steps};
 use crate::model::SessionId;
 
 /// One process, from `/proc/PID/stat`.
@@ -25,6 +25,8 @@ pub(super) struct Process {
     pub ticks: u64,
     /// Leads a session that has a terminal: it goes by SIGHUP, since shells ignore SIGTERM.
     pub leads_terminal: bool,
+    /// It ends when tasks have ended that are not below us.
+    pub is_srun: bool,
 }
 
 /// What [`end`] found it had to do.
@@ -54,7 +56,7 @@ pub(super) fn descendants() -> Vec<Process> {
 /// SIGTERM to all, SIGKILL after `grace` to what is left, until nothing is.
 pub(super) async fn end(session: SessionId, grace: Duration, reaper: &Reaper) -> Ended {
     let deadline = Instant::now() + grace;
-    let mut asked = HashSet::new();
+    let (mut asked, mut asks) = (HashSet::new(), HashSet::new());
     let mut pause = Duration::from_millis(10);
     loop {
         reaper.reap();
@@ -66,7 +68,11 @@ pub(super) async fn end(session: SessionId, grace: Duration, reaper: &Reaper) ->
             break;
         }
         for process in members.iter().filter(|process| asked.insert((process.pid, process.started))) {
-            signal(process, Signal::TERM);
+            let is_waited_for =
+                asks.contains(&process.pid) || process.is_srun && asked_by_slurm(process, &members, &mut asks);
+            if !is_waited_for {
+                signal(process, Signal::TERM);
+            }
             if process.leads_terminal {
                 signal(process, Signal::HUP);
             }
@@ -132,6 +138,14 @@ fn children_of(pid: i32) -> Option<Vec<i32>> {
         .reduce(|all, more| [all, more].concat())
 }
 
+/// Whether the tasks of an `srun` hear of the end by Slurm; it ends after them, and would kill them if it
+/// were asked itself. Who tells Slurm is one of `asks`.
+fn asked_by_slurm(srun: &Process, members: &[Process], asks: &mut HashSet<i32>) -> bool {
+    // It has another one of its name beside it.
+    let is_second = members.iter().any(|other| other.is_srun && other.pid == srun.parent);
+    is_second || steps::ask_to_end(srun.pid).is_ok_and(|pid| asks.insert(pid))
+}
+
 fn members(session: SessionId) -> Vec<Process> {
     let all = scan();
     let mut members = below(&all, own_pid());
@@ -183,7 +197,9 @@ fn read(pid: i32) -> Option<Process> {
 /// The name in parentheses may hold anything, so the fields are counted from its end.
 fn parse(stat: &str) -> Option<Process> {
     let pid = stat.split_once(' ')?.0.parse().ok()?;
-    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+    let (front, rest) = stat.rsplit_once(')')?;
+    let name = front.split_once('(')?.1;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     // As proc(5) numbers them, from the state, which is the third.
     let number = |field: usize| fields.get(field - 3)?.parse::<i64>().ok();
     let ticks = [14, 15, 16, 17].into_iter().filter_map(number).sum::<i64>();
@@ -195,6 +211,7 @@ fn parse(stat: &str) -> Option<Process> {
         threads: number(20)?,
         ticks: ticks.try_into().ok()?,
         leads_terminal: number(6)? == i64::from(pid) && number(7)? != 0,
+        is_srun: name == "srun",
     })
 }
 
@@ -212,15 +229,25 @@ mod tests {
         let process = parse(stat).expect("well formed");
         assert_eq!(
             process,
-            Process { pid: 42, parent: 7, dead: false, started: 12345, threads: 5, ticks: 100, leads_terminal: true }
+            Process {
+                pid: 42,
+                parent: 7,
+                dead: false,
+                started: 12345,
+                threads: 5,
+                ticks: 100,
+                leads_terminal: true,
+                is_srun: false
+            }
         );
         assert_eq!(parse("42 (x"), None);
+        assert!(parse(&stat.replace("(a) Z (b)", "(srun)")).unwrap().is_srun);
     }
 
     #[test]
     fn the_tree_is_found_in_any_order() {
-        let process =
-            |pid, parent, dead| Process { pid, parent, dead, started: 1, threads: 1, ticks: 0, leads_terminal: false };
+        let like = parse("1 (a) S 1 1 1 0 1 0 0 0 0 0 0 0 0 0 0 0 0 1 0 1").unwrap();
+        let process = |pid, parent, dead| Process { pid, parent, dead, ..like };
         let all = [process(5, 4, false), process(4, 3, true), process(3, 2, false), process(9, 1, false)];
         let found: Vec<i32> = below(&all, 2).iter().map(|process| process.pid).collect();
         assert_eq!(found, [5, 3]);

@@ -81,7 +81,7 @@ pub(super) async fn check(datasets: &Datasets, user: &User, new: NewDataset) -> 
         group: new.group,
         resources: if sized { new.resources } else { usual.resources.clone() },
         profile: new.profile,
-        time_limit_seconds: new.time_limit_seconds.or(usual.time_limit_seconds),
+        time_limit_seconds: new.time_limit_seconds,
         ..usual
     };
     Ok((spec, name, size))
@@ -151,7 +151,7 @@ pub(super) fn job_name(dataset: &str) -> String {
 /// Two cores: decoding is what takes time, and every machine has them.
 pub(super) fn usual_size() -> JobRequest {
     let resources = Resources { cpus: 2, memory_bytes: 2 << 30, ..Resources::default() };
-    JobRequest { resources: Some(resources), time_limit_seconds: Some(USUAL_TIME), ..JobRequest::default() }
+    JobRequest { resources: Some(resources), usual_seconds: Some(USUAL_TIME), ..JobRequest::default() }
 }
 
 /// The same size once more.

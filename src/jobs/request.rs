@@ -55,6 +55,9 @@ pub struct JobRequest {
     pub group: Option<String>,
     /// After so long it is ended.
     pub time_limit_seconds: Option<i64>,
+    /// What that is where nothing is said, or as long as it can be if that is less. The portal's own.
+    #[serde(skip)]
+    pub usual_seconds: Option<i64>,
     /// Where the program puts event files and checkpoints; it is told by `LYCEUM_LOG_DIRECTORY`.
     /// Left out, it is a folder of the job's own below `runs` in the home directory.
     pub log_directory: Option<String>,
@@ -132,6 +135,7 @@ impl JobRequest {
             variables: Some(task.variables).filter(|variables| !variables.is_empty()),
             group: spec.group.clone(),
             time_limit_seconds: Some(spec.duration_seconds),
+            usual_seconds: None,
             // A copy does not write among the original's curves.
             retries: Some(task.retries).filter(|retries| 0 < *retries),
             retry_wait_seconds: Some(task.retry_wait_seconds).filter(|wait| 0 < *wait),
@@ -162,6 +166,7 @@ impl JobRequest {
             variables: other.variables.or(self.variables),
             group: other.group.or(self.group),
             time_limit_seconds: other.time_limit_seconds.or(self.time_limit_seconds),
+            usual_seconds: other.usual_seconds.or(self.usual_seconds),
             log_directory: other.log_directory.or(self.log_directory),
             retries: other.retries.or(self.retries),
             retry_wait_seconds: other.retry_wait_seconds.or(self.retry_wait_seconds),
@@ -212,6 +217,7 @@ impl JobRequest {
             group: self.group,
             modules: self.modules,
             duration_seconds: self.time_limit_seconds,
+            usual_seconds: self.usual_seconds,
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
         Ok((Task { work, variables, retries, retry_wait_seconds, shape, after, part: None }, like))

@@ -16,7 +16,7 @@ use crate::{
 pub(super) const ENVIRONMENT: &str = "default";
 /// The longest configuration (bytes): it travels in the job's script.
 const LONGEST_CONFIG: usize = 32 * 1024;
-/// How long a training may take unless somebody says (seconds).
+/// How long a training may take unless somebody says, or their limits or the cluster say less (seconds).
 const USUAL_TIME: i64 = 8 * 3600;
 /// What the portal says itself.
 const OURS: [&str; 4] = ["name", "output", "data", "task"];
@@ -47,6 +47,10 @@ pub struct NewModel {
     pub resources: Option<Resources>,
     #[serde(default)]
     pub profile: Option<String>,
+    /// On how many nodes of a cluster it trains, each with the resources: their devices share a batch, and
+    /// the backend is `jax`. Left out: one.
+    #[serde(default)]
+    pub nodes: Option<i64>,
     #[serde(default)]
     pub time_limit_seconds: Option<i64>,
 }
@@ -94,23 +98,56 @@ pub(super) fn check(dataset: &Dataset, new: NewModel) -> Result<Checked, Vec<Fie
         let message = format!("For {} it is one of {}.", dataset.kind, networks(&dataset.kind).join(", "));
         faults.push(FieldError::new("config.network.name", "invalid_value", message));
     }
+    let usual = Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() };
+    let sized = new.resources.is_some() || new.profile.is_some();
+    let resources = if sized { new.resources } else { Some(usual) };
+    if faults.is_empty() {
+        let gpus = resources.as_ref().map_or(0, |resources| resources.gpus);
+        faults.extend(share(&mut config, new.nodes.unwrap_or(1), gpus));
+    }
     if config.to_string().len() > LONGEST_CONFIG {
         faults.push(FieldError::new("config", "too_long", "At most 32 KiB."));
     }
     if !faults.is_empty() {
         return Err(faults);
     }
-    let usual = Resources { cpus: 2, memory_bytes: 4 << 30, ..Resources::default() };
-    let sized = new.resources.is_some() || new.profile.is_some();
     let size = JobRequest {
         environment: Some(new.environment.unwrap_or_else(|| ENVIRONMENT.to_owned())),
         group: new.group,
-        resources: if sized { new.resources } else { Some(usual) },
+        resources,
+        nodes: new.nodes,
         profile: new.profile,
-        time_limit_seconds: Some(new.time_limit_seconds.unwrap_or(USUAL_TIME)),
+        time_limit_seconds: new.time_limit_seconds,
+        usual_seconds: Some(USUAL_TIME),
         ..JobRequest::default()
     };
     Ok(Checked { name, config, program, size })
+}
+
+/// Over how many devices the trainer shares a batch: all that it gets, where the configuration does not say.
+fn share(config: &mut Value, nodes: i64, gpus: i64) -> Option<FieldError> {
+    let fields = config.as_object_mut().filter(|_| 1 < nodes || 1 < gpus)?;
+    let is_said = fields.contains_key("devices");
+    if 1 < nodes || !is_said {
+        match fields.get("backend").and_then(Value::as_str).unwrap_or("auto") {
+            "auto" => fields.insert("backend".to_owned(), json!("jax")),
+            "jax" => None,
+            other => {
+                let message = format!("Only jax trains on several GPUs or nodes, not {other}.");
+                return Some(FieldError::new("config.backend", "conflict", message));
+            }
+        };
+    }
+    let devices = fields.entry("devices").or_insert_with(|| json!("all"));
+    let each = devices.as_i64().unwrap_or(gpus.max(1));
+    let all = each.saturating_mul(nodes);
+    // What is wrong with these numbers alone is told where they are checked.
+    let usual = schema::rule("batch_size").and_then(|rule| rule["default"].as_i64()).unwrap_or(1);
+    let batch = fields.get("batch_size").and_then(Value::as_i64).unwrap_or(usual);
+    (0 < all && batch % all != 0).then(|| {
+        let message = format!("A multiple of {all}: so many devices share a batch.");
+        FieldError::new("config.batch_size", "uneven", message)
+    })
 }
 
 impl Models {
@@ -128,17 +165,29 @@ impl Models {
             Some(job) => self.db.find_job(job).await?,
             None => None,
         };
-        let spec = job.map(|job| job.latest.spec);
-        Ok(NewModel {
+        let alike = NewModel {
             name: model.name.clone(),
             dataset,
             config,
             program,
-            environment: spec.as_ref().and_then(|spec| spec.environment.clone()),
-            group: spec.as_ref().and_then(|spec| spec.group.clone()),
-            profile: spec.as_ref().and_then(|spec| spec.profile.clone()),
-            time_limit_seconds: spec.as_ref().map(|spec| spec.duration_seconds),
-            resources: spec.map(|spec| spec.resources),
+            environment: None,
+            group: None,
+            resources: None,
+            profile: None,
+            nodes: None,
+            time_limit_seconds: None,
+        };
+        let Some(job) = job else { return Ok(alike) };
+        let shape = self.jobs.task(&job).await?.shape;
+        let spec = job.latest.spec;
+        Ok(NewModel {
+            environment: spec.environment,
+            group: spec.group,
+            profile: spec.profile,
+            nodes: Some(shape.nodes).filter(|nodes| 1 < *nodes),
+            time_limit_seconds: Some(spec.duration_seconds),
+            resources: Some(shape.share(spec.resources)),
+            ..alike
         })
     }
 }
@@ -180,13 +229,26 @@ mv layers.new layers.json
 "
 }
 
+/// Starts the trainer, and says how it is asked to end.
+const ALONE: &str = "python -m trainer train config.json &
+trap 'kill -TERM $!' TERM INT
+";
+/// The same on all nodes of a job. `srun` ends with its tasks, which hear for themselves.
+const TOGETHER: &str = r#"MASTER_ADDR=$(hostname)
+MASTER_PORT=$(python -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
+export MASTER_ADDR MASTER_PORT
+srun --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+    sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python -m trainer train config.json' &
+trap : TERM INT
+"#;
+
 /// The script of the job. Started again, it goes on at its last snapshot.
 pub(super) fn script(asked: &Checked) -> String {
+    let is_alone = asked.size.nodes.is_none_or(|nodes| nodes < 2);
     beginning("Trains a model (docs/trainer.md), and makes a bundle of its best snapshot.", asked)
-        + "# Asked to end, the trainer writes a snapshot first.
-python -m trainer train config.json &
-trap 'kill -TERM $!' TERM INT
-wait $!
+        + "# Asked to end, the trainer writes a snapshot first.\n"
+        + if is_alone { ALONE } else { TOGETHER }
+        + "wait $!
 code=$?
 if [ $code -gt 128 ] && kill -0 $! 2>/dev/null; then wait $!; code=$?; fi
 [ $code -eq 0 ] || exit $code
@@ -248,6 +310,34 @@ mod tests {
             let Checked { config, size, .. } = check(&dataset(kind), new(&Value::Null)).unwrap();
             assert_eq!(network(&config), usual);
             assert_eq!((size.environment.as_deref(), size.resources.unwrap().cpus), (Some("default"), 2));
+        }
+    }
+
+    /// Several GPUs are all used, and what cannot be shared out is told before anything runs.
+    #[test]
+    fn devices_share_a_batch() {
+        let asked = |config: Value, gpus: i64, nodes: Option<i64>| {
+            let resources = Some(Resources { cpus: 2, memory_bytes: 1 << 30, gpus, ..Resources::default() });
+            let checked = check(&dataset("classification"), NewModel { resources, nodes, ..new(&config) });
+            checked.map(|asked| (asked.config["devices"].clone(), asked.config["backend"].clone()))
+        };
+        assert_eq!(asked(json!({}), 1, None).unwrap(), (Value::Null, Value::Null));
+        assert_eq!(asked(json!({}), 2, None).unwrap(), (json!("all"), json!("jax")));
+        assert_eq!(asked(json!({"devices": 1, "backend": "torch"}), 2, None).unwrap(), (json!(1), json!("torch")));
+        assert_eq!(asked(json!({"devices": 1}), 0, Some(2)).unwrap(), (json!(1), json!("jax")));
+        let told = |config, gpus, nodes| asked(config, gpus, nodes).unwrap_err().remove(0);
+        assert_eq!(told(json!({"backend": "torch"}), 2, None).field, "config.backend");
+        assert_eq!(told(json!({"backend": "torch", "devices": 1}), 0, Some(2)).field, "config.backend");
+        assert!(told(json!({"batch_size": 20}), 2, Some(4)).message.contains("multiple of 8"));
+        assert_eq!(told(json!({}), 3, None).field, "config.batch_size", "the usual 64");
+    }
+
+    #[test]
+    fn on_several_nodes_srun_starts_it() {
+        let asked = |nodes| check(&dataset("classification"), NewModel { nodes, ..new(&Value::Null) }).unwrap();
+        for (nodes, is_spread) in [(None, false), (Some(1), false), (Some(2), true)] {
+            assert_eq!(script(&asked(nodes)).contains("srun --kill-on-bad-exit=1"), is_spread);
+            assert!(!preview_script(&asked(nodes)).contains("srun"));
         }
     }
 

@@ -142,6 +142,7 @@ impl Sessions {
             working_directory,
             group,
             duration_seconds: Some(duration_seconds),
+            usual_seconds: None,
             options: super::Options { log_directory, ..super::Options::default() },
         }
     }

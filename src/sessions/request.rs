@@ -52,6 +52,10 @@ pub struct StartRequest {
     pub modules: Vec<String>,
     #[serde(default)]
     pub duration_seconds: Option<i64>,
+    /// How long it may run where nothing is said, or as long as it can be if that is less; else what
+    /// is usual of its kind. The portal's own, of what it asks for by itself.
+    #[serde(skip)]
+    pub usual_seconds: Option<i64>,
     #[serde(default)]
     pub options: Options,
 }
@@ -160,6 +164,7 @@ impl Sessions {
         check_resources(&resources, &mut fault);
         let longest = standing.limits.of(&class.longest()).limit;
         let duration_seconds = request.duration_seconds.unwrap_or_else(|| {
+            let usual = request.usual_seconds.unwrap_or(usual);
             let usual = longest.cap(profile.map_or(usual, |profile| profile.duration_seconds));
             self.scheduler.longest_seconds(&resources).map_or(usual, |longest| usual.min(longest))
         });

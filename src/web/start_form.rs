@@ -131,6 +131,7 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
         modules: session.spec.modules.clone(),
         working_directory: session.spec.working_directory.clone(),
         duration_seconds: Some(session.spec.duration_seconds),
+        usual_seconds: None,
         group: session.spec.group.clone(),
         options: Options {
             log_directory: session.spec.log_directory.clone(),
@@ -258,6 +259,7 @@ pub(super) fn request(form: &NewSessionForm) -> Result<StartRequest, Vec<super::
         working_directory: some(&form.working_directory),
         group: some(&form.group),
         duration_seconds: duration,
+        usual_seconds: None,
         // A folder that was typed before another program was chosen is no fault.
         options: Options {
             log_directory: some(&form.log_directory).filter(|_| crate::apps::takes_logs(&form.app)),

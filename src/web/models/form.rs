@@ -88,9 +88,12 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
     }
     // What is no number is one that the service refuses.
     let whole = |value: &str| value.trim().parse().unwrap_or(-1);
-    let hours: f64 = typed.hours.trim().parse().unwrap_or_default();
-    #[expect(clippy::cast_possible_truncation, reason = "some hours; the service checks them")]
-    let seconds = (hours.clamp(0.0, 10_000.0) * 3600.0) as i64;
+    let seconds = |hours: String| {
+        let hours: f64 = hours.parse().unwrap_or_default();
+        #[expect(clippy::cast_possible_truncation, reason = "some hours; the service checks them")]
+        let seconds = (hours.clamp(0.0, 10_000.0) * 3600.0) as i64;
+        seconds
+    };
     NewModel {
         name: typed.name.clone(),
         dataset,
@@ -105,7 +108,8 @@ pub fn request(typed: &ModelForm, dataset: crate::model::DatasetId) -> NewModel 
             ..Resources::default()
         }),
         profile: None,
-        time_limit_seconds: Some(seconds),
+        nodes: text(&typed.nodes).map(|nodes| whole(&nodes)),
+        time_limit_seconds: text(&typed.hours).map(seconds),
     }
 }
 
@@ -135,6 +139,7 @@ pub fn typed(asked: NewModel, idempotency_key: String) -> ModelForm {
         let hours = seconds as f64 / 3600.0;
         form.hours = hours.to_string();
     }
+    form.nodes = asked.nodes.map(|nodes| nodes.to_string()).unwrap_or_default();
     form.environment = asked.environment.unwrap_or(form.environment);
     form.group = asked.group.unwrap_or_default();
     form
@@ -246,6 +251,7 @@ mod tests {
                 group: Some("vision".to_owned()),
                 resources: Some(Resources { cpus: 4, memory_bytes: 8 << 30, gpus: 1, ..Resources::default() }),
                 profile: None,
+                nodes: Some(2),
                 time_limit_seconds: Some(5400),
             };
             let again = request(&typed(asked.clone(), "key".to_owned()), asked.dataset);
@@ -256,8 +262,8 @@ mod tests {
                 assert!(value.is_object() || &again.config[field] == value, "{field}");
             }
             assert_eq!(
-                (again.program, again.resources, again.time_limit_seconds, again.group),
-                (asked.program, asked.resources, asked.time_limit_seconds, asked.group)
+                (again.program, again.resources, again.nodes, again.time_limit_seconds, again.group),
+                (asked.program, asked.resources, asked.nodes, asked.time_limit_seconds, asked.group)
             );
         }
     }

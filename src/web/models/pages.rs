@@ -131,6 +131,7 @@ fn new_view(
             .map(|one| (one.name, one.title))
             .collect(),
         groups: user.user.groups.iter().map(ToString::to_string).collect(),
+        on_cluster: portal.sessions.scheduler.has_queue(),
         form,
         errors,
     }

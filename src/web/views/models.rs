@@ -97,6 +97,8 @@ pub struct NewModelPage {
     /// Names and titles.
     pub environments: Vec<(String, String)>,
     pub groups: Vec<String>,
+    /// Several machines may train together.
+    pub on_cluster: bool,
     pub form: ModelForm,
     pub errors: Vec<FieldError>,
 }
@@ -182,6 +184,9 @@ pub struct ModelForm {
     pub cpus: String,
     pub memory: String,
     pub gpus: String,
+    /// Empty: one.
+    pub nodes: String,
+    /// Empty: what is usual.
     pub hours: String,
 }
 
@@ -199,7 +204,8 @@ impl ModelForm {
             cpus: text("2"),
             memory: text("4"),
             gpus: text("0"),
-            hours: text("8"),
+            nodes: String::new(),
+            hours: String::new(),
         };
         for field in FIELDS {
             let usual = match schema::rule(field).map(|rule| &rule["default"]) {
@@ -232,6 +238,7 @@ impl ModelForm {
             cpus: get("cpus"),
             memory: get("memory"),
             gpus: get("gpus"),
+            nodes: get("nodes"),
             hours: get("hours"),
         }
     }

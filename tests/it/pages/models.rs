@@ -73,6 +73,7 @@ fn new(word: &Word) -> NewModelPage {
         kind: "classification".to_owned(),
         environments: vec![("default".to_owned(), "Keras on JAX".to_owned())],
         groups: vec![word("vision"), word("speech")],
+        on_cluster: true,
         form: ModelForm::usual("key".to_owned(), word("Street scenes, summer")),
         errors: Vec::new(),
     }

@@ -24,6 +24,28 @@ fn told(log: &str, what: &str) -> Vec<String> {
     lines
 }
 
+/// What `srun` has started hears of the end by Slurm, wherever it is, and has its time to write something.
+#[tokio::test]
+async fn tasks_on_all_nodes_hear_of_the_end() {
+    let Some((house, person, cluster)) = open().await else { return };
+    // Without the variable that every process of a session has: on another node nobody would look for it.
+    let script = "srun env -u LYCEUM_SESSION sh -c 'trap \"echo over $SLURM_PROCID; exit 0\" TERM; \
+                  echo task $SLURM_PROCID; while :; do sleep 0.1; done' &\ntrap : TERM\nwait $!\nwait $!\necho last\n";
+    let id = submit(&house, &person, json!({ "script": script, "nodes": 2 })).await;
+    crate::wait::eventually("its tasks have spoken", async || {
+        let text = log(&house, &person, &format!("{id}/log")).await;
+        (told(&text, "task ").len() == 2).then_some(())
+    })
+    .await;
+    let (status, _) = person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
+    assert_eq!(status, 202);
+    ended(&house, &person, &id, "stopped_by_owner").await;
+    let text = log(&house, &person, &format!("{id}/log")).await;
+    assert_eq!(told(&text, "over "), ["over 0", "over 1"], "{text}");
+    assert_eq!(told(&text, "last"), ["last"], "the script after its tasks: {text}");
+    assert_eq!(jobs(&cluster), 1);
+}
+
 #[tokio::test]
 async fn a_script_as_it_is() {
     let Some((house, person, cluster)) = open().await else { return };

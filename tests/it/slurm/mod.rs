@@ -13,6 +13,7 @@ mod queue;
 mod requeues;
 mod stage;
 mod sudo;
+mod training;
 mod transports;
 mod whole;
 

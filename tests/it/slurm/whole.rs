@@ -27,6 +27,14 @@ pub async fn on(cluster: Cluster) -> Option<(House, Person, Cluster)> {
 }
 
 pub async fn on_with(cluster: Cluster, more: &[(&str, &str)]) -> Option<(House, Person, Cluster)> {
+    configured(cluster, more, "").await
+}
+
+/// With further variables and lines of the configuration.
+pub async fn configured(cluster: Cluster, more: &[(&str, &str)], toml: &str) -> Option<(House, Person, Cluster)> {
+    if !crate::needs::root() {
+        return None;
+    }
     let conf = cluster.conf();
     let variables = [
         ("LYCEUM_SCHEDULER__KIND", "slurm"),
@@ -38,7 +46,9 @@ pub async fn on_with(cluster: Cluster, more: &[(&str, &str)]) -> Option<(House, 
         ("SBATCH_PARTITION", "nowhere"),
         ("SLURM_TIME_FORMAT", "relative"),
     ];
-    let house = House::open(&[&variables[..], more].concat()).await?;
+    let mut house = House::new(&[&variables[..], more].concat());
+    house.configure(toml);
+    house.start().await;
     let person = house.person_as(&house.unix_account("n"));
     Some((house, person, cluster))
 }

@@ -1,0 +1,115 @@
+//! A network that several nodes train together: begun from the portal as any other, faster as more
+//! devices are, and ended at one step with a snapshot when somebody cancels it. The trainer's own
+//! tests say that its curve is the one that a single machine would have had.
+
+use serde_json::{Value, json};
+
+use super::{cluster::Cluster, whole};
+use crate::{
+    life::{House, Person},
+    needs::{met, variable},
+    wait::eventually,
+};
+
+async fn open() -> Option<(House, Person, Cluster)> {
+    let python = variable("LYCEUM_TEST_PYTHON");
+    if !met("a Python with Keras (LYCEUM_TEST_PYTHON)", python.is_some()) {
+        return None;
+    }
+    let environment = format!("[[environments.list]]\nname = 'default'\npython = '{}'\n", python?);
+    whole::configured(Cluster::start()?, &[], &environment).await
+}
+
+async fn shapes(house: &House, person: &Person) -> String {
+    let spec =
+        json!({ "kind": "classification", "source": { "kind": "generated", "count": 240 }, "width": 28, "height": 28 });
+    let (status, made) = person.ask(house, "POST", "/datasets", &json!({ "name": "shapes", "spec": spec })).await;
+    assert_eq!(status, 201, "{made}");
+    let path = format!("/datasets/{}", made["id"].as_str().unwrap());
+    eventually("the dataset is there", async || {
+        Some(person.get(house, &path).await).filter(|found| found["state"] == "ready")
+    })
+    .await;
+    made["id"].as_str().unwrap().to_owned()
+}
+
+/// With as many pictures a device, however many there are.
+fn request(dataset: &str, nodes: i64, epochs: i64) -> Value {
+    json!({ "name": format!("on {nodes}"), "dataset": dataset, "nodes": nodes,
+        "resources": { "cpus": 1, "memory_bytes": 2_i64 << 30 }, "time_limit_seconds": 1800,
+        "config": { "network": { "name": "lenet" }, "epochs": epochs, "batch_size": 16 * nodes, "seed": 1,
+            "optimizer": { "name": "adam" } } })
+}
+
+async fn begun(house: &House, person: &Person, request: &Value) -> String {
+    let (status, made) = person.ask(house, "POST", "/models", request).await;
+    assert_eq!(status, 201, "{made}");
+    format!("/models/{}", made["id"].as_str().unwrap())
+}
+
+async fn trained(house: &House, person: &Person, path: &str) -> Value {
+    eventually("it is trained", async || {
+        let found = person.get(house, path).await;
+        assert!(found["state"] == "training" || found["state"] == "trained", "{found}");
+        (found["state"] == "trained").then_some(found)
+    })
+    .await
+}
+
+#[tokio::test]
+async fn two_nodes_train_one_network() {
+    let Some((house, person, _cluster)) = open().await else { return };
+    let dataset = shapes(&house, &person).await;
+
+    let uneven = json!({ "name": "x", "dataset": dataset, "nodes": 3, "config": { "batch_size": 16 } });
+    let (status, said) = person.ask(&house, "POST", "/models", &uneven).await;
+    assert_eq!((status, &said["errors"][0]["field"]), (422, &json!("config.batch_size")), "{said}");
+
+    let two = begun(&house, &person, &request(&dataset, 2, 3)).await;
+    let model = trained(&house, &person, &two).await;
+    assert_eq!((&model["speed"]["devices"], &model["speed"]["batch_size"]), (&json!(2), &json!(32)), "{model}");
+    let job = person.get(&house, &format!("/jobs/{}", model["job"].as_str().unwrap())).await;
+    assert_eq!((&job["nodes"], &job["resources"]["cpus"]), (&json!(2), &json!(2)), "all nodes are charged: {job}");
+    // Another one like it asks for the same on each node.
+    let again = person.request(&house, "GET", &format!("/models/new?dataset={dataset}&like={}", &two[8..]));
+    let form = again.send().await.unwrap().text().await.unwrap();
+    for wanted in [r#"name="nodes" value="2""#, r#"name="cpus" value="1""#, r#"name="memory" value="2""#] {
+        assert!(form.contains(wanted), "{wanted}: {form}");
+    }
+
+    // Beside a training on one node it says what the second one brings.
+    let one = begun(&house, &person, &request(&dataset, 1, 3)).await;
+    trained(&house, &person, &one).await;
+    let scaling = person.get(&house, &format!("{two}/scaling")).await;
+    let devices: Vec<_> = scaling["rows"].as_array().unwrap().iter().map(|row| row["devices"].clone()).collect();
+    assert_eq!((devices, &scaling["batch_per_device"]), (vec![json!(1), json!(2)], &json!(16)), "{scaling}");
+}
+
+/// All nodes stop at one step, with a snapshot of it, and go on there.
+#[tokio::test]
+async fn cancelled_and_resumed() {
+    let Some((house, person, cluster)) = open().await else { return };
+    let dataset = shapes(&house, &person).await;
+    let path = begun(&house, &person, &request(&dataset, 2, 2000)).await;
+    let snapshots = format!("{path}/snapshots");
+    let newest = async || {
+        let found = person.get(&house, &snapshots).await;
+        found["snapshots"].as_array().and_then(|all| all.last().cloned())
+    };
+    eventually("the first snapshot", newest).await;
+    let job = format!("/jobs/{}", person.get(&house, &path).await["job"].as_str().unwrap());
+    let (status, said) = person.ask(&house, "POST", &format!("{job}/cancel"), &Value::Null).await;
+    assert_eq!(status, 202, "{said}");
+    eventually("it is stopped", async || (person.get(&house, &path).await["state"] == "stopped").then_some(())).await;
+    let last = newest().await.unwrap();
+    assert!(last["file"].as_str().unwrap().starts_with("step-"), "the last thing it did: {last}");
+    eventually("no job is left", async || cluster.ask("squeue", &["--noheader"]).is_empty().then_some(())).await;
+
+    let (status, said) = person.ask(&house, "POST", &format!("{job}/resume"), &Value::Null).await;
+    assert!((200..300).contains(&status), "{status} {said}");
+    let step = |entry: &Value| entry["step"].as_i64().unwrap();
+    eventually("it goes on there", async || newest().await.filter(|found| step(&last) < step(found))).await;
+    let (status, said) = person.ask(&house, "POST", &format!("{job}/cancel"), &Value::Null).await;
+    assert_eq!(status, 202, "{said}");
+    eventually("no job is left", async || cluster.ask("squeue", &["--noheader"]).is_empty().then_some(())).await;
+}
