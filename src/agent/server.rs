@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     apps::base_url,
+    model::Clock,
     protocol::{AgentLaunch, AgentStatus, MAX_MESSAGE, files},
 };
 
@@ -101,7 +102,10 @@ impl Listener for KnownPeers {
 
 /// The status now, then again whenever it changes: one JSON object a line.
 async fn events(State(status): State<Status>) -> Response {
-    let lines = WatchStream::new(status.subscribe()).map(|status| Ok::<_, Infallible>(line(&status)));
+    let lines = WatchStream::new(status.subscribe()).map(|mut status| {
+        status.sent_at = Some(Clock::System.now().0);
+        Ok::<_, Infallible>(line(&status))
+    });
     ([(header::CONTENT_TYPE, "application/x-ndjson")], Body::from_stream(lines)).into_response()
 }
 

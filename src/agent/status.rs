@@ -21,6 +21,7 @@ impl Status {
             phase: Phase::Preparing,
             step: String::new(),
             sample: None,
+            sent_at: None,
             terminal_activity: None,
             terminals: 0,
             notes: Vec::new(),

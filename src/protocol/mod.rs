@@ -408,13 +408,16 @@ pub enum Phase {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentStatus {
     pub protocol: u32,
+    /// Milliseconds since 1970 when this was sent, by the clock of the agent's machine, which may be wrong.
+    #[serde(default)]
+    pub sent_at: Option<i64>,
     pub phase: Phase,
     /// What it is doing, for the card: “copying templates”, “waiting for the first answer”.
     #[serde(default)]
     pub step: String,
     #[serde(default)]
     pub sample: Option<Sample>,
-    /// Milliseconds since 1970 of the last input or output of a terminal.
+    /// Milliseconds since 1970 of the last input or output of a terminal, by the same clock.
     #[serde(default)]
     pub terminal_activity: Option<i64>,
     /// How many terminals are open.

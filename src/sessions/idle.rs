@@ -87,6 +87,14 @@ impl Look {
         }
     }
 
+    /// The same by our clock, where it was told by one that is ahead by so many milliseconds.
+    fn ours(self, ahead: i64) -> Self {
+        match self {
+            Self::At(at) => Self::At(Timestamp(at.0.saturating_sub(ahead))),
+            other => other,
+        }
+    }
+
     fn if_used(used: Option<Timestamp>) -> Self {
         used.map_or(Self::Nothing, Self::At)
     }
@@ -223,8 +231,8 @@ impl Sessions {
         let typed = live.status.as_ref().and_then(|status| status.terminal_activity).map(Timestamp);
         Seen {
             requests: Look::if_used(Some(requested).filter(|at| *at != Timestamp::default())),
-            terminals: terminals.latest(Look::if_used(typed)),
-            kernels,
+            terminals: terminals.latest(Look::if_used(typed)).ours(live.ahead),
+            kernels: kernels.ours(live.ahead),
             cores: if eager { Look::Now } else { cores(&live, self.clock.now()) },
             gpus,
         }
@@ -357,6 +365,17 @@ mod tests {
         assert_eq!(judged(NOW, &limit(Limit::Unlimited)), None);
         let unknown = Session { unknown_since: Some(NOW), ..session.clone() };
         assert_eq!(deadline(&unknown, Cause::Unused, NOW, &hour), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_off_is_set_right() {
+        let (ahead, behind) = (Look::At(NOW).ours(500), Look::At(NOW).ours(-500));
+        assert_eq!((ahead, behind), (Look::At(Timestamp(9_999_500)), Look::At(Timestamp(10_000_500))));
+        assert_eq!(
+            [Look::Now, Look::Unknown, Look::Nothing].map(|look| look.ours(7)),
+            [Look::Now, Look::Unknown, Look::Nothing]
+        );
+        assert_eq!(Look::At(Timestamp(i64::MIN)).ours(i64::MAX), Look::At(Timestamp(i64::MIN)));
     }
 
     #[test]

@@ -119,6 +119,8 @@ pub struct Config {
 #[derive(Clone, Debug, Default)]
 pub struct Live {
     pub status: Option<AgentStatus>,
+    /// By how much the clock of its machine is ahead of ours (milliseconds).
+    pub ahead: i64,
     pub sample: Option<crate::protocol::Sample>,
     /// Milliseconds; raised by the proxy and the agent without a lock.
     pub activity: Arc<AtomicI64>,

@@ -19,6 +19,9 @@ const LOOK: Duration = Duration::from_secs(15);
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const RETRY: Duration = Duration::from_millis(500);
 
+/// A machine whose clock differs by more is told of (milliseconds).
+const CLOCK_OFF: i64 = 60_000;
+
 impl Sessions {
     /// Watches a session until it ends; a second call for the same session does nothing.
     pub(super) fn watch(self: &Arc<Self>, session: &Session) {
@@ -64,6 +67,17 @@ impl Sessions {
         }
     }
 
+    /// By how much the clock of a session's machine is ahead of ours (milliseconds); told once.
+    fn ahead(&self, session: &Session, placement: &Placement, status: &AgentStatus, before: i64) -> i64 {
+        let Some(sent_at) = status.sent_at else { return 0 };
+        let ahead = sent_at.saturating_sub(self.clock.now().0);
+        if CLOCK_OFF < ahead.saturating_abs() && before.saturating_abs() <= CLOCK_OFF {
+            let (node, seconds) = (&placement.node, ahead / 1000);
+            tracing::warn!(session.id = %session.id, node, seconds, "the clock of its machine is ahead of ours");
+        }
+        ahead
+    }
+
     async fn note(self: &Arc<Self>, session: &Session, placement: &Placement, status: AgentStatus) {
         let ready = status.phase == Phase::Ready;
         let sample = self.scheduler.sample(session.id, placement).await.or(status.sample);
@@ -72,6 +86,7 @@ impl Sessions {
             let Some(live) = live.get_mut(&session.id) else { return };
             let known = live.status.as_ref();
             let news = known.is_none_or(|known| known.phase != status.phase || known.step != status.step);
+            live.ahead = self.ahead(session, placement, &status, live.ahead);
             live.status = Some(status);
             live.sample = sample;
             if let Some(sample) = sample {

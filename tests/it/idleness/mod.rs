@@ -4,7 +4,7 @@
 
 mod gpus;
 mod jupyter;
-mod terminals;
+pub mod terminals;
 mod turns;
 
 use std::{
@@ -24,7 +24,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(3);
 
 /// Waits until a session has ended because nobody used it; meanwhile `always` must hold.
-async fn stopped(house: &House, person: &Person, id: SessionId, always: impl AsyncFnMut()) {
+pub async fn stopped(house: &House, person: &Person, id: SessionId, always: impl AsyncFnMut()) {
     stopped_because(house, person, id, "Nobody used it for ", always).await;
 }
 
@@ -44,7 +44,7 @@ async fn stopped_because(house: &House, person: &Person, id: SessionId, why: &st
     }
 }
 
-async fn runs(house: &House, person: &Person, id: SessionId, why: &str) {
+pub async fn runs(house: &House, person: &Person, id: SessionId, why: &str) {
     let session = person.session(house, id).await;
     assert_eq!(session["state"], "running", "{why}: {session}");
 }

@@ -12,7 +12,7 @@ use tokio_tungstenite::{
 use super::{runs, stopped};
 use crate::life::{House, Person};
 
-type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
+pub type Socket = WebSocketStream<MaybeTlsStream<tokio::net::TcpStream>>;
 
 #[tokio::test]
 async fn a_shell_that_waits_is_idle() {
@@ -41,7 +41,7 @@ async fn a_shell_that_waits_is_idle() {
     stopped(&house, &person, typed, async || runs(&house, &person, prints, "its program prints").await).await;
 }
 
-async fn tab(house: &House, person: &Person, id: SessionId) -> Socket {
+pub async fn tab(house: &House, person: &Person, id: SessionId) -> Socket {
     let url = format!("{}/s/{id}/pty", house.url).replace("http://", "ws://");
     let mut upgrade = url.into_client_request().unwrap();
     upgrade.headers_mut().insert("authorization", person.authorization().parse().unwrap());

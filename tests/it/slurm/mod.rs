@@ -4,6 +4,7 @@
 mod accounts;
 mod batch;
 mod billing;
+mod clocks;
 pub mod cluster;
 mod conformance;
 mod faults;
