@@ -114,6 +114,9 @@ impl Retention {
             while let count @ 1.. = self.db.forget_sessions(before, SESSIONS).await? {
                 forgotten.sessions += count;
             }
+            while let count @ 1.. = self.db.forget_shell_jobs(before, SESSIONS).await? {
+                forgotten.sessions += count;
+            }
             // They explain what happened to sessions, and go with them.
             forgotten.announcements = self.db.forget_announcements(before).await?;
         }

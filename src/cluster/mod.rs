@@ -133,6 +133,7 @@ pub struct Cluster {
     config: Config,
     view: RwLock<Arc<View>>,
     memory: Mutex<Memory>,
+    shell: tokio::sync::Mutex<elsewhere::Memory>,
 }
 
 /// What one look leaves to the next.
@@ -161,6 +162,7 @@ impl Cluster {
             config,
             view: RwLock::default(),
             memory: Mutex::default(),
+            shell: tokio::sync::Mutex::default(),
         })
     }
 

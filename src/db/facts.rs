@@ -103,6 +103,12 @@ pub(super) const LIVE: &str =
          i.started_at AS held_from, COALESCE(i.gpus, s.gpus) AS held_gpus, COALESCE(i.cpus, s.cpus) AS held_cpus
      FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL WHERE s.state <> 'ended'";
 
+/// Jobs from a shell that are over at some time: when, whose, which group is charged, and what they hold.
+pub(super) const RUNNING: &str = "SELECT ends_by, owner, charged_group, gpus, cpus FROM intervals
+     WHERE session_id IS NULL AND ended_at IS NULL AND ends_by IS NOT NULL";
+
+type Running = (i64, String, Option<String>, i64, i64);
+
 /// GPUs × milliseconds since `$1` of those who wait, and of `$2`; of what has ended.
 pub(super) const RECENT: &str =
     "SELECT owner, CAST(SUM(gpus * (ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END)) AS BIGINT)
@@ -179,21 +185,28 @@ impl Db {
     /// What all that is admitted may use of a period from now to its end: each person's, with the
     /// group that is charged.
     pub async fn committed(&self, window: Window, at: Timestamp) -> Result<Vec<Committed>> {
-        let live: Vec<Live> = reading!(self, pool => query_as(LIVE).fetch_all(pool).await)?;
-        let rest = |row: &Live| {
+        let (live, from_shell): (Vec<Live>, Vec<Running>) = reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            (query_as(LIVE).fetch_all(&mut *tx).await?, query_as(RUNNING).fetch_all(&mut *tx).await?)
+        });
+        let own = live.into_iter().filter(|row| row.admitted_at.is_some()).map(|row| {
             let began = row.held_from.map_or(at, Timestamp);
             let ends = row.expires_at.map_or(began.plus_seconds(row.duration_seconds), Timestamp);
-            let milliseconds = window.part(began.max(at), ends);
+            (began, ends.0, row.owner, row.charged_group, row.held_gpus, row.held_cpus)
+        });
+        let from_shell = from_shell.into_iter().map(|row| (at, row.0, row.1, row.2, row.3, row.4));
+        let rest = |(began, ends, owner, group, gpus, cpus): (Timestamp, i64, String, Option<String>, i64, i64)| {
+            let milliseconds = window.part(began.max(at), Timestamp(ends));
             Ok(Committed {
-                owner: parse(&row.owner, "user id")?,
-                group: group_id(row.charged_group.as_deref())?,
+                owner: parse(&owner, "user id")?,
+                group: group_id(group.as_deref())?,
                 spent: Spent {
-                    gpu_milliseconds: milliseconds.saturating_mul(row.held_gpus),
-                    cpu_milliseconds: milliseconds.saturating_mul(row.held_cpus),
+                    gpu_milliseconds: milliseconds.saturating_mul(gpus),
+                    cpu_milliseconds: milliseconds.saturating_mul(cpus),
                 },
             })
         };
-        live.iter().filter(|row| row.admitted_at.is_some()).map(rest).collect()
+        own.chain(from_shell).map(rest).collect()
     }
 
     /// What those who wait used of GPUs lately (GPUs × seconds), for the order among them.

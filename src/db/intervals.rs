@@ -82,6 +82,11 @@ impl Db {
                 query("UPDATE intervals SET of_several = $2 WHERE session_id = $1").bind(&id).bind(1 < count)
                     .execute(&mut *tx).await?;
             }
+            // It may not have been known at the beginning.
+            if let Some(job) = starts.job {
+                query("UPDATE intervals SET job_number = $2 WHERE session_id = $1 AND job_number IS NULL")
+                    .bind(&id).bind(i64::from(job)).execute(&mut *tx).await?;
+            }
         });
         Ok(())
     }

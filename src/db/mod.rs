@@ -35,6 +35,7 @@ pub mod runs;
 mod search;
 pub mod sessions;
 pub mod settings;
+pub mod shell_jobs;
 pub mod standing;
 pub mod standings;
 pub mod storage;

@@ -10,7 +10,7 @@ use super::{
     people::{self, After, PeopleFilter, Sort},
     quotas, retention, sessions,
     sessions::Filter,
-    standing,
+    shell_jobs, standing,
     standings::{self, Only, Order, Place, TableFilter},
     usage, users,
 };
@@ -92,6 +92,14 @@ async fn no_query_reads_the_whole_history() {
         standing::CLOSED,
         sessions::ADD_EVENT,
         intervals::CLOSE,
+        shell_jobs::IS_OWN,
+        shell_jobs::KNOWN,
+        shell_jobs::FORGET,
+        shell_jobs::OPEN,
+        shell_jobs::USED,
+        standing::FROM_SHELL,
+        facts::RUNNING,
+        retention::OLD_FROM_SHELL,
         "SELECT 1 FROM logins WHERE secret_hash = 'x'",
         "SELECT 1 FROM tokens WHERE secret_hash = 'x'",
         "SELECT 1 FROM users WHERE name = 'x'",
@@ -99,7 +107,9 @@ async fn no_query_reads_the_whole_history() {
         "SELECT 1 FROM idempotency WHERE user_id = 'x' AND key = 'x'",
     ] {
         let plan = plan(&db, sql).await;
-        assert!(plan.contains("SEARCH") && !plan.contains("SCAN"), "{sql}\n{plan}");
+        // Two counts side by side are one row, which is no table's.
+        let of_tables = plan.replace("SCAN CONSTANT ROW", "");
+        assert!(of_tables.contains("SEARCH") && !of_tables.contains("SCAN"), "{sql}\n{plan}");
     }
 }
 

@@ -2,12 +2,16 @@
 //! they held, jobs with their last attempt, and what was refused before. How long each is kept is
 //! `retention`'s business.
 
-use sqlx::{query, query_scalar};
+use sqlx::{query, query_as, query_scalar};
 
-use super::{Db, Result, refusals, transaction, usage};
+use super::{Db, Result, refusals, shell_jobs, transaction, usage};
 use crate::model::Timestamp;
 
 pub(super) const OLD: &str = "SELECT id FROM sessions WHERE state = 'ended' AND ended_at < $1 LIMIT $2";
+
+/// Jobs from a shell, which are nobody's session: that they are is said so that the index of ends serves.
+pub(super) const OLD_FROM_SHELL: &str = "SELECT job_number, start_number FROM intervals
+     WHERE ended_at < $1 AND COALESCE(session_id, '') = '' LIMIT $2";
 
 impl Db {
     /// Forgets up to `most` sessions that ended before `before`; returns how many.
@@ -30,6 +34,21 @@ impl Db {
             query("DELETE FROM sweeps WHERE state = 'ended' AND created_at < $1
                  AND NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.sweep_id = sweeps.id)")
                 .bind(before.0).execute(&mut *tx).await?;
+            old.len()
+        }))
+    }
+
+    /// Forgets up to `most` jobs from a shell that were over before `before`; returns how many.
+    pub async fn forget_shell_jobs(&self, before: Timestamp, most: i64) -> Result<usize> {
+        Ok(transaction!(self, tx => {
+            let old: Vec<(i64, i64)> =
+                query_as(OLD_FROM_SHELL).bind(before.0).bind(most).fetch_all(&mut *tx).await?;
+            if !old.is_empty() {
+                query(usage::RAISE_GENERATION).execute(&mut *tx).await?;
+            }
+            for (job, start) in &old {
+                query(shell_jobs::FORGET).bind(job).bind(start).execute(&mut *tx).await?;
+            }
             old.len()
         }))
     }

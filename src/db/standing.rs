@@ -36,13 +36,14 @@ pub struct Sums {
     pub in_use: Usage,
 }
 
-/// What binds somebody, and what was spent of hours by workloads that have ended.
+/// What binds somebody, and what was spent of hours by workloads that have ended, and by what runs without
+/// the portal.
 pub(super) struct Bounds {
     pub limits: Vec<quotas::Row>,
     pub totals: Vec<quotas::TotalRow>,
     pub group_name: Option<String>,
     /// GPUs and cores × milliseconds of the period: the person's, the group's, everybody's.
-    pub closed: [(i64, i64); 3],
+    pub besides: [(i64, i64); 3],
 }
 
 /// GPUs and cores × milliseconds of the allocations that ended after `$1`, counted from then on.
@@ -61,6 +62,15 @@ pub(super) const CLOSED_OF_PERSON: &str = closed!(" AND owner = $2");
 pub(super) const CLOSED_OF_GROUP: &str = closed!(" AND charged_group = $2");
 pub(super) const CLOSED: &str = closed!("");
 
+/// The same of jobs from a shell that run: `$1`'s and the others', those charged to `$2` and the others. As
+/// with sessions they count from `$4` to their end, `$5` at most; one that may run for ever up to `$3`, now.
+pub(super) const FROM_SHELL: &str = "SELECT owner = $1, COALESCE(charged_group, '') = $2,
+         CAST(SUM(gpus * (ends - begins)) AS BIGINT), CAST(SUM(cpus * (ends - begins)) AS BIGINT)
+     FROM (SELECT owner, charged_group, gpus, cpus, CASE WHEN started_at < $4 THEN $4 ELSE started_at END AS begins,
+               CASE WHEN COALESCE(ends_by, $3) < $3 THEN $3 WHEN ends_by > $5 THEN $5 ELSE COALESCE(ends_by, $3) END AS ends
+           FROM intervals WHERE session_id IS NULL AND ended_at IS NULL) AS parts
+     WHERE begins < ends GROUP BY 1, 2";
+
 /// Reads what binds `$owner` while they charge `$group` (or ""). Hours are summed up where
 /// somebody limits them, and the person's own where `$always`.
 macro_rules! bounds {
@@ -75,7 +85,7 @@ macro_rules! bounds {
         };
         let counted = |scope: &str| totals.iter().any(|row| row.scope == scope && quotas::counts_hours(&row.field));
         let from = $window.from.0;
-        let (mut of_person, mut of_group, mut of_all) = ((0, 0), (0, 0), (0, 0));
+        let (mut of_person, mut of_group, mut of_all) = ((0_i64, 0_i64), (0_i64, 0_i64), (0_i64, 0_i64));
         if $always || limits.iter().any(|row| quotas::counts_hours(&row.field)) {
             of_person = sqlx::query_as(standing::CLOSED_OF_PERSON).bind(from).bind($owner).fetch_one(&mut *$tx).await?;
         }
@@ -85,8 +95,24 @@ macro_rules! bounds {
         if counted("cluster") {
             of_all = sqlx::query_as(standing::CLOSED).bind(from).fetch_one(&mut *$tx).await?;
         }
-        let (group_name, closed) = (group_name.map(|(name,)| name), [of_person, of_group, of_all]);
-        standing::Bounds { limits, totals, group_name, closed }
+        let end = $window.to.map_or(i64::MAX, |to| to.0);
+        let from_shell: Vec<(bool, bool, i64, i64)> = sqlx::query_as(standing::FROM_SHELL)
+            .bind($owner)
+            .bind($group)
+            .bind($at.0)
+            .bind(from)
+            .bind(end)
+            .fetch_all(&mut *$tx)
+            .await?;
+        let mut besides = [of_person, of_group, of_all];
+        for (own, charged, gpus, cpus) in from_shell {
+            let counts = [own, charged && !$group.is_empty(), true];
+            for (_, sum) in counts.into_iter().zip(&mut besides).filter(|(counts, _)| *counts) {
+                *sum = (sum.0.saturating_add(gpus), sum.1.saturating_add(cpus));
+            }
+        }
+        let group_name = group_name.map(|(name,)| name);
+        standing::Bounds { limits, totals, group_name, besides }
     }};
 }
 pub(super) use bounds;
@@ -213,11 +239,11 @@ impl Bounds {
     /// With what is held: the person's, the group's, everybody's, and the GPUs and cores ×
     /// milliseconds of it that fall into the period.
     pub(super) fn sums(self, at: Timestamp, window: Window, usages: [Usage; 3], open: [(i64, i64); 3]) -> Result<Sums> {
-        let seconds = |open: i64, closed: i64| open.saturating_add(closed).saturating_add(999) / 1000;
+        let seconds = |open: i64, besides: i64| open.saturating_add(besides).saturating_add(999) / 1000;
         let mut usages = usages;
-        for ((usage, open), closed) in usages.iter_mut().zip(open).zip(self.closed) {
-            usage.gpu_seconds = seconds(open.0, closed.0);
-            usage.cpu_seconds = seconds(open.1, closed.1);
+        for ((usage, open), besides) in usages.iter_mut().zip(open).zip(self.besides) {
+            usage.gpu_seconds = seconds(open.0, besides.0);
+            usage.cpu_seconds = seconds(open.1, besides.1);
         }
         let [usage, of_group, in_use] = usages;
         let group = self.group_name.map(|name| (Whose::Group(name), of_group));

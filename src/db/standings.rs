@@ -130,7 +130,10 @@ pub(super) fn people(filter: &TableFilter) -> String {
     let only = match filter.only {
         Only::Everybody => "",
         Only::Overridden => "AND users.id IN (SELECT scope_id FROM quota_limits WHERE scope = 'user')",
-        Only::Active => "AND users.id IN (SELECT owner FROM sessions WHERE state <> 'ended')",
+        Only::Active => {
+            "AND users.id IN (SELECT owner FROM sessions WHERE state <> 'ended'
+                 UNION ALL SELECT owner FROM intervals WHERE session_id IS NULL AND ended_at IS NULL)"
+        }
     };
     let (held, seen) = ("COALESCE(held.gpus, 0)", "COALESCE(last_seen_at, 0)");
     // Seconds are rounded up, as they are told.
@@ -152,8 +155,10 @@ pub(super) fn people(filter: &TableFilter) -> String {
     };
     let from = match filter.sort {
         Order::Gpus => {
-            "users LEFT JOIN (SELECT owner, CAST(SUM(gpus) AS BIGINT) AS gpus FROM sessions
-                 WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 GROUP BY owner) AS held
+            "users LEFT JOIN (SELECT owner, CAST(SUM(gpus) AS BIGINT) AS gpus FROM (
+                 SELECT owner, gpus FROM sessions WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0
+                 UNION ALL SELECT owner, gpus FROM intervals WHERE session_id IS NULL AND ended_at IS NULL
+                 ) AS parts GROUP BY owner) AS held
              ON held.owner = users.id"
         }
         Order::Hours => SPENT,
@@ -174,7 +179,9 @@ const SPENT: &str = "users LEFT JOIN (SELECT owner, CAST(SUM(gpus * part) AS BIG
                    FROM (SELECT s.owner, COALESCE(i.gpus, s.gpus) AS gpus, expires_at, duration_seconds,
                              COALESCE(i.started_at, $5) AS began
                          FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
-                         WHERE state <> 'ended' AND admitted_at IS NOT NULL AND s.gpus > 0) AS live) AS running
+                         WHERE state <> 'ended' AND admitted_at IS NOT NULL AND s.gpus > 0
+                         UNION ALL SELECT owner, gpus, ends_by, 0, started_at
+                         FROM intervals WHERE session_id IS NULL AND ended_at IS NULL AND gpus > 0) AS live) AS running
          ) AS parts GROUP BY owner) AS spent
      ON spent.owner = users.id";
 
@@ -194,7 +201,8 @@ pub(super) fn limits_of(people: &str) -> String {
     )
 }
 
-/// What some people hold, by whether it waits, as `standing::SUMS` counts it: then now, the
+/// What some people hold, by whether it waits, as `standing::SUMS` and `FROM_SHELL` count it, a job from a
+/// shell as a job without a time of its own where it may run for ever: then now, the
 /// beginning and the end of the period.
 pub(super) fn held_by(people: &str, first: usize) -> String {
     let (now, from, to) = (first, first + 1, first + 2);
@@ -215,7 +223,11 @@ pub(super) fn held_by(people: &str, first: usize) -> String {
                                COALESCE(i.cpus, s.cpus) AS held_cpus,
                                COALESCE(i.started_at, CASE WHEN admitted_at IS NOT NULL THEN ${now} END) AS began
                            FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
-                           WHERE state <> 'ended' AND s.owner IN ({people})) AS live) AS ending) AS parts
+                           WHERE state <> 'ended' AND s.owner IN ({people})
+                           UNION ALL SELECT owner, started_at, gpus, cpus, memory_bytes, FALSE, '', ends_by,
+                               0, gpus, cpus, started_at
+                           FROM intervals WHERE session_id IS NULL AND ended_at IS NULL AND owner IN ({people})
+                           ) AS live) AS ending) AS parts
          GROUP BY 1, 2"
     )
 }
@@ -294,8 +306,8 @@ impl Db {
     }
 }
 
-pub(super) const STRIP: &str =
-    "SELECT CAST(COALESCE(SUM(CASE WHEN admitted_at IS NOT NULL THEN gpus ELSE 0 END), 0) AS BIGINT),
+pub(super) const STRIP: &str = "SELECT CAST(COALESCE(SUM(CASE WHEN admitted_at IS NOT NULL THEN gpus ELSE 0 END), 0)
+             + (SELECT COALESCE(SUM(gpus), 0) FROM intervals WHERE session_id IS NULL AND ended_at IS NULL) AS BIGINT),
          CAST(COALESCE(SUM(CASE WHEN admitted_at IS NULL THEN 1 ELSE 0 END), 0) AS BIGINT),
          MIN(CASE WHEN admitted_at IS NULL THEN created_at END)
      FROM sessions WHERE state <> 'ended'";

@@ -4,7 +4,7 @@
 
 use std::{fmt, str::FromStr};
 
-use super::{Resources, SessionId, Timestamp, machines::Hides};
+use super::{Resources, SessionId, Timestamp, machines::Hides, session::Allocation};
 
 /// Jobs that wait or run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +100,34 @@ pub struct QueuedJob {
     pub node_names: String,
     /// What of the portal's it is.
     pub session: Option<SessionId>,
+}
+
+/// What one start of a job holds, or held, as far as the batch system tells. Whether it is one of
+/// the portal's own is decided by whoever asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShellJob {
+    pub job: u32,
+    /// The account's name.
+    pub user: String,
+    /// `train (12_3)`
+    pub label: String,
+    /// Its start is the moment of it, in milliseconds.
+    pub held: Allocation,
+    pub gpu_model: Option<String>,
+    /// The name of the group whose account the batch system charges, where it is one group's.
+    pub group: Option<String>,
+    /// By when it ends at the latest; `None`: never, or it is over.
+    pub ends_by: Option<Timestamp>,
+    /// Whose mark it bears, though somebody may have copied that.
+    pub session: Option<SessionId>,
+}
+
+impl ShellJob {
+    #[must_use]
+    pub fn resources(&self) -> Resources {
+        let Allocation { gpus, cpus, memory_bytes, .. } = self.held;
+        Resources { gpus, gpu_model: self.gpu_model.clone(), cpus, memory_bytes }
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use crate::{
         User,
         health::NoScheduler,
         job::Shape,
+        queue::ShellJob,
         session::{Placement, Starts},
     },
     protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
@@ -62,6 +63,17 @@ pub trait Scheduler: Send + Sync {
     /// What waits and runs in that queue, also what the portal knows nothing of; `None` where
     /// there is none.
     async fn queue(&self) -> Option<Queue> {
+        None
+    }
+
+    /// What the batch system's jobs hold, and what those held that ended lately, whoever handed them in;
+    /// `None` where there is none, or nobody answers.
+    async fn shell_jobs(&self) -> Option<Vec<ShellJob>> {
+        None
+    }
+
+    /// The same of those that ended since a moment, as the accounts tell; `None` where there are none.
+    async fn shell_jobs_since(&self, _since: Timestamp) -> Option<Vec<ShellJob>> {
         None
     }
 

@@ -3,7 +3,7 @@
 //! forgotten, and are asked for that alone.
 
 use super::{
-    queue::{moment, resources, rows, unreadable},
+    queue::{moment, one_line, resources, rows, unreadable},
     sinfo,
     state::{Standing, standing},
 };
@@ -24,19 +24,49 @@ pub(super) struct Record {
     pub ended_at: Option<Timestamp>,
     pub suspended_seconds: i64,
     pub resources: Resources,
+    /// The account's name.
+    pub user: String,
+    /// What Slurm charges.
+    pub account: String,
+    /// `12` or `12_3`
+    pub label: String,
+    /// Whatever its author likes, in one line.
+    pub name: String,
 }
 
-const FIELDS: [&str; 9] = ["JobIDRaw", "UID", "State", "ExitCode", "Submit", "Start", "End", "Suspended", "AllocTRES"];
+const FIELDS: [&str; 13] = [
+    "JobIDRaw",
+    "UID",
+    "State",
+    "ExitCode",
+    "Submit",
+    "Start",
+    "End",
+    "Suspended",
+    "AllocTRES",
+    "User",
+    "Account",
+    "JobID",
+    "JobName",
+];
 
-/// The words for all starts of one job.
-pub(super) fn arguments(separator: &str, job: u32) -> Vec<String> {
+/// Which starts are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Which {
+    /// All of one job.
+    Job(u32),
+    /// Everybody's that ran in the last so many seconds.
+    Lately(i64),
+}
+
+pub(super) fn arguments(separator: &str, which: Which) -> Vec<String> {
     let words = ["--allocations", "--duplicates", "--noheader", "--noconvert", "--parsable"];
     let mut arguments: Vec<String> = words.map(str::to_owned).into();
-    arguments.extend([
-        format!("--delimiter={separator}"),
-        format!("--format={}", FIELDS.join(",")),
-        format!("--jobs={job}"),
-    ]);
+    arguments.extend([format!("--delimiter={separator}"), format!("--format={}", FIELDS.join(","))]);
+    match which {
+        Which::Job(job) => arguments.push(format!("--jobs={job}")),
+        Which::Lately(seconds) => arguments.extend(["--allusers".to_owned(), format!("--starttime=now-{seconds}")]),
+    }
     arguments
 }
 
@@ -48,7 +78,8 @@ pub(super) fn parse(output: &str, separator: &str) -> Result<Vec<Record>, String
 }
 
 fn read(row: [&str; FIELDS.len()]) -> Result<Record, String> {
-    let [job, uid, state, status, submitted, started, ended, suspended, tres] = row.map(str::trim);
+    let [job, uid, state, status, submitted, started, ended, suspended, tres, user, account, label, name] =
+        row.map(str::trim);
     let unreadable = |what: &str| unreadable("sacct", what);
     let (code, signal) = status.split_once(':').ok_or_else(|| unreadable(status))?;
     let number = |text: &str| text.parse::<i32>().map_err(|_err| unreadable(status));
@@ -63,6 +94,10 @@ fn read(row: [&str; FIELDS.len()]) -> Result<Record, String> {
         ended_at: moment(ended),
         suspended_seconds: sinfo::seconds(suspended).unwrap_or(0),
         resources: resources(tres, "", "", 1),
+        user: one_line(user),
+        account: one_line(account),
+        label: one_line(label),
+        name: one_line(name),
     })
 }
 
@@ -89,7 +124,8 @@ mod tests {
     use crate::{model::EndReason, scheduler::slurm::state::Ended};
 
     fn record(state: &str, status: &str) -> Result<Record, String> {
-        let text = format!("7|1001|{state}|{status}|10|20|30|1-00:00:05|cpu=2,mem=1G,gres/gpu=1|\n");
+        let text =
+            format!("7|1001|{state}|{status}|10|20|30|1-00:00:05|cpu=2,mem=1G,gres/gpu=1|bob|vision|7_1|a\nb|\n");
         parse(&text, "|").map(|mut records| records.remove(0))
     }
 
@@ -98,6 +134,8 @@ mod tests {
         let cancelled = record("CANCELLED by 1001", "0:15").unwrap();
         assert_eq!((&cancelled.standing, cancelled.cancelled_by), (&Standing::Ended(Ended::Cancelled), Some(1001)));
         assert_eq!((cancelled.status, cancelled.suspended_seconds), (15, 86_405));
+        assert_eq!((&*cancelled.user, &*cancelled.account), ("bob", "vision"));
+        assert_eq!((&*cancelled.label, &*cancelled.name), ("7_1", "a b"));
         let timed_out = record("TIMEOUT", "3:0").unwrap();
         assert_eq!((timed_out.standing, timed_out.status), (Standing::Ended(Ended::By(EndReason::TimeLimit)), 768));
         assert!(record("COMPLETED", "x:y").is_err() && record("COMPLETED", "").is_err());

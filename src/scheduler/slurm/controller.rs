@@ -16,7 +16,7 @@ use std::{
 use tokio::sync::{Mutex, Notify, watch};
 
 use super::{
-    accounts::{self, Record},
+    accounts::{self, Record, Which},
     mark::Marks,
     queue::{self, Row},
     settings::Settings,
@@ -70,6 +70,8 @@ pub(super) struct View {
     pub jobs: Jobs,
     /// Everybody's jobs that have not ended, in the order of their numbers.
     pub queue: Arc<[Row]>,
+    /// Everybody's that have ended and are not forgotten yet.
+    pub ended: Arc<[Row]>,
     pub nodes: Vec<Node>,
     /// When the nodes were listed last.
     pub sized: Option<Instant>,
@@ -203,10 +205,10 @@ impl Controller {
         let outcome = queue.await;
         let mut view = (*before).clone();
         match outcome {
-            Ok(((jobs, tally, queue), private)) => {
+            Ok(((jobs, tally, queue, ended), private)) => {
                 (view.hides, view.is_operator) = private;
                 view.is_blind = view.hides.jobs && !view.is_operator;
-                (view.jobs, view.tally, view.queue) = (jobs, tally, queue);
+                (view.jobs, view.tally, view.queue, view.ended) = (jobs, tally, queue, ended);
                 view.asked = Some(asked);
                 view.answered = Some(Instant::now());
                 view.good_since = view.good_since.or(Some(asked));
@@ -235,10 +237,11 @@ impl Controller {
         }
     }
 
-    async fn queue(&self) -> Result<(Jobs, Tally, Arc<[Row]>), String> {
+    async fn queue(&self) -> Result<(Jobs, Tally, Arc<[Row]>, Arc<[Row]>), String> {
         let separator = separator();
         let ran = self.ask("squeue", queue::arguments(&separator)).await?;
-        let (mut jobs, mut tally, mut queue) = (Jobs::new(), Tally::new(), Vec::new());
+        let (mut jobs, mut tally) = (Jobs::new(), Tally::new());
+        let (mut queue, mut ended) = (Vec::new(), Vec::new());
         for mut row in queue::parse(&answer(&ran)?, &separator)? {
             for partition in &row.partitions {
                 let counts = tally.entry(partition.clone()).or_default();
@@ -249,9 +252,7 @@ impl Controller {
                 }
             }
             row.session = self.marks.read(&row.comment, row.uid);
-            if !matches!(row.standing, Standing::Ended(_)) {
-                queue.push(row.clone());
-            }
+            if matches!(row.standing, Standing::Ended(_)) { &mut ended } else { &mut queue }.push(row.clone());
             if let Some(session) = row.session {
                 jobs.entry(session).or_default().push(row);
             }
@@ -260,7 +261,7 @@ impl Controller {
         for rows in jobs.values_mut() {
             rows.sort_by_key(|row| row.job);
         }
-        Ok((jobs, tally, queue.into()))
+        Ok((jobs, tally, queue.into(), ended.into()))
     }
 
     async fn nodes(&self) -> Result<Vec<Node>, String> {
@@ -290,15 +291,24 @@ impl Controller {
 
     /// What the accounts say of a job, one record for each of its starts; none where they keep none.
     pub async fn account(&self, job: u32) -> Option<Vec<Record>> {
+        self.accounts(Which::Job(job)).await.filter(|records| !records.is_empty())
+    }
+
+    /// What they say of everybody's jobs that ran in the last so many seconds.
+    pub async fn accounts_since(&self, seconds: i64) -> Option<Vec<Record>> {
+        self.accounts(Which::Lately(seconds)).await
+    }
+
+    async fn accounts(&self, which: Which) -> Option<Vec<Record>> {
         if !self.keeps_accounts.load(Ordering::Relaxed) {
             return None;
         }
         let separator = separator();
-        let ran = self.ask("sacct", accounts::arguments(&separator, job)).await.ok()?;
+        let ran = self.ask("sacct", accounts::arguments(&separator, which)).await.ok()?;
         if ran.complaints.contains("disabled") {
             self.keeps_accounts.store(false, Ordering::Relaxed);
         }
-        accounts::parse(&answer(&ran).ok()?, &separator).ok().filter(|records| !records.is_empty())
+        accounts::parse(&answer(&ran).ok()?, &separator).ok()
     }
 
     /// Sets how long a job may run in all (minutes).

@@ -13,6 +13,7 @@ mod machines;
 mod mark;
 mod queue;
 mod settings;
+mod shell;
 mod sinfo;
 mod size;
 mod starts;
@@ -53,7 +54,7 @@ use crate::{
         Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
         health::NoScheduler,
         job::Shape,
-        queue::Part,
+        queue::{Part, ShellJob},
         session::{Allocation, Placement, Starts},
     },
     nodes::Nodes,
@@ -196,6 +197,14 @@ impl Scheduler for Slurm {
     async fn queue(&self) -> Option<Queue> {
         let trouble = self.shared.view().await.err();
         Some(listing::queue(&self.shared.controller.view(), trouble, self.shared.config.clock.now()))
+    }
+
+    async fn shell_jobs(&self) -> Option<Vec<ShellJob>> {
+        self.shared.shell_jobs().await
+    }
+
+    async fn shell_jobs_since(&self, since: Timestamp) -> Option<Vec<ShellJob>> {
+        self.shared.shell_jobs_since(since).await
     }
 
     async fn cancel_queued(&self, person: &Person, id: QueueId) -> Result<()> {

@@ -45,6 +45,8 @@ pub(super) struct OfQueue {
     pub label: String,
     /// The account's name.
     pub user: String,
+    /// What Slurm charges; empty where it keeps no accounts.
+    pub account: String,
     /// The higher comes first.
     pub priority: i64,
     pub submitted_at: Option<Timestamp>,
@@ -85,7 +87,7 @@ impl Row {
 /// So far apart may our clock and Slurm's be (seconds).
 const CLOCKS: i64 = 20;
 
-const FIELDS: [&str; 23] = [
+const FIELDS: [&str; 24] = [
     "jobid",
     "state",
     "reason",
@@ -99,6 +101,7 @@ const FIELDS: [&str; 23] = [
     "restartcnt",
     "jobarrayid",
     "username",
+    "account",
     "prioritylong",
     "submittime",
     "timelimit",
@@ -150,8 +153,23 @@ pub(super) fn rows<'a, const FIELDS: usize>(
 
 fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
     let comment = row[FIELDS.len() - 1];
-    let [job, state, reason, uid, partitions, host, status, started, ended, ran, restarts, label, user, rest @ ..] =
-        row.map(str::trim);
+    let [
+        job,
+        state,
+        reason,
+        uid,
+        partitions,
+        host,
+        status,
+        started,
+        ended,
+        ran,
+        restarts,
+        label,
+        user,
+        account,
+        rest @ ..,
+    ] = row.map(str::trim);
     let [priority, submitted, limit, nodes, node_names, tres, per_job, per_node, name, _] = rest;
     let nodes = nodes.parse().unwrap_or(1);
     Ok(Row {
@@ -170,6 +188,7 @@ fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
         of_queue: OfQueue {
             label: one_line(label),
             user: one_line(user),
+            account: one_line(account),
             priority: priority.parse().unwrap_or(0),
             submitted_at: moment(submitted),
             limit_seconds: sinfo::seconds(limit),
@@ -219,7 +238,7 @@ pub(super) fn resources(tres: &str, per_job: &str, per_node: &str, nodes: i64) -
 }
 
 /// Somebody's words as one line that is not too long.
-fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(LONGEST).collect::<String>().trim().to_owned()
 }
 
@@ -243,9 +262,9 @@ pub(super) mod tests {
 
     /// Rows of Slurm 22.05.8, the second with a comment of several lines that tries to be a row.
     pub const RECORDED: &str = "\
-        2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S>0:00<S>0<S>2_[1-4]<S>bob<S>4294901759<S>\
+        2<S>PENDING<S>PartitionTimeLimit<S>1002<S>debug,long<S>n/a<S>0<S>N/A<S>N/A<S>0:00<S>0<S>2_[1-4]<S>bob<S>vision<S>4294901759<S>\
         1795337990<S>2:00:00<S>2<S><S>cpu=4,mem=512M,node=2,billing=4<S><S>gres:gpu:a100:2<S>a\nb \u{1b}[31m<S><S>\n\
-        1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>0:04<S>0<S>1<S>alice<S>1<S>1795337990\
+        1<S>FAILED<S>NonZeroExitCode<S>1001<S>debug<S>node1<S>768<S>1795337994<S>1795337998<S>0:04<S>0<S>1<S>alice<S>(null)<S>1<S>1795337990\
         <S>UNLIMITED<S>1<S>node1<S>cpu=1,mem=1G,node=1,gres/gpu=1,gres/gpu:a100=1<S><S>gres:gpu:1<S>x<S>ly:x\n1 RUNNING<S>\n";
 
     #[test]

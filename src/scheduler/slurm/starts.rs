@@ -76,8 +76,8 @@ mod tests {
 
     /// Of Slurm 22.05.8: a job that was put back into the queue and waits there.
     const RECORDED: &str = "\
-        1<S>1001<S>REQUEUED<S>0:0<S>1795426833<S>1795426833<S>1795426855<S>00:00:05<S>billing=1,cpu=1,gres/gpu=1,mem=256M,node=1<S>\n\
-        1<S>1001<S>PENDING<S>0:0<S>1795426855<S>Unknown<S>Unknown<S>00:00:00<S><S>\n";
+        1<S>1001<S>REQUEUED<S>0:0<S>1795426833<S>1795426833<S>1795426855<S>00:00:05<S>billing=1,cpu=1,gres/gpu=1,mem=256M,node=1<S>ada<S><S>1<S>x<S>\n\
+        1<S>1001<S>PENDING<S>0:0<S>1795426855<S>Unknown<S>Unknown<S>00:00:00<S><S>ada<S><S>1<S>x<S>\n";
 
     fn records(text: &str) -> Vec<Record> {
         accounts::parse(text, "<S>").unwrap()

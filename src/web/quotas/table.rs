@@ -16,7 +16,6 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::Effective as EffectiveView;
 use crate::{
-    admission::Admission,
     auth::Principal,
     cluster::GpuView,
     db::standings::{Line, Only, Order, Place, TableFilter},
@@ -222,17 +221,8 @@ pub async fn table(
     }
     let lines = portal.sessions.admission.table(&filter).await?;
     let page = Listed::new(lines, limit, |(line, _)| Cursor(line.place(filter.sort)));
-    let admission = &portal.sessions.admission;
-    let items = page.items.into_iter().map(|(line, limits)| api_line(whole(admission, line), &limits)).collect();
+    let items = page.items.into_iter().map(|(line, limits)| api_line(line, &limits)).collect();
     Ok(Listed::<QuotaLine> { items, next_cursor: page.next_cursor }.into_response())
-}
-
-/// With what they hold without the portal; a place in the table does not know of that.
-fn whole(admission: &Admission, mut line: Line) -> Line {
-    if let Some(held) = admission.elsewhere.of(line.id) {
-        line.usage.add_held(&held.usage);
-    }
-    line
 }
 
 fn api_line(line: Line, limits: &Limits) -> QuotaLine {
@@ -330,11 +320,7 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
             Period::Month(_) => "this month".to_owned(),
             Period::Week(_) => "this week".to_owned(),
         },
-        rows: listed
-            .items
-            .into_iter()
-            .map(|(line, limits)| row(whole(admission, line), &limits, admission.capacity, now))
-            .collect(),
+        rows: listed.items.into_iter().map(|(line, limits)| row(line, &limits, admission.capacity, now)).collect(),
         total: portal.db.count_users().await?,
         csv_href: parameters.address("/admin/quotas/table", &parameters.sort, ""),
         first_href: paged.then(|| parameters.address(PATH, &parameters.sort, "")),
@@ -442,7 +428,7 @@ fn spreadsheet(portal: Arc<Portal>, filter: TableFilter) -> Response {
                 let last = lines.last().filter(|_| is_full).map(|(line, _)| line.place(filter.sort));
                 let next = last.map(|place| TableFilter { after: Some(place), ..filter });
                 for (line, limits) in lines {
-                    text += &cells(&whole(&portal.sessions.admission, line), &limits);
+                    text += &cells(&line, &limits);
                 }
                 Some((Ok(text), (portal, next, String::new())))
             }

@@ -26,6 +26,7 @@ mod quotas;
 mod races;
 pub mod runs;
 mod sessions;
+mod shell_jobs;
 mod storage;
 pub mod sweeps;
 mod usage;

@@ -12,6 +12,7 @@ mod jobs;
 mod machines;
 mod queue;
 mod requeues;
+mod shell;
 mod stage;
 mod sudo;
 mod training;
