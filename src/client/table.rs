@@ -9,7 +9,7 @@ use super::{
     gpus::Gpu,
     quota::{Answer, Effective},
     sweeps::Sweep,
-    usage::Row,
+    usage::{Answer as UsageAnswer, Row},
 };
 use crate::model::{
     EndReason, Resources, SessionState, Timestamp,
@@ -252,7 +252,8 @@ fn outcome(job: &Job) -> String {
 }
 
 /// What was used by each; `by` heads the names.
-pub fn usage(by: &str, rows: &[Row]) -> String {
+pub fn usage(by: &str, answer: &UsageAnswer) -> String {
+    let rows = &answer.items;
     if rows.is_empty() {
         return "nothing was used in this time\n".to_owned();
     }
@@ -262,7 +263,15 @@ pub fn usage(by: &str, rows: &[Row]) -> String {
         let name = if row.name.is_empty() { "-".to_owned() } else { harmless(&row.name) };
         vec![name, hours(row.gpu_seconds), hours(row.cpu_seconds), row.sessions.to_string()]
     };
-    columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>())
+    let mut text = columns(&std::iter::once(head.to_vec()).chain(rows.iter().map(row)).collect::<Vec<_>>());
+    let shell = &answer.from_shell;
+    if 0 < shell.jobs {
+        let (gpus, cpus) = (hours(shell.gpu_seconds), hours(shell.cpu_seconds));
+        let which = if shell.jobs == 1 { "one job".to_owned() } else { format!("{} jobs", shell.jobs) };
+        let line = format!("of it from a shell, in {which}: {gpus} GPU-hours and {cpus} core-hours\n");
+        text.push_str(&line);
+    }
+    text
 }
 
 /// Each limit with what is used of it; where one is no amount that can be used, a dash.

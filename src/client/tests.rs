@@ -279,7 +279,9 @@ async fn usage_is_asked_for_in_moments_and_told_in_hours() {
     let portal = Portal::start(|_| {
         let row =
             |name: &str, gpus, cpus| json!({"name": name, "gpu_seconds": gpus, "cpu_seconds": cpus, "sessions": 3});
-        (200, json!({"by": "group", "items": [row("vis\u{1b}[31mion", 5400, 7_200_000), row("", 0, 60)]}))
+        let from_shell = json!({"jobs": 2, "gpu_seconds": 3600, "cpu_seconds": 7200});
+        let items = [row("vis\u{1b}[31mion", 5400, 7_200_000), row("", 0, 60)];
+        (200, json!({"by": "group", "items": items, "from_shell": from_shell}))
     });
     let _ = rustls::crypto::ring::default_provider().install_default();
     let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
@@ -295,6 +297,7 @@ async fn usage_is_asked_for_in_moments_and_told_in_hours() {
     assert_eq!(lines[0], "GROUP       GPU-HOURS  CORE-HOURS  SESSIONS");
     assert_eq!(lines[1], "vis[31mion  1.5        2\u{202f}000       3");
     assert_eq!(lines[2], "-           0          <\u{a0}0.1       3");
+    assert_eq!(lines[3], "of it from a shell, in 2 jobs: 1.0 GPU-hours and 2.0 core-hours");
     let asked = portal.requests().remove(0);
     let query = "/usage?from=2030-01-01T00%3A00%3A00Z&to=2030-02-01T00%3A00%3A00Z&by=group&whose=managed";
     assert!(asked.starts_with(&format!("GET /api/v1{query} HTTP/1.1")), "{asked}");

@@ -57,6 +57,17 @@ pub enum Whose {
 #[derive(Debug, Deserialize)]
 pub struct Answer {
     pub items: Vec<Row>,
+    /// An older portal says nothing of it.
+    #[serde(default)]
+    pub from_shell: FromShell,
+}
+
+/// The part of it by jobs that the portal has not started.
+#[derive(Debug, Default, Deserialize)]
+pub struct FromShell {
+    pub jobs: i64,
+    pub gpu_seconds: i64,
+    pub cpu_seconds: i64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +88,7 @@ pub(super) async fn run(api: &Api, arguments: &UsageArguments, out: &mut (dyn Wr
         return line(out, &answer.to_string());
     }
     let answer = Answer::deserialize(&answer).map_err(|error| Error::Strange(error.to_string()))?;
-    Ok(write!(out, "{}", table::usage(&by, &answer.items))?)
+    Ok(write!(out, "{}", table::usage(&by, &answer))?)
 }
 
 /// A choice as the API spells it.

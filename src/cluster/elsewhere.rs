@@ -85,8 +85,9 @@ impl Cluster {
             tell(News::Room);
         }
         self.ask_accounts(&mut memory, &mut owners, &own, now).await?;
-        // What is over and nobody tells of any more needs not be known.
-        memory.known.retain(|_, known| known.held.to.is_none() && known.counts || known.seen == now);
+        // What is over, and the accounts will not tell of any more, needs not be known.
+        let is_told_again = |known: &Known| now.seconds_since(known.seen) < SELDOM + 2 * LAG;
+        memory.known.retain(|_, known| known.held.to.is_none() && known.counts || is_told_again(known));
         if memory.noted.is_none_or(|noted| !(0..NOTE).contains(&now.seconds_since(noted))) {
             self.db.set_setting(SEEN, &now.0.to_string()).await?;
             memory.noted = Some(now);

@@ -97,6 +97,8 @@ async fn no_query_reads_the_whole_history() {
         shell_jobs::FORGET,
         shell_jobs::OPEN,
         shell_jobs::USED,
+        shell_jobs::USED_BY_PERSON,
+        shell_jobs::USED_OF_GROUPS,
         standing::FROM_SHELL,
         facts::RUNNING,
         retention::OLD_FROM_SHELL,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{
     UsageRow,
-    draw::{charts, others_word, span_rows},
+    draw::{charts, from_shell, others_word, span_rows},
     others,
     range::{Range, Words},
     table,
@@ -135,6 +135,7 @@ pub async fn page(
     let spans = timeline::cut(from, to, range.step(), zone);
     let (UsedList { rows, count, most, .. }, over_time) =
         tokio::try_join!(portal.db.used(&asked), portal.db.used_in(whose, &spans))?;
+    let shell = portal.db.used_from_shell(whose, from, to, now).await?;
     let list = Listed::new(rows, limit, |row| Place::of(row, sort));
     let kept: Vec<_> =
         [("by", by_word), ("sort", sort_word)].into_iter().filter(|(_, word)| !word.is_empty()).collect();
@@ -144,6 +145,7 @@ pub async fn page(
         range: range.chooser(visit.words(), ("/usage/compare", &kept), (period, zone), &faults),
         charts: charts(&over_time, range.step(), 0 < portal.sessions.admission.capacity.gpus),
         spans: span_rows(&over_time, range.step()),
+        from_shell: from_shell(shell),
         by: BYS
             .iter()
             .map(|(word, label, one)| RangeTab {

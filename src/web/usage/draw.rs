@@ -7,6 +7,7 @@ use crate::{
     db::usage::{UsedIn, Whose},
     model::{
         quota::Spent,
+        time::human_hours,
         timeline::{Span, Step},
     },
     web::views::{Amount, Chart, SpanRow, UsageTabs},
@@ -33,6 +34,17 @@ pub(super) fn charts(used: &[UsedIn], step: Step, has_gpus: bool) -> Vec<Chart> 
     let gpus = chart("gpu-hours", "GPU-hours", |spent| spent.gpu_milliseconds);
     let cores = chart("core-hours", "core-hours", |spent| spent.cpu_milliseconds);
     if has_gpus || !gpus.is_empty() { vec![gpus, cores] } else { vec![cores] }
+}
+
+/// What of it the portal has not started, where there is any.
+pub(super) fn from_shell((jobs, spent): (i64, Spent)) -> Option<String> {
+    let (gpus, cpus) = (human_hours(spent.gpu_milliseconds), human_hours(spent.cpu_milliseconds));
+    let which = match jobs {
+        0 => return None,
+        1 => "One job from a shell is".to_owned(),
+        several => format!("{several} jobs from a shell are"),
+    };
+    Some(format!("{which} in it, with {gpus} GPU-hours and {cpus} core-hours."))
 }
 
 pub(super) fn span_rows(used: &[UsedIn], step: Step) -> Vec<SpanRow> {

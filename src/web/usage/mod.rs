@@ -69,6 +69,15 @@ pub struct UsageAnswer {
     /// `own`, `managed` or `everybody`.
     whose: &'static str,
     items: Vec<UsageRow>,
+    from_shell: FromShell,
+}
+
+/// The part of the use by jobs that people handed in on a shell, in front of a batch system.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FromShell {
+    jobs: i64,
+    gpu_seconds: i64,
+    cpu_seconds: i64,
 }
 
 /// The use of one person, group or model, or that of a day or week.
@@ -80,7 +89,7 @@ pub struct UsageRow {
     gpu_seconds: i64,
     /// Cores × seconds; 0 by model.
     cpu_seconds: i64,
-    /// How many sessions held something in that time; by day and week: began to.
+    /// How many sessions, and jobs from a shell, held something in that time; by day and week: began to.
     sessions: i64,
 }
 
@@ -118,7 +127,10 @@ pub async fn sums(
     if wants_csv(&headers) {
         return Ok(table(by, &items));
     }
-    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items }).into_response())
+    let (jobs, spent) = portal.db.used_from_shell(whose, from, to, now).await?;
+    let (gpu_seconds, cpu_seconds) = (seconds(spent.gpu_milliseconds), seconds(spent.cpu_milliseconds));
+    let from_shell = FromShell { jobs, gpu_seconds, cpu_seconds };
+    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items, from_shell }).into_response())
 }
 
 /// Whose use somebody asks for, with its word.

@@ -14,7 +14,7 @@ use jiff::civil::Date;
 use serde::Deserialize;
 
 use super::{
-    draw::{charts, span_rows, tabs},
+    draw::{charts, from_shell, span_rows, tabs},
     range::{Range, Words},
 };
 use crate::{
@@ -102,6 +102,7 @@ pub async fn page(
     let standing = portal.sessions.standing(user.id()).await?;
     let over_time =
         portal.db.used_in(Whose::Person(user.id()), &timeline::cut(range.from, range.to, range.step(), zone)).await?;
+    let shell = portal.db.used_from_shell(Whose::Person(user.id()), range.from, range.to, portal.clock.now()).await?;
     let before = Paging::new(None, visit.cursor.clone().filter(|cursor| !cursor.is_empty())).after::<SessionId>()?;
     let ended = portal.sessions.list(Filter { before, ..visit.filter(&user, &range) }).await?;
     let page = Listed::new(ended, LINES, |session: &Session| session.id);
@@ -115,6 +116,7 @@ pub async fn page(
         range: range.chooser(visit.words(), ("/usage", &visit.narrowing()), (period, zone), &faults),
         charts: charts(&over_time, range.step(), 0 < standing.capacity.gpus),
         spans: span_rows(&over_time, range.step()),
+        from_shell: from_shell(shell),
         history: history(&portal, &visit, &range),
         lines: page.items.iter().map(|session| line(&portal, session)).collect(),
         csv_href: href("/usage/table", &kept),

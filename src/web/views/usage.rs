@@ -24,6 +24,8 @@ pub struct UsagePage {
     pub charts: Vec<Chart>,
     /// What the charts show, as a table.
     pub spans: Vec<SpanRow>,
+    /// What of it was no session or job of the portal's.
+    pub from_shell: Option<String>,
     pub history: HistoryFilter,
     /// The latest first.
     pub lines: Vec<EndedLine>,
@@ -41,6 +43,8 @@ pub struct ComparePage {
     pub range: RangeChooser,
     pub charts: Vec<Chart>,
     pub spans: Vec<SpanRow>,
+    /// What of it was no session or job of the portal's.
+    pub from_shell: Option<String>,
     /// By what it is summed up: address, word, and whether that is shown.
     pub by: Vec<RangeTab>,
     pub columns: Vec<Column>,

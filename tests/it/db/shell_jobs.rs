@@ -23,7 +23,7 @@ use lyceum::{
 };
 
 use super::{
-    START, add_user, asking, each, inventory, number, on_both,
+    BY, START, add_user, asking, each, inventory, number, on_both,
     quotas::{group, member},
     running, set_limits,
     whole::assert_consistent,
@@ -99,8 +99,15 @@ async fn each_start_is_written_once() {
         // Its next start is another one.
         assert!(db.set_shell_job(ada, &job(7, 60, Some(70))).await.unwrap());
         assert_eq!(used(&other, By::User, 99).await, [("ada".to_owned(), 110, 220, 2)]);
-        let two = db.used_from_shell(ada, at(50), at(65), at(99)).await.unwrap();
-        assert_eq!(two, (2, Spent { gpu_milliseconds: 20_000, cpu_milliseconds: 40_000 }));
+        let both = Spent { gpu_milliseconds: 20_000, cpu_milliseconds: 40_000 };
+        for (whose, used) in [
+            (Whose::Person(ada), (1, both)),
+            (Whose::Everybody, (1, both)),
+            (Whose::ManagedBy(ada), (0, Spent::default())),
+        ] {
+            let found = db.used_from_shell(whose, at(50), at(65), at(99)).await.unwrap();
+            assert_eq!(found, used, "two starts of one job: {whose:?}");
+        }
 
         // Old ones are forgotten, a few at a time.
         assert!(db.set_shell_job(ada, &job(8, 60, None)).await.unwrap());
@@ -165,6 +172,12 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
         let now = 2 * HOUR;
         assert_eq!(spent(db, ada, now).await, (6 * HOUR, 12 * HOUR));
         assert_eq!(spent(db, bob, now).await, (2 * HOUR, 4 * HOUR));
+        // It is told to those who manage the group.
+        let boss = add_user(db, "boss").await;
+        db.set_manager(vision, boss, true, BY).await.unwrap();
+        let managed = db.used_from_shell(Whose::ManagedBy(boss), START, at(now), at(now)).await.unwrap();
+        let of_two = Spent { gpu_milliseconds: 4 * HOUR * 1000, cpu_milliseconds: 8 * HOUR * 1000 };
+        assert_eq!(managed, (2, of_two));
         let committed = db.committed(PERIOD.window(at(now)), at(now)).await.unwrap();
         let rest = Spent { gpu_milliseconds: 2 * HOUR * 1000, cpu_milliseconds: 4 * HOUR * 1000 };
         assert_eq!(committed, [Committed { owner: ada, group: Some(vision), spent: rest }]);

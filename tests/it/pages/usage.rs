@@ -105,6 +105,7 @@ pub fn own(word: &Word) -> UsagePage {
         range: range("/usage"),
         charts: charts(&GPUS, &CPUS),
         spans: spans(&GPUS, &CPUS),
+        from_shell: Some(word("One job from a shell is in it, with 1.5 GPU-hours and 12.0 core-hours.")),
         history: history(word),
         lines: vec![
             line(word, "tokenizer", EndReason::OutOfMemory, 1),
@@ -126,6 +127,7 @@ pub fn own_empty(word: &Word) -> UsagePage {
         budgets: Vec::new(),
         charts: charts(&[0; 7], &[0; 7]),
         spans: spans(&[0; 7], &[0; 7]),
+        from_shell: None,
         range: RangeChooser {
             from: word("yesterday"),
             errors: vec![FieldError { field: "from".to_owned(), message }],
@@ -156,6 +158,7 @@ pub fn compare(word: &Word) -> ComparePage {
         range: range("/usage/compare"),
         charts: charts(&GPUS, &CPUS),
         spans: spans(&GPUS, &CPUS),
+        from_shell: Some(word("One job from a shell is in it, with 1.5 GPU-hours and 12.0 core-hours.")),
         by: vec![tab("Person", true), tab("Group", false), tab("GPU model", false)],
         columns: vec![
             column("Name", None),

@@ -81,6 +81,16 @@ async fn agrees(house: &House, person: &Person, wanted: &Spans) {
     let seconds: i64 = wanted.iter().map(|(from, to)| (to - from) / 1000).sum();
     let count = i64::try_from(wanted.len()).unwrap();
     assert_eq!(used(house, person).await, (seconds, 2 * seconds, count));
+    let of_it = json!({ "jobs": count, "gpu_seconds": seconds, "cpu_seconds": 2 * seconds });
+    assert_eq!(person.get(house, "/usage").await["from_shell"], of_it);
+    assert_eq!(house.admin().get(house, "/usage?by=day").await["from_shell"], of_it);
+    let page = person.request(house, "GET", "/usage").send().await.unwrap().text().await.unwrap();
+    let which = if count == 1 {
+        "One job from a shell is in it".to_owned()
+    } else {
+        format!("{count} jobs from a shell are in it")
+    };
+    assert!(page.contains(&which), "{page}");
     let usage = person.get(house, "/me").await["usage"].clone();
     assert_eq!((&usage["gpu_seconds"], &usage["cpu_seconds"]), (&json!(seconds), &json!(2 * seconds)), "{usage}");
     let db = house.db().await;
