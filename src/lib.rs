@@ -11,6 +11,7 @@ pub mod agent;
 pub mod announcements;
 pub mod app;
 pub mod apps;
+pub mod associations;
 pub mod auth;
 pub mod check;
 pub mod client;

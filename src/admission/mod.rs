@@ -3,6 +3,7 @@
 //! counts until it has ended. The rules are `model::quota`'s, the transaction `db`'s.
 
 pub mod elsewhere;
+mod everybody;
 mod gpus;
 mod preview;
 
@@ -15,6 +16,7 @@ use jiff::tz::TimeZone;
 use parking_lot::RwLock;
 
 use elsewhere::Elsewhere;
+pub use everybody::Everybody;
 use gpus::{choose_gpus, models};
 pub use preview::{Foretold, Over, Refused};
 

@@ -23,6 +23,7 @@ use crate::{
     admission::{Admission, Barred, elsewhere::Elsewhere},
     announcements::Announcements,
     apps::Catalogue,
+    associations::Mirror,
     auth::{self, Access, Authenticator, Header, Ldap, keys},
     cluster::Cluster,
     config::{AppsMode, AuthKind, Config, Environment},
@@ -39,7 +40,7 @@ use crate::{
     proxy::Proxy,
     retention::Retention,
     runs::{self, Runs},
-    scheduler::Scheduler,
+    scheduler::{Scheduler, slurm::Quotas},
     sessions::{self, Sessions},
     start::{Paths, Started, lock::Lock},
     web::{
@@ -112,6 +113,7 @@ impl App {
         let curves = paths.private.join("curves");
         std::fs::create_dir_all(&curves).context("making the directory of points")?;
         let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
+        let mirror = mirror(config, &admission);
         let cluster = Cluster::new(admission.clone(), scheduler.clone(), config.gpus);
         let sessions = Sessions::new(
             admission,
@@ -153,7 +155,7 @@ impl App {
             files,
             runs,
             announcements,
-            surroundings: Surroundings { loops, directory, certificate },
+            surroundings: Surroundings { loops, directory, certificate, mirror },
             single_user,
             program: started.binary,
             stopping: life.stopping.clone(),
@@ -183,6 +185,9 @@ impl App {
         life.spawn("retention", retention.run(life.loops.clone()));
         if let Some(directory) = portal.surroundings.directory.clone() {
             loops::look_at_directory(&life, directory);
+        }
+        if let Some(mirror) = portal.surroundings.mirror.clone() {
+            life.spawn("quotas in Slurm", mirror.run(life.loops.clone()));
         }
         if let Some(certificate) = portal.surroundings.certificate.clone() {
             life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
@@ -240,6 +245,12 @@ fn admission(
         barred: Barred::default(),
         elsewhere: Elsewhere::default(),
     })
+}
+
+/// Who writes limits into Slurm's accounting, where that is set.
+fn mirror(config: &Config, admission: &Admission) -> Option<Arc<Mirror>> {
+    let settings = config.scheduler.slurm().filter(|settings| settings.quotas == Quotas::Mirror)?;
+    Some(Mirror::new(admission.clone(), settings))
 }
 
 /// How people's files are come to.
@@ -351,6 +362,7 @@ fn web_config(
         insecure_http: server.insecure_http,
         apps,
         private: private.to_owned(),
+        quotas: config.scheduler.slurm().map(|settings| settings.quotas).unwrap_or_default(),
     })
 }
 

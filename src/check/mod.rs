@@ -4,6 +4,7 @@
 //! `person` rehearses a start as somebody. What a check tries (a listener, a control group, a
 //! workload) it undoes at once.
 
+mod associations;
 mod certificate;
 mod directory;
 mod disk;

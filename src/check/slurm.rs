@@ -3,11 +3,11 @@
 
 use std::{path::Path, time::Duration};
 
-use super::{Facts, Finding, Level};
+use super::{Facts, Finding, Level, associations};
 use crate::{
     helper::command::{self, Surroundings},
     protocol::Ran,
-    scheduler::slurm::Settings,
+    scheduler::slurm::{Quotas, Settings},
 };
 
 /// How long the controller may take; longer than its own patience.
@@ -22,9 +22,25 @@ const COMMANDS: [&str; 4] = ["sbatch", "squeue", "scancel", "sinfo"];
 pub async fn slurm(facts: &Facts) -> Vec<Finding> {
     let Some(settings) = facts.slurm.clone() else { return Vec::new() };
     let account = facts.service_user.clone();
-    let look = tokio::task::spawn_blocking(move || look(&settings, &account));
-    look.await
-        .unwrap_or_else(|err| vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))])
+    let looked = tokio::task::spawn_blocking({
+        let (settings, account) = (settings.clone(), account.clone());
+        move || (look(&settings, &account), level(&settings, &account))
+    });
+    match looked.await {
+        Ok((mut findings, level)) => {
+            if settings.quotas != Quotas::Portal {
+                findings.extend(associations::associations(&settings, &account, &level).await);
+            }
+            findings
+        }
+        Err(err) => vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))],
+    }
+}
+
+/// What the account is in Slurm's accounting: `Operator`, `Administrator`, `None`, or empty where nobody says.
+fn level(settings: &Settings, account: &str) -> String {
+    let words = ["--noheader", "--parsable2", "show", "user", account, "format=adminlevel"];
+    ask(settings, "sacctmgr", &words).map(|ran| ran.output.trim().to_owned()).unwrap_or_default()
 }
 
 fn look(settings: &Settings, account: &str) -> Vec<Finding> {
@@ -53,7 +69,7 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
     findings.push(partition(settings, &nodes));
     findings.extend(privacy(settings, account));
     findings.push(shared(settings));
-    findings.push(advisory());
+    findings.extend((settings.quotas == Quotas::Portal).then(advisory));
     findings
 }
 
@@ -62,7 +78,7 @@ fn advisory() -> Finding {
     let what = "they bind what is started through the portal; for whoever reaches sbatch, or the nodes by ssh, they are \
                 advice: such jobs are shown, not counted";
     Finding::new("Slurm quotas", Level::Note, what).mend(
-        "limit people in Slurm too (sacctmgr modify user … set GrpTRES=…), and let pam_slurm_adopt guard the nodes",
+        "scheduler.slurm.quotas = \"mirror\" binds sbatch too (docs/schedulers.md); let pam_slurm_adopt guard the nodes",
     )
 }
 
@@ -94,8 +110,7 @@ fn privacy(settings: &Settings, account: &str) -> Option<Finding> {
     if !hidden.split(',').any(|what| ["jobs", "all"].contains(&what.trim())) {
         return Some(Finding::new(name, Level::Ok, "the portal’s account sees the jobs of all"));
     }
-    let words = ["--noheader", "--parsable2", "show", "user", account, "format=adminlevel"];
-    let level = ask(settings, "sacctmgr", &words).map(|ran| ran.output.trim().to_owned()).unwrap_or_default();
+    let level = level(settings, account);
     Some(if ["Operator", "Administrator"].contains(&level.as_str()) {
         let what = format!("PrivateData={hidden}, and `{account}` is {level}: it sees the jobs of all");
         Finding::new(name, Level::Ok, what)

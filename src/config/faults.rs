@@ -21,6 +21,12 @@ impl Config {
         faults.extend(self.nodes.validate());
         faults.extend(self.scheduler.slurm().map(slurm::Settings::validate).unwrap_or_default());
         faults.extend(self.faults_of_sudo());
+        if self.scheduler.slurm().is_none() && self.scheduler.slurm.quotas != slurm::Quotas::Portal {
+            faults.push(
+                "scheduler.slurm.quotas: is for scheduler.kind = \"slurm\"; without Slurm the portal keeps quotas"
+                    .to_owned(),
+            );
+        }
         faults.extend(self.gpus.validate());
         if !(1..=600).contains(&self.files.timeout) {
             faults.push("files.timeout: is between 1s and 10m".to_owned());

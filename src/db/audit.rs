@@ -79,6 +79,7 @@ pub const ACTIONS: &[&str] = &[
     "job.admin_cancel",
     "job.delete",
     "quota.change",
+    "slurm.limits",
     "access.lost",
     "user.add",
     "user.display_name",

@@ -298,6 +298,16 @@ impl Db {
         rows.into_iter().map(line).collect()
     }
 
+    /// The rows of the default, and those that bear on each person besides.
+    pub async fn limits_of_everybody(&self) -> Result<(Vec<LimitRow>, HashMap<UserId, Vec<LimitRow>>)> {
+        let sql = limits_of("SELECT id FROM users");
+        let rows: Vec<LimitOf> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
+        let mut limits = by_person(rows.into_iter().map(|row| Ok((row.user_id, row.limit.limit()?))))?;
+        let defaults = limits.remove("").unwrap_or_default();
+        let own = limits.into_iter().map(|(user, rows)| Ok((parse(&user, "user id")?, rows)));
+        Ok((defaults, own.collect::<Result<_>>()?))
+    }
+
     /// What is allocated and who waits, over all.
     pub async fn quota_strip(&self) -> Result<Strip> {
         let (gpus_allocated, waiting, oldest): (i64, i64, Option<i64>) = reading!(self, pool => query_as(STRIP)

@@ -8,6 +8,7 @@ use ipnet::IpNet;
 use url::{Host, Origin, Url};
 
 use super::{forwarded::ClientHeader, guard};
+use crate::scheduler::slurm::Quotas;
 
 /// How the portal is reached.
 #[derive(Clone, Debug, Default)]
@@ -30,7 +31,14 @@ pub struct WebConfig {
     pub apps: AppsOrigin,
     /// The data directory, where the first password lies.
     pub private: PathBuf,
+    /// Who keeps the quotas, where Slurm starts the workloads.
+    pub quotas: Quotas,
 }
+
+/// What Slurm is told of limits.
+const MIRRORED: &str = "GPUs, cores and memory are limited in Slurm too, for the groups that have an account there: \
+                        what somebody hands in on a shell is bound alike. Everything else binds through the portal alone: \
+                        sessions and jobs at once, durations, hours, and the cluster’s totals.";
 
 /// Where apps are reached by browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +56,14 @@ pub enum AppsOrigin {
 }
 
 impl WebConfig {
+    /// What whoever looks at limits should know of Slurm's part in them.
+    pub fn note_on_quotas(&self) -> Option<&'static str> {
+        match self.quotas {
+            Quotas::Portal => None,
+            Quotas::Mirror => Some(MIRRORED),
+        }
+    }
+
     /// Whether browsers reach us by HTTPS.
     pub fn is_https(&self) -> bool {
         self.public_url.as_ref().map_or(self.tls, |url| url.scheme() == "https")

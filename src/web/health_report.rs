@@ -18,6 +18,7 @@ use super::{
     views::{HealthPage, LoopLine, Moment, Show, as_sentence},
 };
 use crate::{
+    associations::Mirror,
     auth::Ldap,
     environments::{Environment, State as Building},
     listen::Certificate,
@@ -37,6 +38,8 @@ pub struct Surroundings {
     pub directory: Option<Arc<Ldap>>,
     /// Where the portal itself speaks HTTPS.
     pub certificate: Option<Arc<Certificate>>,
+    /// Where limits are written into Slurm's accounting.
+    pub mirror: Option<Arc<Mirror>>,
 }
 
 /// How well the portal is.
@@ -117,7 +120,7 @@ pub async fn page(Admin(admin): Admin, State(portal): State<Arc<Portal>>) -> Res
 
 async fn gather(portal: &Portal) -> Report {
     let now = portal.clock.now();
-    let Surroundings { loops, directory, certificate } = &portal.surroundings;
+    let Surroundings { loops, directory, certificate, mirror } = &portal.surroundings;
     let database = portal.db.health().await.inspect_err(|err| {
         tracing::warn!(error = err as &dyn std::error::Error, "asking the database how it is");
     });
@@ -126,6 +129,7 @@ async fn gather(portal: &Portal) -> Report {
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
     findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
+    findings.extend(mirror.as_ref().map(|mirror| mirror.finding()));
     let groups = portal.db.quota_groups().await.inspect_err(|err| {
         tracing::warn!(error = err as &dyn std::error::Error, "asking for groups that are gone");
     });

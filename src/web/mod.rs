@@ -218,6 +218,7 @@ impl Portal {
             announcements: announcements::strip::strip(self, somebody.map(|principal| principal.id())),
             insecure_http: self.config.insecure_http,
             portal: String::new(),
+            note_on_quotas: self.config.note_on_quotas(),
         }
     }
 }

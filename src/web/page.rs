@@ -29,6 +29,8 @@ pub struct Layout {
     /// Put before every link to the portal: empty on the main listener, and the portal's
     /// origin (`https://portal.example.org`) for pages that the apps' origin serves.
     pub portal: String,
+    /// Who else keeps people to limits, for the pages about those.
+    pub note_on_quotas: Option<&'static str>,
 }
 
 impl Layout {

@@ -280,7 +280,7 @@ impl Controller {
     /// Whether the portal's own account sees what is hidden from others, and may move limits. Of
     /// anybody but root and the account that Slurm itself runs as only the accounts can say so.
     async fn is_operator(&self, config: &str) -> bool {
-        let slurms_own = value(config, "SlurmUser").split('(').next().unwrap_or_default();
+        let slurms_own = slurm_user(config);
         if self.account == "root" || !self.account.is_empty() && self.account == slurms_own {
             return true;
         }
@@ -330,16 +330,21 @@ impl Controller {
 
     async fn ask(&self, tool: &str, arguments: Vec<String>) -> Result<Ran, String> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let program: PathBuf = self.settings.tool(tool);
-        let surroundings = Surroundings { conf: self.settings.conf() };
-        let run = move || command::run(&program, &arguments, &surroundings, PATIENCE, MAX_ANSWER);
-        let ran = tokio::task::spawn_blocking(run).await.map_err(|err| format!("a task failed: {err}"))?;
-        ran.map_err(|err| err.sentence())
+        command(&self.settings, tool, arguments).await
     }
 }
 
+/// Runs one of Slurm's commands as the portal's own account.
+pub(super) async fn command(settings: &Settings, tool: &str, arguments: Vec<String>) -> Result<Ran, String> {
+    let program: PathBuf = settings.tool(tool);
+    let surroundings = Surroundings { conf: settings.conf() };
+    let run = move || command::run(&program, &arguments, &surroundings, PATIENCE, MAX_ANSWER);
+    let ran = tokio::task::spawn_blocking(run).await.map_err(|err| format!("a task failed: {err}"))?;
+    ran.map_err(|err| err.sentence())
+}
+
 /// The text of a good answer. Slurm may say on standard error alone that something was wrong.
-fn answer(ran: &Ran) -> Result<String, String> {
+pub(super) fn answer(ran: &Ran) -> Result<String, String> {
     match ran.status {
         None => Err("it took too long".to_owned()),
         Some(0) if !ran.complaints.contains("error") => Ok(ran.output.clone()),
@@ -355,8 +360,13 @@ fn seeing(view: Arc<View>) -> Result<Arc<View>> {
 /// Whoever is one of these sees everything.
 const LEVELS: [&str; 2] = ["Operator", "Administrator"];
 
+/// The account that Slurm itself runs as, of `slurm(64030)`.
+pub(super) fn slurm_user(config: &str) -> &str {
+    value(config, "SlurmUser").split('(').next().unwrap_or_default()
+}
+
 /// `SlurmUser               = slurm(64030)`
-fn value<'a>(config: &'a str, key: &str) -> &'a str {
+pub(super) fn value<'a>(config: &'a str, key: &str) -> &'a str {
     let value = config.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
     value.unwrap_or_default().trim()
 }

@@ -4,6 +4,7 @@
 //! by which it is found again, and what nobody can say is unknown. What has to do with this
 //! machine and not with nodes (who people are, small errands) is the local scheduler's.
 
+pub mod accounting;
 mod accounts;
 mod controller;
 mod ending;

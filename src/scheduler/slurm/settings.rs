@@ -50,6 +50,8 @@ pub enum Quotas {
     /// The portal, beside whatever Slurm's own limits say.
     #[default]
     Portal,
+    /// The portal, which also writes into the accounts of groups what Slurm can keep people to.
+    Mirror,
 }
 
 impl Default for Settings {
@@ -118,10 +120,23 @@ impl Settings {
             ("reservation", &self.reservation),
             ("constraint", &self.constraint),
         ];
-        let of_groups = self.accounts.values().map(|account| ("accounts", account));
-        for (key, value) in values.into_iter().chain(of_groups) {
+        for (key, value) in values {
             if value.starts_with('-') || !value.bytes().all(is_in_value) {
                 fault(key, "holds a character that Slurm's names do not have");
+            }
+        }
+        if self.accounts.values().any(|account| account.is_empty() || !account.bytes().all(is_in_account)) {
+            fault("accounts", "names one account for each group, of letters, digits, `-`, `_`, `.`, `+`, `@` and `:`");
+        }
+        if self.quotas == Quotas::Mirror {
+            let mut named: Vec<&String> = self.accounts.values().collect();
+            named.sort_unstable();
+            if named.is_empty() {
+                fault("accounts", "quotas = \"mirror\" writes limits into the accounts of groups: name some here");
+            } else if let Some([twice, ..]) = named.windows(2).find(|pair| pair[0] == pair[1]) {
+                let what =
+                    format!("with quotas = \"mirror\" each group has an account of its own; `{twice}` is two groups’");
+                fault("accounts", &what);
             }
         }
         if !(2..=300).contains(&self.interval) {
@@ -168,6 +183,11 @@ fn is_in_value(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-_.,:+*&|()[]=@/!".contains(&byte)
 }
 
+/// One account's name, in lists of such too.
+fn is_in_account(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-_.+@:".contains(&byte)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,6 +213,19 @@ mod tests {
             (
                 "accounts",
                 Settings { accounts: [("vision".to_owned(), "a b".to_owned())].into(), ..Settings::default() },
+            ),
+            (
+                "accounts",
+                Settings { accounts: [("vision".to_owned(), "lab,ml".to_owned())].into(), ..Settings::default() },
+            ),
+            ("accounts", Settings { quotas: Quotas::Mirror, ..Settings::default() }),
+            (
+                "accounts",
+                Settings {
+                    quotas: Quotas::Mirror,
+                    accounts: ["vision", "speech"].map(|group| (group.to_owned(), "lab".to_owned())).into(),
+                    ..Settings::default()
+                },
             ),
             ("name", Settings { name: String::new(), ..Settings::default() }),
             ("bin", Settings { bin: PathBuf::new(), ..Settings::default() }),

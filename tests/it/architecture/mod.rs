@@ -42,6 +42,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes", "curves"]),
     ("admission", &["model", "db"]),
     ("cluster", &["model", "db", "admission", "scheduler"]),
+    // Limits are written into Slurm's accounting.
+    ("associations", &["model", "db", "admission", "scheduler"]),
     // The agents that touch files are started by the helper and speak to this module alone.
     ("files", &["model", "db", "admission", "scheduler", "helper", "protocol"]),
     ("sessions", &["model", "db", "admission", "scheduler", "apps", "environments", "protocol", "overlay"]),
@@ -68,6 +70,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "models",
             "notifications",
             "cluster",
+            "associations",
             "files",
             "runs",
             "announcements",

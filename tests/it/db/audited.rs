@@ -31,7 +31,7 @@ use super::{
 };
 
 /// They tell of no change in the database, so that there is nothing to be one with.
-const ALONE: [&str; 3] = ["sign_in.failed", "packages.reset", "server.insecure_http"];
+const ALONE: [&str; 4] = ["sign_in.failed", "packages.reset", "server.insecure_http", "slurm.limits"];
 
 /// What each deed needs, so that they can be done in any order.
 struct Scene<'a> {

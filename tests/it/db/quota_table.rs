@@ -83,6 +83,13 @@ async fn a_line_says_what_somebody_uses_and_may() {
         }
         assert_eq!((line(2).usage.gpus, line(2).usage.gpu_seconds, line(4).usage.pending), (3, 3 * 3600, 1));
 
+        // And the same as whoever reads all of them.
+        let (defaults, own) = db.limits_of_everybody().await.unwrap();
+        for (index, user) in ids.iter().enumerate() {
+            let all = [defaults.clone(), own.get(user).cloned().unwrap_or_default()].concat();
+            assert_eq!(all, line(index).limits, "{index}");
+        }
+
         let strip = db.quota_strip().await.unwrap();
         assert_eq!((strip.gpus_allocated, strip.waiting), (4, 1));
         assert_eq!(strip.oldest_wait_since, Some(START.plus_seconds(60)));

@@ -10,6 +10,7 @@ mod conformance;
 mod faults;
 mod jobs;
 mod machines;
+mod mirror;
 mod queue;
 mod requeues;
 mod shell;

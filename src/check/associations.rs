@@ -1,0 +1,91 @@
+//! Checks of Slurm's accounting, where the portal's limits are written into it: whether Slurm
+//! keeps anybody to them, whether it knows the accounts and counts GPUs, and whether the account
+//! that the portal runs as may change them.
+
+use super::{Finding, Level};
+use crate::scheduler::slurm::{
+    Settings,
+    accounting::{Accounting, Association, Books},
+};
+
+const NAME: &str = "Slurm quotas";
+
+/// What the accounting says of the accounts that are set. `level` is what the account that the
+/// portal runs as is there, as `sacctmgr` calls it.
+pub(super) async fn associations(settings: &Settings, account: &str, level: &str) -> Vec<Finding> {
+    let named = settings.accounts.values().map(|account| account.to_ascii_lowercase()).collect::<Vec<_>>();
+    match Accounting::new(settings.clone()).read(named.iter().map(String::as_str)).await {
+        Ok(books) => judge(&books, &named, account, level),
+        Err(why) => {
+            let what = format!("{why}; until it does, the limits there stay as they are");
+            vec![Finding::new(NAME, Level::Fault, what).mend("systemctl status slurmdbd munge; sacctmgr show cluster")]
+        }
+    }
+}
+
+fn judge(books: &Books, named: &[String], account: &str, level: &str) -> Vec<Finding> {
+    let Books { cluster, .. } = books;
+    let mut findings = Vec::new();
+    let may_change = ["Operator", "Administrator"].contains(&level) || ["root", &books.slurm_user].contains(&account);
+    if !may_change {
+        let what = format!("`{account}` may not change limits in Slurm’s accounting: nothing is written there");
+        findings.push(
+            Finding::new(NAME, Level::Fault, what)
+                .mend(format!("sacctmgr add user {account} account=root adminlevel=operator")),
+        );
+    }
+    if !books.is_enforced {
+        let what = "Slurm keeps nobody to limits of associations: what is written there binds nobody";
+        let mend = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Fault, what).mend(mend));
+    }
+    let is_known = |account: &&String| {
+        let association = Association { account: (*account).clone(), user: None };
+        books.associations.contains_key(&association)
+    };
+    if let Some(missing) = named.iter().find(|account| !is_known(account)) {
+        let what = format!("scheduler.slurm.accounts: Slurm knows no account {missing} on the cluster {cluster}");
+        findings.push(
+            Finding::new(NAME, Level::Fault, what).mend(format!("sacctmgr add account {missing} cluster={cluster}")),
+        );
+    }
+    if !books.kinds.contains("gres/gpu") {
+        let what = "Slurm does not count GPUs: limits of GPUs bind through the portal alone";
+        let mend = "AccountingStorageTRES=gres/gpu in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Warning, what).mend(mend));
+    }
+    if findings.is_empty() {
+        let what = format!("limits of GPUs, cores and memory are written into {} accounts of {cluster}", named.len());
+        findings.push(Finding::new(NAME, Level::Ok, what));
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told() {
+        let lab = Association { account: "lab".to_owned(), user: None };
+        let books = Books {
+            cluster: "test".to_owned(),
+            is_enforced: true,
+            kinds: ["cpu", "mem", "gres/gpu"].map(str::to_owned).into(),
+            associations: [(lab, std::collections::BTreeMap::new())].into(),
+            ..Books::default()
+        };
+        let judged = |books: &Books, level: &str| judge(books, &["lab".to_owned()], "lyceum", level);
+        let well = judged(&books, "Operator");
+        assert!(
+            well.len() == 1 && well[0].level == Level::Ok && well[0].what.contains("1 accounts of test"),
+            "{well:?}"
+        );
+        assert!(judged(&books, "None")[0].mend.contains("adminlevel=operator"));
+        let loose = Books { is_enforced: false, kinds: ["cpu".to_owned()].into(), ..books.clone() };
+        let told = judged(&loose, "Administrator");
+        assert_eq!(told.iter().map(|one| one.level).collect::<Vec<_>>(), [Level::Fault, Level::Warning]);
+        let unknown = Books { associations: std::collections::BTreeMap::new(), ..books };
+        assert_eq!(judged(&unknown, "Operator")[0].mend, "sacctmgr add account lab cluster=test");
+    }
+}
