@@ -163,6 +163,9 @@ fn number(text: &str) -> Option<i64> {
         "P" => 30,
         _ => return None,
     };
+    if !digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
     let (whole, part) = digits.split_once('.').unwrap_or((digits, ""));
     let scale = 10_i64.checked_pow(u32::try_from(part.len()).ok()?)?;
     let part = if part.is_empty() { 0 } else { part.parse::<i64>().ok()? };
