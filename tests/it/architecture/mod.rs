@@ -157,6 +157,32 @@ fn every_file_keeps_the_rules() {
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
 }
 
+/// A file that no module names is not compiled, and its tests are not run.
+#[test]
+fn every_file_is_somebodys_module() {
+    for folder in ["src", "tests/it"] {
+        let files = rust_files(folder);
+        let (roots, named): (Vec<_>, Vec<_>) = files
+            .iter()
+            .partition(|file| ["main.rs", "lib.rs"].iter().any(|root| **file == format!("{folder}/{root}")));
+        let declares = |file: &str, name: &str| {
+            let text = read(file);
+            let mut lines = text.lines().map(str::trim);
+            lines.any(|line| line.strip_suffix(';').is_some_and(|line| line.split(' ').rev().take(2).eq([name, "mod"])))
+        };
+        let orphans = named.into_iter().filter(|file| {
+            let path = Path::new(file.as_str());
+            let path = if path.ends_with("mod.rs") { path.parent().unwrap() } else { path };
+            let (parent, name) = (path.parent().unwrap(), path.file_stem().unwrap().to_str().unwrap());
+            let above = parent.join("mod.rs").display().to_string();
+            let mut parents =
+                roots.iter().filter(|_| parent == Path::new(folder)).map(|root| root.as_str()).chain([&*above]);
+            !parents.any(|file| Path::new(env!("CARGO_MANIFEST_DIR")).join(file).exists() && declares(file, name))
+        });
+        assert_eq!(orphans.collect::<Vec<_>>(), Vec::<&String>::new(), "no module names these");
+    }
+}
+
 #[test]
 fn every_module_is_in_the_table() {
     let modules: BTreeSet<String> = rust_files("src").iter().map(|file| module_of(file).to_owned()).collect();

@@ -19,6 +19,7 @@ mod listed;
 pub mod models;
 pub mod notifications;
 pub mod opening;
+mod order;
 mod people;
 mod quota_changes;
 mod quota_table;

@@ -65,7 +65,7 @@ fn told(verdict: Verdict) -> String {
 }
 
 async fn again(admission: &Admission, owner: UserId, new: &NewSession) -> String {
-    told(admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap())
+    told(admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap().verdict)
 }
 
 /// What waits, as the loop decides about it.
@@ -77,7 +77,8 @@ async fn in_order(admission: &Admission) -> Vec<SessionId> {
 
 /// Each person may have what they like; what binds is what they may have together.
 async fn open(db: &Db) {
-    set_limits(db, Level::Default, &each([(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1))]), Marks::default()).await;
+    set_limits(db, Level::Default, &each([(Field::Gpus, Some(-1)), (Field::Sessions, Some(-1))]), Marks::default())
+        .await;
 }
 
 #[tokio::test]
@@ -94,7 +95,7 @@ async fn a_large_request_does_not_starve_under_a_busy_total() {
         let total = [Change::new(Kind::Total, Field::Gpus, Some(4))];
         set_limits(db, Level::Group(vision), &total, Marks { chargeable: Some(true), restrictive: None }).await;
         // The machine has room for everything.
-        let admission = admission(db, 16);
+        let admission = admission(db, 24);
 
         let running = charged(bob, vision, 2);
         assert_eq!(ask(&admission, &running).await, "admitted");
@@ -127,7 +128,9 @@ async fn a_large_request_does_not_starve_under_a_busy_total() {
         set_limits(db, Level::Cluster, &[Change::new(Kind::Total, Field::Gpus, Some(9))], Marks::default()).await;
         let whole = new_session(mia, 9);
         assert_eq!(ask(&admission, &whole).await, "quota.gpus.cluster");
-        assert_eq!(ask(&admission, &new_session(elsewhere, 1)).await, "queue.order");
+        // Behind the small one of the group, the large one has its place two hours and more from now.
+        let long = lasting(new_session(elsewhere, 1), 3 * HOUR);
+        assert_eq!(ask(&admission, &long).await, "queue.order", "it would still be there when the others have ended");
         assert_whole(db).await;
     })
     .await;
