@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .errors import NO_COMPANY, NO_BACKEND, Stop
+from .errors import NO_BACKEND, NO_COMPANY, Stop
 
 # How long the machines wait for each other at the start, in seconds.
 _PATIENCE = 300
@@ -43,7 +43,7 @@ class Place:
             return value
         text = np.frombuffer(json.dumps(value, default=float).encode(), np.uint8)
         length = int(_utilities().broadcast_one_to_all(np.array(len(text))))
-        text = np.resize(text, length) if self.leads else np.zeros(length, np.uint8)
+        text = text if self.leads else np.zeros(length, np.uint8)
         return json.loads(bytes(np.asarray(_utilities().broadcast_one_to_all(text), np.uint8)))
 
     def share(self, rows: np.ndarray) -> np.ndarray:

@@ -4,11 +4,8 @@
 
 use sqlx::{FromRow, query, query_as, query_scalar};
 
-use super::{
-    Db, Error, Json, Result, reading, transaction,
-    usage::{self, Whose},
-};
-use crate::model::{Gpu, Timestamp, UserId, queue::ShellJob, quota::Spent, session::Allocation};
+use super::{Db, Error, Json, Result, reading, transaction, usage};
+use crate::model::{Gpu, Timestamp, UserId, queue::ShellJob, session::Allocation};
 
 /// A job of the portal's own: its number is known, which is not given again for long; or it bears the
 /// mark of a session whose number nobody learnt. `$1` the number, `$2` and `$3` the time, `$4` the session.
@@ -29,27 +26,6 @@ pub(super) const FORGET: &str =
 pub(super) const OPEN: &str =
     "SELECT job_number, start_number, started_at, ended_at, ends_by, gpus, cpus, memory_bytes FROM intervals
      WHERE session_id IS NULL AND ended_at IS NULL";
-
-/// How many they were, and GPUs and cores × milliseconds: `$1` whose, `$2` and `$3` the ends of the time, `$4`
-/// until when what runs counts.
-macro_rules! used {
-    ($whose:literal) => {
-        concat!(
-            "SELECT COUNT(DISTINCT job_number), CAST(COALESCE(SUM(gpus * (ends - begins)), 0) AS BIGINT),
-                 CAST(COALESCE(SUM(cpus * (ends - begins)), 0) AS BIGINT)
-             FROM (SELECT job_number, gpus, cpus, CASE WHEN started_at < $2 THEN $2 ELSE started_at END AS begins,
-                       CASE WHEN COALESCE(ended_at, $4) > $3 THEN $3 ELSE COALESCE(ended_at, $4) END AS ends
-                   FROM intervals WHERE session_id IS NULL AND started_at < $3
-                       AND (ended_at IS NULL OR ended_at > $2) AND ",
-            $whose,
-            ") AS parts WHERE begins < ends"
-        )
-    };
-}
-pub(super) const USED_BY_PERSON: &str = used!("owner = $1");
-pub(super) const USED_OF_GROUPS: &str =
-    used!("charged_group IN (SELECT group_id FROM group_managers WHERE user_id = $1)");
-pub(super) const USED: &str = used!("$1 = ''");
 
 #[derive(FromRow)]
 struct Row {
@@ -138,23 +114,5 @@ impl Db {
                 .bind(i64::from(job)).bind(start).bind(at.0).execute(&mut *tx).await?;
         });
         Ok(())
-    }
-
-    /// How many jobs from a shell there were in a time, and what they used of it; what runs counts until now.
-    pub async fn used_from_shell(
-        &self,
-        whose: Whose,
-        from: Timestamp,
-        to: Timestamp,
-        now: Timestamp,
-    ) -> Result<(i64, Spent)> {
-        let (sql, id) = match whose {
-            Whose::Everybody => (USED, String::new()),
-            Whose::Person(id) => (USED_BY_PERSON, id.to_string()),
-            Whose::ManagedBy(id) => (USED_OF_GROUPS, id.to_string()),
-        };
-        let (jobs, gpu_milliseconds, cpu_milliseconds) = reading!(self, pool => query_as(sql)
-            .bind(&id).bind(from.0).bind(to.0).bind(now.0).fetch_one(pool).await)?;
-        Ok((jobs, Spent { gpu_milliseconds, cpu_milliseconds }))
     }
 }

@@ -106,14 +106,14 @@ const AT_ONCE: i64 = 5000;
 
 /// What ended behind `$1` (up to `$2`), what is held still, and the generation, in one look.
 pub(super) const NEWS: &str = "SELECT * FROM (SELECT number, owner, COALESCE(charged_group, '') AS charged_group, gpu_list,
-             CASE WHEN of_several THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END AS session,
-             gpus, cpus, started_at, ended_at FROM intervals WHERE number > $1 ORDER BY number LIMIT $2) AS ended
+             CASE WHEN of_several OR session_id IS NULL THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END AS session,
+             session_id IS NULL AS from_shell, gpus, cpus, started_at, ended_at FROM intervals WHERE number > $1 ORDER BY number LIMIT $2) AS ended
      UNION ALL
      SELECT 0, owner, COALESCE(charged_group, ''), gpu_list,
-             CASE WHEN of_several THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END,
-             gpus, cpus, started_at, NULL FROM intervals WHERE ended_at IS NULL
+             CASE WHEN of_several OR session_id IS NULL THEN COALESCE(session_id, CAST(job_number AS TEXT)) ELSE '' END,
+             session_id IS NULL, gpus, cpus, started_at, NULL FROM intervals WHERE ended_at IS NULL
      UNION ALL
-     SELECT -1, '', '', '', '', 0, 0, CAST(COALESCE((SELECT value FROM settings WHERE name = 'usage_generation'), '0') AS BIGINT), NULL";
+     SELECT -1, '', '', '', '', FALSE, 0, 0, CAST(COALESCE((SELECT value FROM settings WHERE name = 'usage_generation'), '0') AS BIGINT), NULL";
 
 /// Raised inside the transaction of any change of what is over: it is forgotten, or its owner is
 /// called otherwise. Then everything is read again.
@@ -128,6 +128,7 @@ struct HeldRow {
     charged_group: String,
     gpu_list: String,
     session: String,
+    from_shell: bool,
     gpus: i64,
     cpus: i64,
     started_at: i64,
@@ -141,6 +142,7 @@ impl HeldRow {
             group: &self.charged_group,
             gpu_list: &self.gpu_list,
             session: &self.session,
+            from_shell: self.from_shell,
             gpus: self.gpus,
             cpus: self.cpus,
             from: Timestamp(self.started_at),
@@ -183,6 +185,19 @@ impl Db {
     pub async fn used_in(&self, whose: Whose, spans: &[Span]) -> Result<Vec<UsedIn>> {
         let of = self.of(whose).await?;
         Ok(self.told().await?.ledger.spans(&of, spans))
+    }
+
+    /// How many jobs from a shell there were in a time, and what they used of it; what runs counts until now.
+    pub async fn used_from_shell(
+        &self,
+        whose: Whose,
+        from: Timestamp,
+        to: Timestamp,
+        now: Timestamp,
+    ) -> Result<(i64, Spent)> {
+        let of = self.of(whose).await?;
+        let sum = self.told().await?.ledger.from_shell(&of, from, to, now);
+        Ok((sum.sessions, sum.spent))
     }
 
     async fn of(&self, whose: Whose) -> Result<Of> {

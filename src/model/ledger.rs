@@ -36,8 +36,10 @@ pub struct Held<'a> {
     pub group: &'a str,
     /// The GPUs as they are stored.
     pub gpu_list: &'a str,
-    /// Whose allocation it is where that one has several, for it was started again; else empty.
+    /// Whose allocation it is where that one may have several, for it was started again; else empty.
     pub session: &'a str,
+    /// Nobody started it through the portal.
+    pub from_shell: bool,
     pub gpus: i64,
     pub cpus: i64,
     pub from: Timestamp,
@@ -65,7 +67,7 @@ pub struct UsedIn {
     pub sessions: i64,
 }
 
-/// All allocations, each in 48 bytes.
+/// All allocations, each in 56 bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     over: Vec<Line>,
@@ -89,6 +91,7 @@ struct Line {
     gpu_list: u32,
     /// `ALONE` where its session has no other.
     session: u32,
+    from_shell: bool,
 }
 
 const OPEN: i64 = i64::MAX;
@@ -120,6 +123,7 @@ impl Ledger {
             group: self.groups.place(held.group),
             gpu_list: self.gpu_lists.place(held.gpu_list),
             session: if held.session.is_empty() { ALONE } else { self.sessions.place(held.session) },
+            from_shell: held.from_shell,
         }
     }
 
@@ -141,8 +145,7 @@ impl Ledger {
         let mut sums = vec![Sum::default(); words.all.len()];
         let mut seen = HashSet::new();
         for line in self.lines(of) {
-            let end = if line.to == OPEN { now.0 } else { line.to };
-            let part = end.min(to.0).saturating_sub(line.from.max(from.0));
+            let part = line.part(from, to, now);
             // Cores alone are of no model.
             if part <= 0 || (by == By::GpuModel && line.gpus == 0) {
                 continue;
@@ -159,6 +162,21 @@ impl Ledger {
         }
         let used = sums.into_iter().zip(&words.all).enumerate();
         used.filter(|(_, (sum, _))| 0 < sum.sessions).map(|(place, (sum, word))| (place, word.as_str(), sum)).collect()
+    }
+
+    /// The part of it that was not started through the portal.
+    #[must_use]
+    pub fn from_shell(&self, of: &Of, from: Timestamp, to: Timestamp, now: Timestamp) -> Sum {
+        let (mut sum, mut seen) = (Sum::default(), HashSet::new());
+        for line in self.lines(of).filter(|line| line.from_shell) {
+            let part = line.part(from, to, now);
+            if 0 < part {
+                timeline::add(&mut sum.spent, (line.gpus, line.cpus), part);
+                sum.milliseconds = sum.milliseconds.saturating_add(part);
+                sum.sessions += i64::from(line.session == ALONE || seen.insert(line.session));
+            }
+        }
+        sum
     }
 
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
@@ -196,6 +214,14 @@ impl Ledger {
             owner.is_none_or(|owner| line.owner == owner)
                 && groups.as_ref().is_none_or(|groups| groups[line.group as usize])
         })
+    }
+}
+
+impl Line {
+    /// How much of it lies between two moments (milliseconds).
+    fn part(&self, from: Timestamp, to: Timestamp, now: Timestamp) -> i64 {
+        let end = if self.to == OPEN { now.0 } else { self.to };
+        end.min(to.0).saturating_sub(self.from.max(from.0))
     }
 }
 
@@ -241,7 +267,7 @@ mod tests {
             let (owner, group, gpu_list, gpus, cpus) = (OWNERS[*owner], GROUPS[*group], LISTS[*list], *gpus, *cpus);
             let held = move |(from, length): &(i64, Option<i64>)| {
                 let (from, to) = (Timestamp(*from), length.map(|length| Timestamp(from + length)));
-                (place, Held { owner, group, gpu_list, session, gpus, cpus, from, to })
+                (place, Held { owner, group, gpu_list, session, from_shell: place % 2 == 1, gpus, cpus, from, to })
             };
             starts.iter().map(held).collect::<Vec<_>>()
         };
@@ -283,6 +309,7 @@ mod tests {
             let by = [By::User, By::Group, By::GpuModel][by];
             let to = from + length;
             let (mut counted, mut seen): (Vec<(&str, Sum)>, HashSet<usize>) = Default::default();
+            let mut from_shell = Sum::default();
             for (place, held) in all {
                 let counts = match &of {
                     Of::Everybody => true,
@@ -303,17 +330,23 @@ mod tests {
                 if !counted.iter().any(|(known, _)| *known == key) {
                     counted.push((key, Sum::default()));
                 }
+                let is_new = i64::from(seen.insert(place));
                 let sum = &mut counted.iter_mut().find(|(known, _)| *known == key).unwrap().1;
-                sum.spent.gpu_milliseconds += held.gpus * part;
-                sum.spent.cpu_milliseconds += held.cpus * part;
-                sum.milliseconds += part;
-                sum.sessions += i64::from(seen.insert(place));
+                for sum in std::iter::once(sum).chain(held.from_shell.then_some(&mut from_shell)) {
+                    sum.spent.gpu_milliseconds += held.gpus * part;
+                    sum.spent.cpu_milliseconds += held.cpus * part;
+                    sum.milliseconds += part;
+                    sum.sessions += is_new;
+                }
             }
             counted.sort_by_key(|(key, _)| *key);
             let told = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now));
             let mut told: Vec<(&str, Sum)> = told.into_iter().map(|(_, key, sum)| (key, sum)).collect();
             told.sort_by_key(|(key, _)| *key);
             prop_assert_eq!(told, counted);
+            if by != By::GpuModel {
+                prop_assert_eq!(ledger.from_shell(&of, Timestamp(from), Timestamp(to), Timestamp(now)), from_shell);
+            }
         }
 
         /// In spans of any length, too; a session begins where it begins first.

@@ -96,9 +96,9 @@ async fn each_start_is_written_once() {
             assert_eq!(used(db, By::User, 60).await, [("ada".to_owned(), 90, 180, 1)], "to whoever had read it before");
         }
         assert_eq!((rows(&db).await, db.open_shell_jobs().await.unwrap()), (1, Vec::new()));
-        // Its next start is another one.
+        // Its next start is another row, of the same job.
         assert!(db.set_shell_job(ada, &job(7, 60, Some(70))).await.unwrap());
-        assert_eq!(used(&other, By::User, 99).await, [("ada".to_owned(), 110, 220, 2)]);
+        assert_eq!(used(&other, By::User, 99).await, [("ada".to_owned(), 110, 220, 1)]);
         let both = Spent { gpu_milliseconds: 20_000, cpu_milliseconds: 40_000 };
         for (whose, used) in [
             (Whose::Person(ada), (1, both)),
