@@ -14,7 +14,7 @@ mod idle;
 pub mod jobs;
 mod limits;
 mod maintenance;
-mod models;
+pub mod models;
 mod packages;
 pub mod person;
 mod restored;

@@ -35,14 +35,14 @@ async fn made(house: &House, person: &Person, name: &str, spec: Value) -> String
     eventually("the dataset is there", ready).await["id"].as_str().unwrap().to_owned()
 }
 
-async fn shapes(house: &House, person: &Person) -> String {
+pub async fn shapes(house: &House, person: &Person) -> String {
     let spec =
         json!({ "kind": "classification", "source": { "kind": "generated", "count": 240 }, "width": 28, "height": 28 });
     made(house, person, "shapes", spec).await
 }
 
 /// Waits for the end of a training; any other end fails at once.
-async fn trained(house: &House, person: &Person, path: &str) -> Value {
+pub async fn trained(house: &House, person: &Person, path: &str) -> Value {
     eventually("it is trained", async || {
         let found = person.get(house, path).await;
         assert!(found["state"] == "training" || found["state"] == "trained", "{found}");
@@ -51,7 +51,7 @@ async fn trained(house: &House, person: &Person, path: &str) -> Value {
     .await
 }
 
-async fn train(house: &House, person: &Person, request: Value) -> String {
+pub async fn train(house: &House, person: &Person, request: Value) -> String {
     let (status, made) = person.ask(house, "POST", "/models", &request).await;
     assert_eq!((status, &made["state"]), (201, &json!("training")), "{made}");
     format!("/models/{}", made["id"].as_str().unwrap())

@@ -8,7 +8,9 @@ use lyceum::{
         quota::{Field, Kind},
         size::GIB,
     },
+    scheduler::slurm::Quotas,
     web::{
+        WebConfig,
         page::{Layout, Nav, Viewer},
         views::*,
     },
@@ -270,7 +272,9 @@ fn managers(word: &Word) -> Layout {
         role: Role::User,
         manages_groups: true,
     };
-    Layout { viewer: Some(viewer), ..layout(word).at(Nav::Administration) }
+    let mirrored = WebConfig { quotas: Quotas::Mirror, ..WebConfig::default() };
+    let note_on_quotas = mirrored.note_on_quotas();
+    Layout { viewer: Some(viewer), note_on_quotas, ..layout(word).at(Nav::Administration) }
 }
 
 /// Some people at once.

@@ -84,21 +84,12 @@ impl Scene {
         .await;
     }
 
-    async fn finding(&self, part: &str) -> Value {
+    /// What the health report says of it among `findings` or `loops`, once it says this.
+    async fn told(&self, list: &str, part: &str) -> Value {
         let admin = self.house.admin();
         eventually(&format!("the health report tells: {part}"), async || {
             let report = admin.get(&self.house, "/health").await;
-            let found = report["findings"].as_array()?.iter().find(|one| one["name"] == "quotas in Slurm").cloned()?;
-            found["what"].as_str()?.contains(part).then_some(found)
-        })
-        .await
-    }
-
-    async fn round(&self, part: &str) -> Value {
-        let admin = self.house.admin();
-        eventually(&format!("the loop tells: {part}"), async || {
-            let report = admin.get(&self.house, "/health").await;
-            let found = report["loops"].as_array()?.iter().find(|one| one["name"] == "quotas in Slurm").cloned()?;
+            let found = report[list].as_array()?.iter().find(|one| one["name"] == "quotas in Slurm").cloned()?;
             found["what"].as_str()?.contains(part).then_some(found)
         })
         .await
@@ -195,14 +186,14 @@ async fn what_somebody_changes_in_slurm_is_put_back() {
         .cluster
         .ask("sacctmgr", &["-nP", "show", "assoc", "where", "account=lab", &format!("user={unix}"), "format=grpjobs"]);
     assert_eq!(jobs.trim(), "5", "limits that the portal has none of are left");
-    let replaced = scene.finding("were replaced by those that are").await;
+    let replaced = scene.told("findings", "were replaced by those that are").await;
     assert_eq!(replaced["level"], "warning", "{replaced}");
     assert!(replaced["what"].as_str().unwrap().contains(&format!("{unix} in lab had cpu unlimited")), "{replaced}");
     // Nothing more is written while nothing changes.
     let before = scene.audited().await.len();
     let asked = lyceum::model::Clock::System.now();
     eventually("Slurm was looked at again", async || {
-        let found = scene.finding("associations").await;
+        let found = scene.told("findings", "associations").await;
         let ago = found["what"].as_str()?.split("looked at ").nth(1)?.to_owned();
         (20 < lyceum::model::Clock::System.now().seconds_since(asked) && ago.starts_with(['0', '1', '2'])).then_some(())
     })
@@ -226,7 +217,7 @@ async fn a_portal_that_was_killed_goes_on() {
     scene.house.start().await;
     scene.becomes("lab", &unix, "cpu=2,gres/gpu=2").await;
     scene.becomes("lab", "", "node=4").await;
-    let told = scene.finding("were replaced by those that are").await;
+    let told = scene.told("findings", "were replaced by those that are").await;
     assert!(told["what"].as_str().unwrap().contains("all together in lab had cpu=1"), "{told}");
     let rows = scene.audited().await;
     assert!(before < rows.len(), "{rows:?}");
@@ -244,23 +235,23 @@ async fn accounts_that_are_away_are_caught_up_with() {
     scene.becomes("lab", unix, "cpu=3,gres/gpu=1").await;
     cluster.accounts().kill_daemon();
     scene.set(&["user", &person.name, "gpus=2"]);
-    let round = scene.round("accounting does not answer").await;
+    let round = scene.told("loops", "accounting does not answer").await;
     assert_eq!((&round["level"], round["last_error"].is_string()), (&json!("warning"), true), "{round}");
     cluster.accounts().start_daemon();
     scene.becomes("lab", unix, "cpu=3,gres/gpu=2").await;
-    scene.round(" ago, in ").await;
-    let fine = scene.finding("they say what the portal’s limits do").await;
+    scene.told("loops", " ago, in ").await;
+    let fine = scene.told("findings", "they say what the portal’s limits do").await;
     assert_eq!(fine["level"], "ok", "{fine}");
 
     let newcomer = scene.house.person_as(&scene.house.unix_account("m"));
     let theirs = unix.replacen("-n-", "-m-", 1);
     scene.admin(&["group", "member", "add", "vision", &newcomer.name]);
     scene.set(&["user", &newcomer.name, "gpus=1"]);
-    let told = scene.finding(&format!("{theirs} in lab")).await;
+    let told = scene.told("findings", &format!("{theirs} in lab")).await;
     assert_eq!(told["mend"], format!("sacctmgr add user {theirs} account=lab cluster=test"), "{told}");
     cluster.tell("sacctmgr", &["--immediate", "add", "user", &theirs, "account=lab", "cluster=test"]);
     scene.becomes("lab", &theirs, "gres/gpu=1").await;
-    let fine = scene.finding("they say what the portal’s limits do").await;
+    let fine = scene.told("findings", "they say what the portal’s limits do").await;
     assert_eq!(fine["level"], "ok", "{fine}");
 }
 

@@ -6,7 +6,10 @@ use serde_json::{Value, json};
 
 use super::{cluster::Cluster, whole};
 use crate::{
-    life::{House, Person},
+    life::{
+        House, Person,
+        models::{shapes, train, trained},
+    },
     needs::{met, variable},
     wait::eventually,
 };
@@ -20,40 +23,12 @@ async fn open() -> Option<(House, Person, Cluster)> {
     whole::configured(Cluster::start()?, &[], &environment).await
 }
 
-async fn shapes(house: &House, person: &Person) -> String {
-    let spec =
-        json!({ "kind": "classification", "source": { "kind": "generated", "count": 240 }, "width": 28, "height": 28 });
-    let (status, made) = person.ask(house, "POST", "/datasets", &json!({ "name": "shapes", "spec": spec })).await;
-    assert_eq!(status, 201, "{made}");
-    let path = format!("/datasets/{}", made["id"].as_str().unwrap());
-    eventually("the dataset is there", async || {
-        Some(person.get(house, &path).await).filter(|found| found["state"] == "ready")
-    })
-    .await;
-    made["id"].as_str().unwrap().to_owned()
-}
-
 /// With as many pictures a device, however many there are.
 fn request(dataset: &str, nodes: i64, epochs: i64) -> Value {
     json!({ "name": format!("on {nodes}"), "dataset": dataset, "nodes": nodes,
         "resources": { "cpus": 1, "memory_bytes": 2_i64 << 30 }, "time_limit_seconds": 1800,
         "config": { "network": { "name": "lenet" }, "epochs": epochs, "batch_size": 16 * nodes, "seed": 1,
             "optimizer": { "name": "adam" } } })
-}
-
-async fn begun(house: &House, person: &Person, request: &Value) -> String {
-    let (status, made) = person.ask(house, "POST", "/models", request).await;
-    assert_eq!(status, 201, "{made}");
-    format!("/models/{}", made["id"].as_str().unwrap())
-}
-
-async fn trained(house: &House, person: &Person, path: &str) -> Value {
-    eventually("it is trained", async || {
-        let found = person.get(house, path).await;
-        assert!(found["state"] == "training" || found["state"] == "trained", "{found}");
-        (found["state"] == "trained").then_some(found)
-    })
-    .await
 }
 
 #[tokio::test]
@@ -65,7 +40,7 @@ async fn two_nodes_train_one_network() {
     let (status, said) = person.ask(&house, "POST", "/models", &uneven).await;
     assert_eq!((status, &said["errors"][0]["field"]), (422, &json!("config.batch_size")), "{said}");
 
-    let two = begun(&house, &person, &request(&dataset, 2, 3)).await;
+    let two = train(&house, &person, request(&dataset, 2, 3)).await;
     let model = trained(&house, &person, &two).await;
     assert_eq!((&model["speed"]["devices"], &model["speed"]["batch_size"]), (&json!(2), &json!(32)), "{model}");
     let job = person.get(&house, &format!("/jobs/{}", model["job"].as_str().unwrap())).await;
@@ -78,7 +53,7 @@ async fn two_nodes_train_one_network() {
     }
 
     // Beside a training on one node it says what the second one brings.
-    let one = begun(&house, &person, &request(&dataset, 1, 3)).await;
+    let one = train(&house, &person, request(&dataset, 1, 3)).await;
     trained(&house, &person, &one).await;
     let scaling = person.get(&house, &format!("{two}/scaling")).await;
     let devices: Vec<_> = scaling["rows"].as_array().unwrap().iter().map(|row| row["devices"].clone()).collect();
@@ -90,7 +65,7 @@ async fn two_nodes_train_one_network() {
 async fn cancelled_and_resumed() {
     let Some((house, person, cluster)) = open().await else { return };
     let dataset = shapes(&house, &person).await;
-    let path = begun(&house, &person, &request(&dataset, 2, 2000)).await;
+    let path = train(&house, &person, request(&dataset, 2, 2000)).await;
     let snapshots = format!("{path}/snapshots");
     let newest = async || {
         let found = person.get(&house, &snapshots).await;
