@@ -2,18 +2,28 @@
 //! looks at the batch system's queue keeps the list; decisions and bars count it beside what the
 //! portal knows of itself. It is charged to a person and to all together, and to no group.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 use parking_lot::RwLock;
 
 use crate::model::{
-    Resources, UserId,
+    GroupId, Resources, UserId,
     quota::{Class, Usage},
 };
 
-/// What is held elsewhere, by person. A copy is another handle on the same list.
+/// What is held elsewhere. A copy is another handle on the same list.
 #[derive(Clone, Debug, Default)]
-pub struct Elsewhere(Arc<RwLock<HashMap<UserId, Held>>>);
+pub struct Elsewhere(Arc<RwLock<List>>);
+
+#[derive(Debug, Default)]
+struct List {
+    by_person: HashMap<UserId, Held>,
+    by_group: HashMap<GroupId, Usage>,
+    all: Usage,
+}
 
 /// One person's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,39 +31,66 @@ pub struct Held {
     /// What the person is called in the portal.
     pub name: String,
     pub usage: Usage,
+    /// The parts of it that are charged to groups.
+    pub by_group: BTreeMap<GroupId, Usage>,
     /// What each job is called, and its GPUs.
     pub jobs: Vec<(String, i64)>,
 }
 
 impl Held {
     /// Adds a job that runs.
-    pub fn add(&mut self, name: String, resources: &Resources) {
-        self.usage.add(resources, Class::Job);
-        if let Some(model) = &resources.gpu_model {
-            *self.usage.gpus_by_model.entry(model.clone()).or_default() += resources.gpus;
+    pub fn add(&mut self, name: String, resources: &Resources, group: Option<GroupId>) {
+        count(&mut self.usage, resources);
+        if let Some(group) = group {
+            count(self.by_group.entry(group).or_default(), resources);
         }
         self.jobs.push((name, resources.gpus));
     }
 }
 
+fn count(usage: &mut Usage, resources: &Resources) {
+    usage.add(resources, Class::Job);
+    if let Some(model) = &resources.gpu_model {
+        *usage.gpus_by_model.entry(model.clone()).or_default() += resources.gpus;
+    }
+}
+
 impl Elsewhere {
     /// Exchanges the list; whether it is another one.
-    pub fn set(&self, held: HashMap<UserId, Held>) -> bool {
-        let mut list = self.0.write();
-        let changed = *list != held;
-        *list = held;
-        changed
+    pub fn set(&self, by_person: HashMap<UserId, Held>) -> bool {
+        if self.0.read().by_person == by_person {
+            return false;
+        }
+        let mut list = List { by_person, ..List::default() };
+        for held in list.by_person.values() {
+            list.all.add_held(&held.usage);
+            for (group, usage) in &held.by_group {
+                list.by_group.entry(*group).or_default().add_held(usage);
+            }
+        }
+        *self.0.write() = list;
+        true
     }
 
     /// What one person holds, if anything.
     #[must_use]
     pub fn of(&self, owner: UserId) -> Option<Held> {
-        self.0.read().get(&owner).cloned()
+        self.0.read().by_person.get(&owner).cloned()
     }
 
     /// Everybody who holds something.
     #[must_use]
     pub fn all(&self) -> Vec<(UserId, Held)> {
-        self.0.read().iter().map(|(owner, held)| (*owner, held.clone())).collect()
+        self.0.read().by_person.iter().map(|(owner, held)| (*owner, held.clone())).collect()
+    }
+
+    /// What is charged to a group; without one, what all hold together.
+    #[must_use]
+    pub fn charged(&self, group: Option<GroupId>) -> Usage {
+        let list = self.0.read();
+        match group {
+            None => list.all.clone(),
+            Some(group) => list.by_group.get(&group).cloned().unwrap_or_default(),
+        }
     }
 }

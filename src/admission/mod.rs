@@ -5,6 +5,7 @@
 pub mod elsewhere;
 mod everybody;
 mod gpus;
+mod outlook;
 mod preview;
 
 use std::{
@@ -18,6 +19,7 @@ use parking_lot::RwLock;
 use elsewhere::Elsewhere;
 pub use everybody::Everybody;
 use gpus::{choose_gpus, models};
+pub use outlook::Outlook;
 pub use preview::{Foretold, Over, Refused};
 
 use crate::{
@@ -242,7 +244,7 @@ impl Admission {
         sums.in_use.gpus = sums.in_use.gpus.saturating_add(self.barred.free());
         let stored = self.db.storage_of(owner).await?;
         sums.usage.storage_bytes = stored.map_or(0, |stored| i64::try_from(stored.measured.bytes).unwrap_or(i64::MAX));
-        Ok(self.standing_of(owner, sums, single, purse))
+        Ok(Standing { purse, ..self.standing_of(owner, asking.group, sums, single) })
     }
 
     /// What is charged to a group, or used by all together; with the hours of the period, where
@@ -281,6 +283,9 @@ impl Admission {
         let mut holdings = self.db.holdings().await?;
         for (owner, held) in self.elsewhere.all() {
             holdings.all.add_held(&held.usage);
+            for (group, usage) in &held.by_group {
+                holdings.by_group.entry(*group).or_default().add_held(usage);
+            }
             match holdings.by_user.iter_mut().find(|(user, ..)| *user == owner) {
                 Some((_, _, usage)) => usage.add_held(&held.usage),
                 None => holdings.by_user.push((owner, held.name, held.usage)),
@@ -319,28 +324,42 @@ impl Admission {
         };
         let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
         let judge = |facts: &Facts| {
-            if let Some(maintenance) = &facts.maintenance
-                && let Some(reason) = maintenance.objection(facts.is_admin, facts.sums.at)
-            {
-                let reasons = vec![reason];
-                return if already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
-            }
-            let verdict = match (self.judge(request, facts, single, already_waiting), hold) {
-                (Verdict::Refuse(reasons), _) => return Verdict::Refuse(reasons),
-                (_, Some(reason)) => return self.held(reason, facts, single, already_waiting),
-                (verdict, None) => verdict,
-            };
-            if matches!(&verdict, Verdict::Wait(reasons) if reasons.iter().all(Reason::is_about_room)) {
-                *estimate = self.queue(facts).estimate(&waiter(owner, request, facts));
-            }
-            verdict
+            let judged = self.judge_whole(request, facts, single, already_waiting, hold);
+            *estimate = judged.estimated_start;
+            judged.verdict
         };
         self.db.admit(&asking, deed, &self.clock, judge).await
     }
 
+    /// The verdict, with maintenance and what else holds it, and when it would start.
+    fn judge_whole(
+        &self,
+        request: &Request,
+        facts: &Facts,
+        single: bool,
+        already_waiting: bool,
+        hold: Option<Reason>,
+    ) -> Rehearsal {
+        if let Some(maintenance) = &facts.maintenance
+            && let Some(reason) = maintenance.objection(facts.is_admin, facts.sums.at)
+        {
+            let reasons = vec![reason];
+            let verdict = if already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
+            return Rehearsal { verdict, estimated_start: None };
+        }
+        let verdict = match (self.judge(request, facts, single, already_waiting), hold) {
+            (verdict @ Verdict::Refuse(_), _) | (verdict, None) => verdict,
+            (_, Some(reason)) => self.held(reason, facts, single, already_waiting),
+        };
+        let waits_for_room = matches!(&verdict, Verdict::Wait(reasons) if reasons.iter().all(Reason::is_about_room));
+        let estimated_start =
+            if waits_for_room { self.queue(facts).estimate(&waiter(facts.owner, request, facts)) } else { None };
+        Rehearsal { verdict, estimated_start }
+    }
+
     /// Something else than quotas and room is in the way; how many may wait is bounded all the same.
     fn held(&self, reason: Reason, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
+        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), single);
         match wait(vec![reason], &standing.situation(&standing.stoppable(&facts.own), already_waiting)) {
             Decision::Refuse(reasons) => Verdict::Refuse(reasons),
             Decision::Wait(reasons) => Verdict::Wait(reasons),
@@ -350,7 +369,7 @@ impl Admission {
 
     /// The whole decision: quotas, room, the GPUs themselves, and those who wait already.
     fn judge(&self, request: &Request, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
+        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), single);
         let own = standing.stoppable(&facts.own);
         let situation = standing.situation(&own, already_waiting);
         // What decide did not see makes a request wait by the same rule.
@@ -403,7 +422,7 @@ impl Admission {
         seconds: Option<i64>,
         single: bool,
     ) -> Result<i64, Vec<Reason>> {
-        let standing = self.standing_of(facts.owner, facts.sums.clone(), single, Purse::default());
+        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), single);
         let seconds = seconds.unwrap_or_else(|| usual_extension(&standing.limits)).max(1);
         let from = session.expires_at.unwrap_or(standing.at);
         let period_left = standing.window.to.map(|to| to.seconds_since(from).max(0));
@@ -429,15 +448,19 @@ impl Admission {
             let of_model = self.inventory.gpus.iter().filter(|gpu| gpu.model == *model);
             *count -= of_model.filter(|gpu| barred.contains_key(&gpu.uuid)).map(|_| 1).sum::<i64>();
         }
-        let room = Room { cpus, memory_bytes, gpus, shares: facts.shares.clone() };
+        let mut shares = facts.shares.clone();
+        for share in &mut shares {
+            share.limit = share.limit.saturating_sub(self.elsewhere.charged(share.group).of(&share.field));
+        }
+        let room = Room { cpus, memory_bytes, gpus, shares };
         Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
     }
 
     /// What somebody asks for is judged by; what they hold without the portal counts with the rest.
-    fn standing_of(&self, owner: UserId, mut sums: Sums, single: bool, purse: Purse) -> Standing {
-        for (_, held) in self.elsewhere.all() {
-            let together = sums.totals.iter_mut().filter(|total| total.whose == Whose::Cluster);
-            together.for_each(|total| total.usage.add_held(&held.usage));
+    fn standing_of(&self, owner: UserId, group: Option<GroupId>, mut sums: Sums, single: bool) -> Standing {
+        for total in &mut sums.totals {
+            let group = if total.whose == Whose::Cluster { None } else { group };
+            total.usage.add_held(&self.elsewhere.charged(group));
         }
         let elsewhere = self.elsewhere.of(owner).unwrap_or_default();
         sums.usage.add_held(&elsewhere.usage);
@@ -450,7 +473,7 @@ impl Admission {
             capacity: self.capacity,
             period: self.period.clone(),
             window: sums.window,
-            purse,
+            purse: Purse::default(),
             at: sums.at,
         }
     }

@@ -9,7 +9,7 @@ use super::{Cluster, News};
 use crate::{
     admission::elsewhere::Held,
     db,
-    model::{SessionId, Timestamp, UserId, queue::ShellJob, session::Allocation},
+    model::{GroupId, SessionId, Timestamp, UserId, queue::ShellJob, session::Allocation},
 };
 
 /// The settings: when the batch system was last looked at, and up to when the accounts have told of
@@ -73,12 +73,14 @@ impl Cluster {
         let (now, own) = (self.clock.now(), self.own_jobs().await?);
         self.recall_shell_jobs(&mut memory, now).await?;
         let (mut held, mut owners) = (HashMap::<UserId, Held>::new(), BTreeMap::new());
+        let mut payers = HashMap::new();
         for job in jobs.iter().filter(|job| !own.has(job)) {
             let Some((owner, name)) = self.owner(&mut owners, &job.user).await? else { continue };
             let counts = self.note_shell_job(&mut memory, owner, job, now).await?;
             if counts && job.held.to.is_none() {
+                let group = self.payer(&mut payers, owner, job).await?;
                 let held = held.entry(owner).or_insert_with(|| Held { name, ..Held::default() });
-                held.add(job.label.clone(), &job.resources());
+                held.add(job.label.clone(), &job.resources(), group);
             }
         }
         if self.admission.elsewhere.set(held) {
@@ -133,6 +135,23 @@ impl Cluster {
         let owner = self.db.owner_of_account(account).await?;
         known.insert(account.to_owned(), owner.clone());
         Ok(owner)
+    }
+
+    /// Which group a job is charged to.
+    async fn payer(
+        &self,
+        known: &mut HashMap<(UserId, String), Option<GroupId>>,
+        owner: UserId,
+        job: &ShellJob,
+    ) -> db::Result<Option<GroupId>> {
+        let Some(name) = &job.group else { return Ok(None) };
+        let key = (owner, name.clone());
+        if let Some(group) = known.get(&key) {
+            return Ok(*group);
+        }
+        let group = self.db.group_that_pays(owner, name).await?;
+        known.insert(key, group);
+        Ok(group)
     }
 
     /// Notes a job where it is told otherwise than before; whether it counts.

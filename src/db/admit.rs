@@ -7,7 +7,7 @@ use sqlx::{query, query_as, query_scalar};
 use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
-    facts::{ASKER, Facts, LATELY, LIVE, Live, RECENT, Rows, facts},
+    facts::{ASKER, Facts, LATELY, LIVE, Live, Party, RECENT, Scene},
     idempotency::Earlier,
     jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
     quotas::SHARES,
@@ -197,8 +197,7 @@ impl Db {
         judge: impl FnOnce(&Facts) -> Verdict + Send,
     ) -> Result<Admitted> {
         let owner = asking.owner.to_string();
-        let asked_group = asking.group.map(|group| group.to_string());
-        let reconsidered = if let Deed::Reconsider(id) = deed { Some(id.to_string()) } else { None };
+        let reconsidered = if let Deed::Reconsider(id) = deed { Some(id) } else { None };
         let outcome = transaction!(self, tx => 'decide: {
             // Read under the lock: who was admitted later began later, however long they queued.
             let at = clock.now();
@@ -211,26 +210,22 @@ impl Db {
                 }
             }
             let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *tx).await?;
-            let waits = |live: &&Live| live.admitted_at.is_none() && live.state == "queued";
-            let mut group = asked_group.clone();
-            if let Some(id) = &reconsidered {
-                match live.iter().filter(waits).find(|live| live.id == *id) {
-                    Some(row) => group.clone_from(&row.charged_group),
-                    // Somebody admitted or ended it meanwhile; there is nothing to decide.
-                    None => break 'decide Admitted::Judged(Verdict::Wait(Vec::new())),
-                }
-            }
-            let window = asking.period.window(at);
-            let bounds = bounds!(tx, &*owner, group.as_deref().unwrap_or_default(), window, at, false);
             let recent = if live.iter().any(|live| live.admitted_at.is_none()) {
-                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind(&owner).fetch_all(&mut *tx).await?
+                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind(&owner).bind(at.0).fetch_all(&mut *tx).await?
             } else {
                 Vec::new()
             };
             let shares = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
+            let scene = Scene::of(at, asking.period.window(at), live, recent, shares)?;
+            if reconsidered.is_some_and(|id| !scene.waits(id)) {
+                // Somebody admitted or ended it meanwhile; there is nothing to decide.
+                break 'decide Admitted::Judged(Verdict::Wait(Vec::new()));
+            }
+            let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
+            let charged = group.map(|group| group.to_string());
+            let bounds = bounds!(tx, &*owner, charged.as_deref().unwrap_or_default(), scene.window, at, false);
             let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *tx).await?;
-            let rows = Rows { at, window, live, bounds, recent, shares, asker };
-            let facts = facts(asking.owner, reconsidered.as_deref(), group.as_deref(), rows)?;
+            let facts = scene.facts(&Party { owner: asking.owner, group, bounds, asker }, reconsidered)?;
             let verdict = judge(&facts);
             match (deed, &verdict) {
                 (Deed::Nothing, _) => {}
@@ -243,7 +238,7 @@ impl Db {
                     query(refusals::KEEP_LATEST).bind(&owner).execute(&mut *tx).await?;
                 }
                 (Deed::Insert(new), _) => {
-                    if !insert!(tx, new, &verdict, at, &*owner, group.as_deref(), asking.holds_at_once) {
+                    if !insert!(tx, new, &verdict, at, &*owner, charged.as_deref(), asking.holds_at_once) {
                         break 'decide Admitted::Overtaken;
                     }
                 }

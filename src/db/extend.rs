@@ -7,7 +7,7 @@ use sqlx::{AssertSqlSafe, query, query_as, query_scalar};
 use super::{
     Db, Result,
     audit::{Entry, append_audit},
-    facts::{ASKER, Facts, LIVE, Live, Rows, facts},
+    facts::{ASKER, Facts, LIVE, Live, Party, Scene},
     reading,
     sessions::{ADD_EVENT, select, session},
     standing::bounds,
@@ -40,12 +40,13 @@ macro_rules! situation {
             Some(found) => {
                 let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
                 let (owner, id) = (found.owner.to_string(), found.id.to_string());
-                let group = live.iter().find(|row| row.id == id).and_then(|row| row.charged_group.clone());
+                let charged = live.iter().find(|row| row.id == id).and_then(|row| row.charged_group.clone());
                 let window = $period.window($at);
-                let bounds = bounds!($tx, &*owner, group.as_deref().unwrap_or_default(), window, $at, false);
+                let bounds = bounds!($tx, &*owner, charged.as_deref().unwrap_or_default(), window, $at, false);
                 let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *$tx).await?;
-                let rows = Rows { at: $at, window, live, bounds, recent: Vec::new(), shares: Vec::new(), asker };
-                let facts = facts(found.owner, None, group.as_deref(), rows)?;
+                let scene = Scene::of($at, window, live, Vec::new(), Vec::new())?;
+                let party = Party { owner: found.owner, group: scene.group_of(found.id), bounds, asker };
+                let facts = scene.facts(&party, None)?;
                 Some((found, facts))
             }
         }

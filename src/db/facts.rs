@@ -12,7 +12,7 @@ use super::{
     types::parse,
 };
 use crate::model::{
-    Gpu, GroupId, Maintenance, Resources, Role, Timestamp, UserId,
+    Gpu, GroupId, Maintenance, Resources, Role, SessionId, Timestamp, UserId,
     quota::{Class, Held, Interval, Reason, Request, Share, Spent, Usage, Waiter, Window},
 };
 
@@ -109,11 +109,15 @@ pub(super) const RUNNING: &str = "SELECT ends_by, owner, charged_group, gpus, cp
 
 type Running = (i64, String, Option<String>, i64, i64);
 
-/// GPUs × milliseconds since `$1` of those who wait, and of `$2`; of what has ended.
-pub(super) const RECENT: &str =
-    "SELECT owner, CAST(SUM(gpus * (ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END)) AS BIGINT)
-     FROM intervals WHERE ended_at > $1 AND gpus > 0 AND (owner = $2 OR owner IN
-         (SELECT owner FROM sessions WHERE state <> 'ended' AND admitted_at IS NULL))
+/// GPUs × milliseconds since `$1` of those who wait, and of `$2`: of what has ended; and of everybody's jobs from
+/// a shell, up to `$3`, now.
+pub(super) const RECENT: &str = "SELECT owner, CAST(SUM(part) AS BIGINT) FROM (
+         SELECT owner, gpus * (ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END) AS part
+             FROM intervals WHERE ended_at > $1 AND gpus > 0 AND (owner = $2 OR owner IN
+                 (SELECT owner FROM sessions WHERE state <> 'ended' AND admitted_at IS NULL))
+         UNION ALL
+         SELECT owner, gpus * ($3 - CASE WHEN started_at < $1 THEN $1 ELSE started_at END) AS part
+             FROM intervals WHERE session_id IS NULL AND ended_at IS NULL AND gpus > 0 AND started_at < $3) AS parts
      GROUP BY owner";
 
 /// `$1` whoever asks: the role that was given here, the one that the directory gives, and
@@ -123,14 +127,48 @@ pub(super) const ASKER: &str =
 
 pub(super) type Asker = (String, Option<String>, Option<String>);
 
-/// What was read, before it is summed up.
-pub(super) struct Rows {
+/// Everything that lives at a moment, taken apart once: decisions about many are made from one look.
+#[derive(Debug)]
+pub(super) struct Scene {
     pub at: Timestamp,
     pub window: Window,
-    pub live: Vec<Live>,
+    workloads: Vec<Workload>,
+    /// GPUs × seconds lately.
+    recent: HashMap<UserId, i64>,
+    shares: Vec<Share>,
+}
+
+#[derive(Debug)]
+struct Workload {
+    id: SessionId,
+    owner: UserId,
+    group: Option<GroupId>,
+    name: String,
+    created_at: Timestamp,
+    request: Request,
+    stand: Stand,
+}
+
+/// How something that lives stands to admission.
+#[derive(Debug)]
+enum Stand {
+    /// Whether shared room alone is missing.
+    Waits {
+        lacks_room: bool,
+        is_queued: bool,
+    },
+    Holds {
+        gpus: Vec<Gpu>,
+        interval: Interval,
+    },
+}
+
+/// Who asks, and what binds them and the group that they charge.
+#[derive(Debug)]
+pub(super) struct Party {
+    pub owner: UserId,
+    pub group: Option<GroupId>,
     pub bounds: Bounds,
-    pub recent: Vec<(String, i64)>,
-    pub shares: Vec<quotas::ShareRow>,
     pub asker: Asker,
 }
 
@@ -211,115 +249,162 @@ impl Db {
 
     /// What those who wait used of GPUs lately (GPUs × seconds), for the order among them.
     pub async fn recent_gpu_seconds(&self, at: Timestamp) -> Result<HashMap<UserId, i64>> {
-        let (live, closed): (Vec<Live>, Vec<(String, i64)>) = reading!(self, pool => {
+        let (live, recent): (Vec<Live>, Vec<(String, i64)>) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
             (
                 query_as(LIVE).fetch_all(&mut *tx).await?,
-                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind("").fetch_all(&mut *tx).await?,
+                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind("").bind(at.0).fetch_all(&mut *tx).await?,
             )
         });
-        recently(closed, &live, at)
-            .into_iter()
-            .map(|(owner, seconds)| Ok((parse(&owner, "user id")?, seconds)))
-            .collect()
+        let workloads: Vec<Workload> = live.into_iter().map(|row| workload(row, at)).collect::<Result<_>>()?;
+        recently(recent, &workloads, at)
     }
 }
 
-/// GPUs × seconds of each person lately: of what has ended, and of what is held up to now.
-fn recently(closed: Vec<(String, i64)>, live: &[Live], at: Timestamp) -> HashMap<String, i64> {
-    let mut recent: HashMap<String, i64> = closed.into_iter().collect();
-    let begin = at.plus_seconds(-LATELY).0;
-    for row in live {
-        let held = row.held_from.map_or(0, |from| at.0.saturating_sub(from.max(begin)).max(0));
-        let part = recent.entry(row.owner.clone()).or_default();
-        *part = part.saturating_add(held.saturating_mul(row.held_gpus));
+impl Scene {
+    /// `recent` and `shares` may be left out where nobody is put in an order.
+    pub fn of(
+        at: Timestamp,
+        window: Window,
+        live: Vec<Live>,
+        recent: Vec<(String, i64)>,
+        shares: Vec<quotas::ShareRow>,
+    ) -> Result<Self> {
+        let workloads: Vec<Workload> = live.into_iter().map(|row| workload(row, at)).collect::<Result<_>>()?;
+        let shares = shares.into_iter().map(quotas::ShareRow::share).collect::<Result<Vec<_>>>()?;
+        let recent = recently(recent, &workloads, at)?;
+        Ok(Self { at, window, workloads, recent, shares: shares.into_iter().flatten().collect() })
     }
-    recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect()
-}
 
-/// Sums up the live rows, leaving out the one that is being reconsidered.
-pub(super) fn facts(owner_id: UserId, reconsidered: Option<&str>, group: Option<&str>, rows: Rows) -> Result<Facts> {
-    let owner = &*owner_id.to_string();
-    let Rows { at, window, live, bounds, recent, shares, asker } = rows;
-    let recent = recently(recent, &live, at);
-    let (mut gpus_taken, mut since) = (HashSet::new(), at);
-    let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-    // The person's, the group's, everybody's: what is held now, and the hours of it to its end.
-    let mut usages: [Usage; 3] = Default::default();
-    let mut open: [Vec<Interval>; 3] = Default::default();
-    for row in live {
-        if Some(row.id.as_str()) == reconsidered {
-            since = Timestamp(row.created_at);
-            continue;
-        }
-        let counts = [row.owner == owner, group.is_some() && row.charged_group.as_deref() == group, true];
-        if row.admitted_at.is_none() {
-            for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
-                usage.pending += 1;
+    /// What a decision for somebody is made from, the one that is decided about again left out.
+    pub fn facts(&self, party: &Party, reconsidered: Option<SessionId>) -> Result<Facts> {
+        let (mut gpus_taken, mut since) = (HashSet::new(), self.at);
+        let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        // The person's, the group's, everybody's: what is held now, and the hours of it to its end.
+        let mut usages: [Usage; 3] = Default::default();
+        let mut open = [(0_i64, 0_i64); 3];
+        for one in &self.workloads {
+            if Some(one.id) == reconsidered {
+                since = one.created_at;
+                continue;
             }
-            waiting.push(waiter(&row, &recent)?);
-            continue;
+            let is_own = one.owner == party.owner;
+            let counts = [is_own, party.group.is_some() && one.group == party.group, true];
+            let (gpus, interval) = match &one.stand {
+                Stand::Waits { lacks_room, .. } => {
+                    for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
+                        usage.pending += 1;
+                    }
+                    waiting.push(self.waiter(one, *lacks_room));
+                    continue;
+                }
+                Stand::Holds { gpus, interval } => (gpus, interval),
+            };
+            let spent = self.window.spent([*interval], self.at);
+            for ((_, usage), open) in
+                counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
+            {
+                usage.add(&one.request.resources, one.request.class);
+                usage.hold(gpus);
+                open.0 = open.0.saturating_add(spent.gpu_milliseconds);
+                open.1 = open.1.saturating_add(spent.cpu_milliseconds);
+            }
+            if is_own {
+                own.push((one.name.clone(), one.request.resources.gpus));
+            }
+            gpus_taken.extend(gpus.iter().map(|gpu| gpu.uuid.clone()));
+            held.push(Held {
+                request: one.request.clone(),
+                group: one.group,
+                gpus: gpus.iter().map(|gpu| gpu.model.clone()).collect(),
+                ends_by: interval.ends_by,
+            });
         }
-        let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
+        let (role, directory_role, maintenance) = &party.asker;
+        let is_admin =
+            [Some(role), directory_role.as_ref()].into_iter().flatten().any(|role| role == Role::Admin.as_str());
+        Ok(Facts {
+            owner: party.owner,
+            group: party.group,
+            sums: party.bounds.sums(self.at, self.window, usages, open)?,
+            gpus_taken,
+            own,
+            held,
+            waiting,
+            shares: self.shares.clone(),
+            recent_gpu_seconds: self.recent.get(&party.owner).copied().unwrap_or(0),
+            since,
+            maintenance: super::maintenance::read(maintenance.as_deref())?,
+            is_admin,
+        })
+    }
+
+    /// Whether one waits to be decided about.
+    pub fn waits(&self, id: SessionId) -> bool {
+        let is_it = |one: &Workload| one.id == id && matches!(one.stand, Stand::Waits { is_queued: true, .. });
+        self.workloads.iter().any(is_it)
+    }
+
+    /// The group that one is charged to.
+    pub fn group_of(&self, id: SessionId) -> Option<GroupId> {
+        self.workloads.iter().find(|one| one.id == id).and_then(|one| one.group)
+    }
+
+    /// Those who wait, each with the group that is charged, once.
+    pub fn parties(&self) -> HashSet<(UserId, Option<GroupId>)> {
+        let waiting = self.workloads.iter().filter(|one| matches!(one.stand, Stand::Waits { .. }));
+        waiting.map(|one| (one.owner, one.group)).collect()
+    }
+
+    fn waiter(&self, one: &Workload, lacks_room: bool) -> Waiter {
+        Waiter {
+            owner: one.owner,
+            group: one.group,
+            request: one.request.clone(),
+            recent_gpu_seconds: self.recent.get(&one.owner).copied().unwrap_or(0),
+            since: one.created_at,
+            lacks_room,
+        }
+    }
+}
+
+fn workload(row: Live, at: Timestamp) -> Result<Workload> {
+    let request = request(&row);
+    let stand = if row.admitted_at.is_none() {
+        let reasons: Vec<Reason> = Json::read(&row.reasons, "session's reasons")?;
+        let lacks_room = !reasons.is_empty() && reasons.iter().all(Reason::is_about_room);
+        Stand::Waits { lacks_room, is_queued: row.state == "queued" }
+    } else {
         // What a queue elsewhere has uses nothing yet, and may use all that it asked for.
         let started_at = row.held_from.map_or(at, Timestamp);
         let ends_by = row.expires_at.map_or(started_at.plus_seconds(row.duration_seconds), Timestamp);
         let interval = Interval { gpus: row.held_gpus, cpus: row.held_cpus, started_at, ended_at: None, ends_by };
-        let request = request(&row);
-        for ((_, usage), open) in counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
-        {
-            usage.add(&request.resources, request.class);
-            usage.hold(&gpus);
-            open.push(interval);
-        }
-        if row.owner == owner {
-            own.push((row.name, row.gpus));
-        }
-        let models = gpus.iter().map(|gpu| gpu.model.clone()).collect();
-        held.push(Held { request, group: group_id(row.charged_group.as_deref())?, gpus: models, ends_by });
-        gpus_taken.extend(gpus.into_iter().map(|gpu| gpu.uuid));
-    }
-    let open = open.map(|intervals| {
-        let spent = window.spent(intervals, at);
-        (spent.gpu_milliseconds, spent.cpu_milliseconds)
-    });
-    let recent_gpu_seconds = recent.get(owner).copied().unwrap_or(0);
-    let sums = bounds.sums(at, window, usages, open)?;
-    let (role, directory_role, maintenance) = asker;
-    let is_admin = [Some(role), directory_role].into_iter().flatten().any(|role| role == Role::Admin.as_str());
-    let maintenance = super::maintenance::read(maintenance.as_deref())?;
-    Ok(Facts {
-        owner: owner_id,
-        group: group_id(group)?,
-        sums,
-        gpus_taken,
-        own,
-        held,
-        waiting,
-        shares: shares
-            .into_iter()
-            .map(quotas::ShareRow::share)
-            .collect::<Result<Vec<_>>>()?
-            .into_iter()
-            .flatten()
-            .collect(),
-        recent_gpu_seconds,
-        since,
-        maintenance,
-        is_admin,
+        Stand::Holds { gpus: Json::read(&row.gpu_list, "session's GPUs")?, interval }
+    };
+    Ok(Workload {
+        id: parse(&row.id, "session id")?,
+        owner: parse(&row.owner, "user id")?,
+        group: group_id(row.charged_group.as_deref())?,
+        name: row.name,
+        created_at: Timestamp(row.created_at),
+        request,
+        stand,
     })
 }
 
-fn waiter(row: &Live, recent: &HashMap<String, i64>) -> Result<Waiter> {
-    let reasons: Vec<Reason> = Json::read(&row.reasons, "session's reasons")?;
-    Ok(Waiter {
-        owner: parse(&row.owner, "user id")?,
-        group: group_id(row.charged_group.as_deref())?,
-        request: request(row),
-        recent_gpu_seconds: recent.get(&row.owner).copied().unwrap_or(0),
-        since: Timestamp(row.created_at),
-        lacks_room: !reasons.is_empty() && reasons.iter().all(Reason::is_about_room),
-    })
+/// GPUs × seconds of each person lately: of what is known to be used, and of what is held up to now.
+fn recently(known: Vec<(String, i64)>, live: &[Workload], at: Timestamp) -> Result<HashMap<UserId, i64>> {
+    let known = known.into_iter().map(|(owner, part)| Ok((parse(&owner, "user id")?, part)));
+    let mut recent: HashMap<UserId, i64> = known.collect::<Result<_>>()?;
+    let begin = at.plus_seconds(-LATELY);
+    for one in live {
+        let part = recent.entry(one.owner).or_default();
+        if let Stand::Holds { interval, .. } = &one.stand {
+            let held = at.0.saturating_sub(interval.started_at.max(begin).0).max(0);
+            *part = part.saturating_add(held.saturating_mul(interval.gpus));
+        }
+    }
+    Ok(recent.into_iter().map(|(owner, part)| (owner, part / 1000)).collect())
 }
 
 fn group_id(text: Option<&str>) -> Result<Option<GroupId>> {

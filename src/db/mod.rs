@@ -24,6 +24,7 @@ pub mod maintenance;
 pub mod models;
 pub mod notifications;
 mod open;
+pub mod outlook;
 pub mod people;
 pub mod place;
 #[cfg(test)]

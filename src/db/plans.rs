@@ -78,8 +78,10 @@ async fn no_query_reads_the_whole_history() {
     let plan_of_old = plan(&db, retention::OLD).await;
     assert!(plan_of_old.contains("sessions_ended (ended_at<?)"), "{plan_of_old}");
 
-    let plan_of_holdings = plan(&db, gpus::HOLDINGS).await;
-    assert!(!plan_of_holdings.contains("SCAN intervals\n"), "{plan_of_holdings}");
+    for sql in [gpus::HOLDINGS, facts::RECENT] {
+        let plan = plan(&db, sql).await;
+        assert!(!plan.contains("SCAN intervals"), "{plan}");
+    }
 
     for sql in [
         gpus::POINTS,
@@ -96,6 +98,7 @@ async fn no_query_reads_the_whole_history() {
         shell_jobs::KNOWN,
         shell_jobs::FORGET,
         shell_jobs::OPEN,
+        shell_jobs::CHARGED,
         standing::FROM_SHELL,
         facts::RUNNING,
         retention::OLD_FROM_SHELL,

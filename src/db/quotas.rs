@@ -90,7 +90,7 @@ impl Purse {
     }
 }
 
-#[derive(FromRow)]
+#[derive(Debug, FromRow)]
 pub(super) struct Row {
     scope: String,
     name: String,
@@ -102,19 +102,19 @@ pub(super) struct Row {
 }
 
 impl Row {
-    pub(super) fn limit(self) -> Result<LimitRow> {
+    pub(super) fn limit(&self) -> Result<LimitRow> {
         let scope = match self.scope.as_str() {
             "default" => Scope::Default,
             "user" => Scope::User,
-            "group" => Scope::Group { name: self.name, restrictive: self.restrictive },
+            "group" => Scope::Group { name: self.name.clone(), restrictive: self.restrictive },
             _ => return Err(Error::Stored("scope of a limit")),
         };
-        let (expires_at, note) = (self.expires_at.map(Timestamp), self.note);
+        let (expires_at, note) = (self.expires_at.map(Timestamp), self.note.clone());
         Ok(LimitRow { scope, field: field(&self.field)?, value: self.value, expires_at, note })
     }
 }
 
-#[derive(FromRow)]
+#[derive(Debug, FromRow)]
 pub(super) struct TotalRow {
     pub(super) scope: String,
     pub(super) field: String,
@@ -228,7 +228,7 @@ impl Db {
     pub async fn limits_of(&self, user: UserId) -> Result<Vec<LimitRow>> {
         let user = user.to_string();
         reading!(self, pool => query_as::<_, Row>(OF_PERSON).bind(&user).fetch_all(pool).await)?
-            .into_iter()
+            .iter()
             .map(Row::limit)
             .collect()
     }

@@ -4,8 +4,8 @@
 
 use sqlx::{FromRow, query, query_as, query_scalar};
 
-use super::{Db, Error, Json, Result, reading, transaction, usage};
-use crate::model::{Gpu, Timestamp, UserId, queue::ShellJob, session::Allocation};
+use super::{Db, Error, Json, Result, reading, transaction, types::parse_optional, usage};
+use crate::model::{Gpu, GroupId, Timestamp, UserId, queue::ShellJob, session::Allocation};
 
 /// A job of the portal's own: its number is known, which is not given again for long; or it bears the
 /// mark of a session whose number nobody learnt. `$1` the number, `$2` and `$3` the time, `$4` the session.
@@ -26,6 +26,10 @@ pub(super) const FORGET: &str =
 pub(super) const OPEN: &str =
     "SELECT job_number, start_number, started_at, ended_at, ends_by, gpus, cpus, memory_bytes FROM intervals
      WHERE session_id IS NULL AND ended_at IS NULL";
+
+/// The group of this name, `$1`, that a job of `$2`'s is charged to: of several the one that they are in.
+pub(super) const CHARGED: &str = "SELECT id FROM groups g WHERE g.name = $1 ORDER BY (SELECT COUNT(*)
+         FROM group_members m WHERE m.group_id = g.id AND m.user_id = $2) DESC, g.id LIMIT 1";
 
 #[derive(FromRow)]
 struct Row {
@@ -81,18 +85,27 @@ impl Db {
                 query(usage::RAISE_GENERATION).execute(&mut *tx).await?;
             }
             query(FORGET).bind(number).bind(held.start).execute(&mut *tx).await?;
+            let group: Option<String> = match &job.group {
+                Some(name) => query_scalar(CHARGED).bind(name).bind(&owner).fetch_optional(&mut *tx).await?,
+                None => None,
+            };
             query("INSERT INTO intervals (start_number, job_number, owner, charged_group, gpu_list, gpus, cpus, memory_bytes, started_at,
                      ends_by, ended_at, number)
-                 VALUES ($1, $2, $3, (SELECT id FROM groups g WHERE g.name = $12 ORDER BY (SELECT COUNT(*)
-                         FROM group_members m WHERE m.group_id = g.id AND m.user_id = $3) DESC, g.id LIMIT 1), $4, $5, $6, $7, $8, $9, $10, CASE WHEN $11 THEN
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, CASE WHEN $12 THEN
                      (SELECT COALESCE(MAX(number), 0) + 1 FROM intervals) END)")
-                .bind(held.start).bind(number).bind(&owner).bind(Json::write(&gpus))
+                .bind(held.start).bind(number).bind(&owner).bind(group).bind(Json::write(&gpus))
                 .bind(held.gpus).bind(held.cpus).bind(held.memory_bytes).bind(held.from.0)
                 .bind(job.ends_by.map(|at| at.0)).bind(held.to.map(|at| at.0)).bind(held.to.is_some())
-                .bind(&job.group)
                 .execute(&mut *tx).await?;
             true
         }))
+    }
+
+    /// The group of this name that somebody's jobs are charged to, where there is one.
+    pub async fn group_that_pays(&self, owner: UserId, name: &str) -> Result<Option<GroupId>> {
+        let id: Option<String> = reading!(self, pool => query_scalar(CHARGED).bind(name).bind(owner.to_string())
+            .fetch_optional(pool).await)?;
+        parse_optional(id.as_deref(), "group id")
     }
 
     /// Jobs that hold something as far as is known, by their numbers.

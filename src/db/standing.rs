@@ -38,6 +38,7 @@ pub struct Sums {
 
 /// What binds somebody, and what was spent of hours by workloads that have ended, and by what runs without
 /// the portal.
+#[derive(Debug)]
 pub(super) struct Bounds {
     pub limits: Vec<quotas::Row>,
     pub totals: Vec<quotas::TotalRow>,
@@ -86,7 +87,8 @@ macro_rules! bounds {
         let counted = |scope: &str| totals.iter().any(|row| row.scope == scope && quotas::counts_hours(&row.field));
         let from = $window.from.0;
         let (mut of_person, mut of_group, mut of_all) = ((0_i64, 0_i64), (0_i64, 0_i64), (0_i64, 0_i64));
-        if $always || limits.iter().any(|row| quotas::counts_hours(&row.field)) {
+        let counts_own = $always || limits.iter().any(|row| quotas::counts_hours(&row.field));
+        if counts_own {
             of_person = sqlx::query_as(standing::CLOSED_OF_PERSON).bind(from).bind($owner).fetch_one(&mut *$tx).await?;
         }
         if counted("group") {
@@ -96,14 +98,17 @@ macro_rules! bounds {
             of_all = sqlx::query_as(standing::CLOSED).bind(from).fetch_one(&mut *$tx).await?;
         }
         let end = $window.to.map_or(i64::MAX, |to| to.0);
-        let from_shell: Vec<(bool, bool, i64, i64)> = sqlx::query_as(standing::FROM_SHELL)
-            .bind($owner)
-            .bind($group)
-            .bind($at.0)
-            .bind(from)
-            .bind(end)
-            .fetch_all(&mut *$tx)
-            .await?;
+        let mut from_shell: Vec<(bool, bool, i64, i64)> = Vec::new();
+        if counts_own || counted("group") || counted("cluster") {
+            from_shell = sqlx::query_as(standing::FROM_SHELL)
+                .bind($owner)
+                .bind($group)
+                .bind($at.0)
+                .bind(from)
+                .bind(end)
+                .fetch_all(&mut *$tx)
+                .await?;
+        }
         let mut besides = [of_person, of_group, of_all];
         for (own, charged, gpus, cpus) in from_shell {
             let counts = [own, charged && !$group.is_empty(), true];
@@ -238,7 +243,13 @@ impl Db {
 impl Bounds {
     /// With what is held: the person's, the group's, everybody's, and the GPUs and cores ×
     /// milliseconds of it that fall into the period.
-    pub(super) fn sums(self, at: Timestamp, window: Window, usages: [Usage; 3], open: [(i64, i64); 3]) -> Result<Sums> {
+    pub(super) fn sums(
+        &self,
+        at: Timestamp,
+        window: Window,
+        usages: [Usage; 3],
+        open: [(i64, i64); 3],
+    ) -> Result<Sums> {
         let seconds = |open: i64, besides: i64| open.saturating_add(besides).saturating_add(999) / 1000;
         let mut usages = usages;
         for ((usage, open), besides) in usages.iter_mut().zip(open).zip(self.besides) {
@@ -246,12 +257,12 @@ impl Bounds {
             usage.cpu_seconds = seconds(open.1, besides.1);
         }
         let [usage, of_group, in_use] = usages;
-        let group = self.group_name.map(|name| (Whose::Group(name), of_group));
+        let group = self.group_name.clone().map(|name| (Whose::Group(name), of_group));
         let both = group.into_iter().chain([(Whose::Cluster, in_use.clone())]);
         Ok(Sums {
             at,
             window,
-            limits: self.limits.into_iter().map(quotas::Row::limit).collect::<Result<_>>()?,
+            limits: self.limits.iter().map(quotas::Row::limit).collect::<Result<_>>()?,
             usage,
             totals: both.map(|(whose, usage)| total(whose, usage, &self.totals)).collect::<Result<_>>()?,
             in_use,

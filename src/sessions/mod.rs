@@ -16,6 +16,7 @@ mod profiles;
 mod reconcile;
 mod request;
 mod routes;
+mod waiting;
 mod watch;
 
 use std::{

@@ -8,20 +8,11 @@ use std::{
     time::Duration,
 };
 
-use super::{
-    Change, Error, LastRun, Result, Sessions,
-    holds::Turn,
-    launch::{NOT_READABLE, is_path},
-};
+use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
-    admission::Rehearsal,
-    db::{admit::Verdict, sessions::Ending},
+    db::sessions::Ending,
     environments::{DEFAULT, State},
-    model::{
-        EndReason, Role, Session, SessionId, SessionState, Timestamp,
-        ending::Deadline,
-        quota::{Reason, codes},
-    },
+    model::{EndReason, Role, Session, SessionId, SessionState, Timestamp, ending::Deadline},
     scheduler::{self, Exit, Observation},
 };
 
@@ -83,71 +74,11 @@ impl Sessions {
         }
         self.retry_jobs().await?;
         let waiting = sessions.into_iter().filter(|session| !session.is_admitted()).collect();
-        for session in self.admission.in_order(waiting).await? {
-            self.reconsider(&session).await?;
-        }
+        self.decide_again(self.admission.in_order(waiting).await?).await?;
         for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
             self.spawn_step(session.id);
         }
         self.sweep(&live).await
-    }
-
-    /// Decides again about a session that waits.
-    async fn reconsider(&self, session: &Session) -> Result<()> {
-        if !session.spec_is_whole {
-            return self.give_up(session).await;
-        }
-        let hold = match self.turn_of(session).await? {
-            Turn::Decide(hold) => hold,
-            Turn::Never(reason) => return self.refuse(session, reason).await,
-        };
-        let class = session.class();
-        let Rehearsal { verdict, estimated_start } =
-            self.admission.reconsider(session.owner, session.id, &session.spec, class, hold).await?;
-        if let Some(live) = self.live.write().get_mut(&session.id) {
-            live.estimated_start = estimated_start.filter(|_| matches!(verdict, Verdict::Wait(_)));
-        }
-        match verdict {
-            Verdict::Admit { .. } => {
-                let waited = self.clock.now().seconds_since(session.created_at);
-                tracing::info!(session.id = %session.id, user.name = %session.owner_name, waited, "a session's turn has come");
-                self.tell(session, false);
-            }
-            Verdict::Refuse(reasons) => {
-                log_refused(session, &reasons);
-                self.forget(session.id);
-                self.tell(session, true);
-            }
-            Verdict::Wait(reasons) if reasons != session.reasons => self.tell(session, false),
-            Verdict::Wait(_) => {}
-        }
-        Ok(())
-    }
-
-    /// Ends one that waits, and of which nobody can say what it would need: it must not wait for
-    /// ever, nor hold up others. No scheduler knows it yet.
-    async fn give_up(&self, session: &Session) -> Result<()> {
-        let at = self.clock.now().max(session.created_at);
-        let (reason, detail) = (EndReason::LaunchFailed, NOT_READABLE.to_owned());
-        let ended =
-            self.db.end_session(session.id, &Ending { reason, exit_code: None, signal: None, at, detail }).await?;
-        self.forget(session.id);
-        if ended {
-            tracing::warn!(session.id = %session.id, user.name = %session.owner_name, "what a waiting session asked for cannot be read");
-            self.tell(session, true);
-        }
-        Ok(())
-    }
-
-    /// Ends a job whose turn will never come.
-    async fn refuse(&self, session: &Session, reason: Reason) -> Result<()> {
-        let (now, why, reasons) = (self.clock.now(), reason.hint.clone(), [reason]);
-        if self.db.end_waiting(session.id, EndReason::Refused, &reasons, now, &why, None).await? {
-            log_refused(session, &reasons);
-            self.forget(session.id);
-            self.tell(session, true);
-        }
-        Ok(())
     }
 
     /// Ends what the scheduler holds of sessions that have ended: leftovers of a crash.
@@ -553,11 +484,6 @@ impl Sessions {
             self.wake();
         }
     }
-}
-
-fn log_refused(session: &Session, reasons: &[Reason]) {
-    let (user, reasons) = (&session.owner_name, codes(reasons));
-    tracing::info!(session.id = %session.id, user.name = %user, app = session.app, reasons, "a waiting request ended as refused");
 }
 
 async fn keep_log(path: &std::path::Path, log: &[u8]) -> std::io::Result<()> {

@@ -3,7 +3,7 @@
 //! queue elsewhere has.
 
 use lyceum::{
-    admission::{Admission, Barred},
+    admission::{Admission, Barred, elsewhere::Held},
     db::{
         Db,
         admit::{Admitted, NewSession, Verdict},
@@ -12,6 +12,7 @@ use lyceum::{
     },
     model::{
         Capacity, Clock, Maintenance, SessionId, Timestamp, UserId, Window,
+        queue::ShellJob,
         quota::{Change, Class, Field, Kind, Period},
         session::{Allocation, Starts},
         size::GIB,
@@ -64,8 +65,13 @@ fn told(verdict: Verdict) -> String {
     }
 }
 
+/// One look at all foretells what the transaction decides.
 async fn again(admission: &Admission, owner: UserId, new: &NewSession) -> String {
-    told(admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap().verdict)
+    let session = admission.db.find_session(new.id).await.unwrap().unwrap();
+    let foretold = admission.foresee(&admission.outlook().await.unwrap(), &session, None).unwrap();
+    let decided = admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap();
+    assert_eq!(foretold.as_ref(), Some(&decided));
+    told(decided.verdict)
 }
 
 /// What waits, as the loop decides about it.
@@ -175,6 +181,62 @@ async fn after_maintenance_the_order_is_the_fair_one() {
         assert_eq!(ask(&admission, &new_session(bob, 1)).await, "queue.order");
         assert_eq!(again(&admission, ada, &modest).await, "admitted");
         assert_eq!(again(&admission, hog, &greedy).await, "capacity.gpus");
+    })
+    .await;
+}
+
+/// What was handed in on a shell counts in the totals of the group that pays, and in the fair order.
+#[tokio::test]
+async fn what_runs_from_a_shell_holds_its_groups_share_and_its_owners_place() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
+        let vision = group(db, "vision").await.id;
+        let marks = Marks { chargeable: Some(true), restrictive: None };
+        set_limits(db, Level::Group(vision), &[Change::new(Kind::Total, Field::Gpus, Some(4))], marks).await;
+        let admission = admission(db, 24);
+        let clock = &admission.clock;
+        let begun = clock.now();
+        let job = ShellJob {
+            job: 7,
+            user: "ada".to_owned(),
+            label: "train (7)".to_owned(),
+            held: Allocation { start: begun.0, from: begun, to: None, gpus: 3, cpus: 4, memory_bytes: GIB },
+            gpu_model: None,
+            group: Some("vision".to_owned()),
+            ends_by: None,
+            session: None,
+        };
+        assert!(db.set_shell_job(ada, &job).await.unwrap());
+        let pays = db.group_that_pays(ada, "vision").await.unwrap();
+        assert_eq!((pays, db.group_that_pays(ada, "nobody").await.unwrap()), (Some(vision), None));
+        let mut held = Held { name: "ada".to_owned(), ..Held::default() };
+        held.add(job.label.clone(), &job.resources(), pays);
+        assert!(admission.elsewhere.set([(ada, held.clone())].into()));
+        assert!(!admission.elsewhere.set([(ada, held)].into()), "it is the same");
+
+        // One of the group's four is left; another purse is as full as it was.
+        assert_eq!(admission.used_together(Some(vision)).await.unwrap().gpus, 3);
+        let one = charged(bob, vision, 1);
+        assert_eq!(ask(&admission, &one).await, "admitted");
+        let (adas, bobs) = (charged(ada, vision, 1), charged(bob, vision, 1));
+        assert_eq!(ask(&admission, &adas).await, "quota.gpus.group");
+        assert_eq!(ask(&admission, &new_session(ada, 4)).await, "admitted");
+        clock.advance(60);
+        assert_eq!(ask(&admission, &bobs).await, "quota.gpus.group");
+
+        // An hour of three GPUs from a shell puts ada behind bob, who asked later.
+        clock.advance(HOUR);
+        let recent = db.recent_gpu_seconds(clock.now()).await.unwrap();
+        assert_eq!((recent[&ada], recent[&bob]), (7 * (HOUR + 60), HOUR + 60));
+        assert_eq!(in_order(&admission).await, [bobs.id, adas.id]);
+        assert!(admission.elsewhere.set([].into()));
+        assert_eq!(again(&admission, bob, &bobs).await, "admitted");
+        assert_eq!(again(&admission, ada, &adas).await, "admitted");
+        // Decided already: nobody waits.
+        let session = db.find_session(adas.id).await.unwrap().unwrap();
+        assert_eq!(admission.foresee(&admission.outlook().await.unwrap(), &session, None).unwrap(), None);
     })
     .await;
 }

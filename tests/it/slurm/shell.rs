@@ -166,6 +166,8 @@ async fn what_the_controller_has_forgotten_is_told_by_the_accounts() {
     let charged = [&ASKED[..], &["--account=lab-vision"]].concat();
     let one = cluster.submit(mine, &charged);
     is_seen(&house, 1).await;
+    let group = house.admin().get(&house, "/quotas/groups/vision").await;
+    assert_eq!((&group["usage"]["gpus"], &group["usage"]["jobs"]), (&json!(1), &json!(1)), "the group pays: {group}");
     house.kill();
     lasts(2);
     cluster.as_user(mine, "scancel", &[&one.to_string()]);
