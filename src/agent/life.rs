@@ -53,12 +53,11 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         }
     };
     let status = Status::new();
-    let terminals = match &launch.app.program {
-        Program::Terminal { shell, arguments } => {
-            Some(Terminals::new(launch.app.clone(), shell, arguments, &reaper, &status))
-        }
-        Program::Exec { .. } | Program::Script { .. } => None,
+    let shell = match &launch.app.program {
+        Program::Terminal(shell) => Some(shell),
+        Program::Exec { .. } | Program::Script { .. } => launch.app.beside.as_ref(),
     };
+    let terminals = shell.map(|shell| Terminals::new(launch.app.clone(), shell, &reaper, &status));
     if let Err(error) = server::start(launch, &status, terminals.clone(), &log) {
         return record::now(ExitCause::LaunchFailed, format!("the agent cannot listen in its run directory: {error}"));
     }
@@ -94,11 +93,17 @@ async fn until_end(
         _ = asked.recv() => End::Asked,
         sentence = watch.until_exceeded(status) => End::OutOfMemory(sentence),
         end = work(launch, reaper, status, log, terminals, output) => match watch.out_of_memory() {
-            // The kernel chose the app itself.
-            Some(sentence) => End::OutOfMemory(sentence),
-            None => end,
+            // The kernel chose the app itself; or something in a terminal beside it, if that was well to the end.
+            Some(sentence) if !is_well(&end) || terminals.is_none_or(|terminals| !terminals.were_opened()) => {
+                End::OutOfMemory(sentence)
+            }
+            _ => end,
         },
     }
+}
+
+fn is_well(end: &End) -> bool {
+    matches!(end, End::App(Exit { code: Some(0), .. }))
 }
 
 async fn work(
@@ -133,7 +138,7 @@ async fn work(
         terminals.run_in(app.environment.clone());
     }
     let argv = match &app.program {
-        Program::Terminal { .. } => {
+        Program::Terminal(_) => {
             status.enter(Phase::Ready, "");
             return std::future::pending().await;
         }

@@ -2,7 +2,15 @@
 //! ways; a text frame from a viewer changes the size, one to it says that we are there; a
 //! close frame says why a terminal or a viewer is over.
 
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
@@ -15,13 +23,16 @@ use super::{
     status::Status,
     terminal::{self, Input, Over, Terminal, Viewer},
 };
-use crate::protocol::{AppLaunch, Phase};
+use crate::protocol::{AppLaunch, Phase, Shell};
 
 /// The most terminals open at a time; they are numbered from 1 to this.
 const MOST: u32 = 8;
 
 /// A viewer whose connection takes nothing for this long is gone.
 const STUCK: Duration = Duration::from_secs(20);
+
+/// How long a viewer that was told that it is over has to go.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How often we say that we are there, and ask whether the viewer is. What lies between ends
 /// connections that are silent for a minute, often for half of one.
@@ -57,29 +68,34 @@ pub(super) struct Terminals(Arc<Shared>);
 
 struct Shared {
     app: Mutex<AppLaunch>,
-    shell: String,
-    arguments: Vec<String>,
+    shell: Shell,
     reaper: Reaper,
     status: Status,
     open: Mutex<BTreeMap<u32, Terminal>>,
+    were_opened: AtomicBool,
 }
 
 impl Terminals {
-    /// Terminals of this shell; without arguments it is a login shell.
-    pub fn new(app: AppLaunch, shell: &str, arguments: &[String], reaper: &Reaper, status: &Status) -> Self {
+    /// Terminals of this shell.
+    pub fn new(app: AppLaunch, shell: &Shell, reaper: &Reaper, status: &Status) -> Self {
         Self(Arc::new(Shared {
             app: Mutex::new(app),
-            shell: shell.to_owned(),
-            arguments: arguments.to_owned(),
+            shell: shell.clone(),
             reaper: reaper.clone(),
             status: status.clone(),
             open: Mutex::default(),
+            were_opened: AtomicBool::new(false),
         }))
     }
 
     /// What shells that are opened from now on find in their environment.
     pub fn run_in(&self, environment: BTreeMap<String, String>) {
         self.0.app.lock().environment = environment;
+    }
+
+    /// Whether somebody ever opened one.
+    pub fn were_opened(&self) -> bool {
+        self.0.were_opened.load(Ordering::Relaxed)
     }
 
     pub fn list(&self) -> Vec<OpenTerminal> {
@@ -117,14 +133,20 @@ impl Terminals {
     }
 
     fn open(&self, number: u32) -> io::Result<Terminal> {
-        let is_there = std::path::Path::new(&self.0.shell).exists();
-        let shell = if is_there { self.0.shell.as_str() } else { "/bin/sh" };
+        let Shell { path, arguments } = &self.0.shell;
+        let is_there = std::path::Path::new(path).exists();
+        let shell = if is_there { path.as_str() } else { "/bin/sh" };
         let (pty, slave) = terminal::open()?;
         let login = format!("-{}", shell.rsplit('/').next().unwrap_or("sh"));
-        let arguments: &[String] = if is_there { &self.0.arguments } else { &[] };
+        let arguments: &[String] = if is_there { arguments } else { &[] };
         let name = Some(login.as_str()).filter(|_| arguments.is_empty());
         let argv: Vec<String> = std::iter::once(shell.to_owned()).chain(arguments.iter().cloned()).collect();
-        let child = self.0.reaper.spawn(&self.0.app.lock(), &argv, name, Streams::Terminal(slave))?;
+        let mut app = self.0.app.lock().clone();
+        for (name, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
+            app.environment.insert(name.to_owned(), value.to_owned());
+        }
+        let child = self.0.reaper.spawn(&app, &argv, name, Streams::Terminal(slave))?;
+        self.0.were_opened.store(true, Ordering::Relaxed);
         let terminal = Terminal::new(&self.0.status);
         let (running, terminals) = (terminal.clone(), self.clone());
         tokio::spawn(async move {
@@ -191,8 +213,10 @@ pub(super) async fn attend(mut socket: WebSocket, mut viewer: Viewer) {
         }
     };
     let close = Message::Close(Some(CloseFrame { code: reason.code(), reason: reason.sentence().into() }));
-    // Whether the farewell arrives is the viewer's business.
-    sent(&mut socket, close).await;
+    // A socket that is closed with something unread in it takes the farewell along: an answer to a ping, say.
+    if sent(&mut socket, close).await {
+        let _ = timeout(FAREWELL, async { while let Some(Ok(_)) = socket.recv().await {} }).await;
+    }
 }
 
 async fn sent(socket: &mut WebSocket, message: Message) -> bool {

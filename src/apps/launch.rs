@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     model::{Gpu, SessionId, job::Work},
-    protocol::{AppLaunch, Program, ReadyProbe, files},
+    protocol::{AppLaunch, Program, ReadyProbe, Shell, files},
 };
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +34,7 @@ pub fn base_url(session: SessionId) -> String {
 /// How `app` is started. What [`Context`] lacks for this app is an [`Error`].
 pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
     let mut environment = common_environment(context);
+    let mut beside = None;
     let (program, ready) = match &app.kind {
         AppKind::Jupyter => {
             environment.insert("JUPYTER_TOKEN".to_owned(), context.token.to_owned());
@@ -57,13 +58,12 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             environment.insert("PYTHONSAFEPATH".to_owned(), "1".to_owned());
             (model(python(app, context)?, context)?, Some(ready(context.base_url.to_owned(), 180)))
         }
-        AppKind::Terminal => {
-            environment.insert("TERM".to_owned(), "xterm-256color".to_owned());
-            environment.insert("COLORTERM".to_owned(), "truecolor".to_owned());
-            let arguments = shell_command(context).map(|mut command| command.split_off(1)).unwrap_or_default();
-            (Program::Terminal { shell: shell(context), arguments }, None)
+        AppKind::Terminal => (Program::Terminal(terminal(context)), None),
+        AppKind::Job => {
+            // Whoever looks after it wants to see what it does, where it does it.
+            beside = Some(terminal(context));
+            (job(&mut environment, context)?, None)
         }
-        AppKind::Job => (job(&mut environment, context)?, None),
         AppKind::Site(site) => {
             let port = match site.listen {
                 Listen::Socket => None,
@@ -81,16 +81,17 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             (Program::Exec { argv }, Some(probe))
         }
     };
-    Ok(AppLaunch { program, environment, working_directory: context.working_directory.to_owned(), ready })
+    Ok(AppLaunch { program, environment, working_directory: context.working_directory.to_owned(), ready, beside })
 }
 
 /// The same app with modules loaded: its environment tells of them, and a terminal's bash keeps
 /// what they made of `PATH`, whatever the profile files do.
 pub fn with_modules(mut app: AppLaunch, names: &[String], tensorboard_wrapper: &Path) -> AppLaunch {
     app.environment.insert("LYCEUM_MODULES".to_owned(), names.join(" "));
-    if let Program::Terminal { shell, arguments } = &mut app.program
+    let shell = if let Program::Terminal(shell) = &mut app.program { Some(shell) } else { app.beside.as_mut() };
+    if let Some(Shell { path, arguments }) = shell
         && arguments.is_empty()
-        && shell.rsplit('/').next() == Some("bash")
+        && path.rsplit('/').next() == Some("bash")
     {
         arguments.extend(rcfile(tensorboard_wrapper));
     }
@@ -154,6 +155,11 @@ fn visible_gpus(context: &Context<'_>) -> String {
 fn shell(context: &Context<'_>) -> String {
     let shell = &context.person.shell;
     if shell.is_empty() { "/bin/sh".to_owned() } else { shell.clone() }
+}
+
+fn terminal(context: &Context<'_>) -> Shell {
+    let arguments = shell_command(context).map(|mut command| command.split_off(1)).unwrap_or_default();
+    Shell { path: shell(context), arguments }
 }
 
 /// An interactive shell that, whatever the profile files do to `PATH`, finds the environment
@@ -366,7 +372,7 @@ mod tests {
     fn argv(launch: &AppLaunch) -> &[String] {
         match &launch.program {
             Program::Exec { argv } => argv,
-            Program::Terminal { .. } | Program::Script { .. } => panic!("a program by its arguments"),
+            Program::Terminal(_) | Program::Script { .. } => panic!("a program by its arguments"),
         }
     }
 
@@ -440,6 +446,9 @@ mod tests {
         }
         assert!(matches!(started.program, Program::Script { text } if text == "echo $SEED"));
         assert!(started.ready.is_none(), "nobody waits for an answer");
+        let shell =
+            Shell { path: "/bin/bash".to_owned(), arguments: ["--rcfile", "/lib/bashrc"].map(str::to_owned).into() };
+        assert_eq!(started.beside, Some(shell), "a terminal beside it");
     }
 
     #[test]
@@ -455,7 +464,6 @@ mod tests {
             ("OMP_NUM_THREADS", "3"),
             ("MEM_LIMIT", "1073741824"),
             ("http_proxy", "http://proxy"),
-            ("TERM", "xterm-256color"),
             ("XDG_RUNTIME_DIR", "/run/lyceum/run/0123456789abcdef"),
         ] {
             assert_eq!(started.environment[key], value, "{key}");
@@ -464,7 +472,7 @@ mod tests {
         // The system's Python goes on finding what a person installed for it with `pip --user`.
         assert!(!started.environment.contains_key("PYTHONNOUSERSITE"));
         assert!(
-            matches!(&started.program, Program::Terminal { arguments, .. } if *arguments == ["--rcfile", "/lib/bashrc"])
+            matches!(&started.program, Program::Terminal(Shell { arguments, .. }) if *arguments == ["--rcfile", "/lib/bashrc"])
         );
 
         let counted = Context { gpu_driver: false, python: None, ..context(&given) };
@@ -474,7 +482,7 @@ mod tests {
 
         given.person.shell = "/bin/zsh".to_owned();
         let started = launch(terminal, &context(&given)).expect("everything is there");
-        assert!(matches!(&started.program, Program::Terminal { arguments, .. } if arguments.is_empty()));
+        assert!(matches!(&started.program, Program::Terminal(Shell { arguments, .. }) if arguments.is_empty()));
 
         given.gpus.clear();
         let started = launch(terminal, &context(&given)).expect("everything is there");

@@ -125,10 +125,15 @@ impl App {
     /// The socket in the run directory that answers for it; `None` for an app on a port.
     pub fn socket(&self) -> Option<&'static str> {
         match &self.kind {
-            AppKind::Terminal => Some(files::AGENT_SOCKET),
+            AppKind::Terminal | AppKind::Job => Some(files::AGENT_SOCKET),
             AppKind::Site(site) if site.listen == Listen::Port => None,
             _ => Some(files::APP_SOCKET),
         }
+    }
+
+    /// Whether what answers for it are terminals, which the agent has.
+    pub fn is_terminals(&self) -> bool {
+        self.socket() == Some(files::AGENT_SOCKET)
     }
 
     /// Whether it listens on a port, where everybody on its node can reach it.

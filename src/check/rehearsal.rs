@@ -134,6 +134,7 @@ impl Rehearsal {
                 environment: BTreeMap::new(),
                 working_directory: "/".into(),
                 ready: None,
+                beside: None,
             },
             limits: limits(),
             sampled: hierarchy.is_sampled(),

@@ -45,6 +45,8 @@ pub enum JobCommand {
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
         tail: u32,
     },
+    /// Print the address at which a terminal inside a running job opens in a browser
+    Open { id: String },
     /// Hold your waiting jobs; what runs goes on
     Pause {
         /// Administrators: everybody's
@@ -214,6 +216,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             queue(out, json, &api.post("/jobs/queue/resume", &json!({ "everybody": everybody })).await?)
         }
         JobCommand::Cancel { ids } => manage::each(api, &ids, "cancel", json, out).await,
+        JobCommand::Open { id } => manage::open(api, &id, json, out).await,
         JobCommand::Show { id } => manage::tell(api, &id, json, out).await,
         JobCommand::Resume { ids } => manage::each(api, &ids, "resume", json, out).await,
         JobCommand::Clone { id, with } => manage::copy(api, &id, &with, json, out).await,

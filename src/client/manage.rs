@@ -69,6 +69,18 @@ pub(super) async fn tell(api: &Api, id: &str, json: bool, out: Out<'_>) -> Resul
     if json { Ok(()) } else { Ok(write!(out, "{}", table::facts(&job))?) }
 }
 
+/// The address of a terminal inside one that runs.
+pub(super) async fn open(api: &Api, id: &str, json: bool, out: Out<'_>) -> Result<()> {
+    let id = api.id(JOBS, id).await?;
+    let job = api.get(&format!("/jobs/{id}"), &[]).await?;
+    let Some(path) = job["terminal_url"].as_str() else {
+        let state = job["state"].as_str().unwrap_or_default();
+        return Err(Error::Ended(format!("the job is {state}: a terminal opens inside one that runs")));
+    };
+    let address = api.absolute(path)?;
+    line(out, &if json { json!({ "id": id, "terminal_url": address }).to_string() } else { address })
+}
+
 pub(super) async fn change(api: &Api, change: &Change, json: bool, out: Out<'_>) -> Result<()> {
     let body = change.body();
     if body.as_object().is_some_and(Map::is_empty) {

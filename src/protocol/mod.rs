@@ -316,6 +316,18 @@ pub struct AppLaunch {
     /// The path to ask on the app's socket until it answers with a status below 500; `None`
     /// where the agent itself is the app.
     pub ready: Option<ReadyProbe>,
+    /// What terminals run that are opened beside the program, in what it has; `None` where none are.
+    #[serde(default)]
+    pub beside: Option<Shell>,
+}
+
+/// What a terminal runs. Without arguments it is a login shell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shell {
+    #[serde(rename = "shell")]
+    pub path: String,
+    #[serde(default)]
+    pub arguments: Vec<String>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -325,13 +337,8 @@ pub enum Program {
     Exec { argv: Vec<String> },
     /// A job's script: written as [`files::SCRIPT`], and run by the program that its first line names.
     Script { text: String },
-    /// Terminals served by the agent itself: a shell for each, with these arguments. Without
-    /// any it is a login shell.
-    Terminal {
-        shell: String,
-        #[serde(default)]
-        arguments: Vec<String>,
-    },
+    /// Terminals served by the agent itself: a shell for each.
+    Terminal(Shell),
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]

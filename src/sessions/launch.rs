@@ -164,11 +164,9 @@ impl Sessions {
         needs.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    /// Lets people come to a session; to an attempt of a job nobody comes.
+    /// Lets people come to a session, or to the terminals beside a job's program.
     pub(super) fn add_route(&self, session: &Session) {
-        if session.job.is_none() {
-            self.routes.set(self.route(session));
-        }
+        self.routes.set(self.route(session));
     }
 
     /// The route of a session as its row stands.
@@ -186,6 +184,7 @@ impl Sessions {
             port: self.port(session),
             link: placement.and_then(|placement| placement.link.clone()),
             uid: placement.map_or(u32::MAX, |placement| placement.uid),
+            is_terminals: app.is_some_and(App::is_terminals),
             authorization: jupyter.then(|| format!("token {}", self.upstream_secret(session.id))),
             strip_prefix: app.is_some_and(App::strips_prefix),
         }

@@ -26,6 +26,8 @@ pub struct Route {
     pub link: Option<Link>,
     /// Whose process must answer there.
     pub uid: u32,
+    /// The agent itself answers, with terminals: the app, or those beside a job's program.
+    pub is_terminals: bool,
     /// What the proxy shows to the app.
     pub authorization: Option<String>,
     pub strip_prefix: bool,

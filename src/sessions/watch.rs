@@ -102,12 +102,8 @@ impl Sessions {
             self.measure(session, sample).await;
         }
         // Agents repeat themselves; only the first time is anything to write.
-        let is_starting = match session.job {
-            // Nobody comes to it, so it has no route.
-            Some(_) => news && session.state != SessionState::Running,
-            None => self.routes.find(session.id).is_none_or(|route| matches!(route.state, SessionState::Starting)),
-        };
-        if ready && is_starting {
+        let route = self.routes.find(session.id);
+        if ready && route.is_none_or(|route| matches!(route.state, SessionState::Starting)) {
             let now = self.clock.now();
             let expires_at = now.plus_seconds(session.spec.duration_seconds);
             match self.db.mark_running(session.id, now, expires_at).await {

@@ -85,6 +85,7 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
             environment: BTreeMap::new(),
             working_directory: identity.home.clone(),
             ready: None,
+            beside: None,
         },
         home: HomeSetup { home: identity.home.clone(), ..HomeSetup::default() },
     }

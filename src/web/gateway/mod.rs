@@ -294,7 +294,7 @@ impl Asking<'_> {
         if let Some(address) = with_slash(&asked.uri) {
             return Ok(Redirect::to(&address).into_response().into());
         }
-        if route.app == "terminal" && is_front_page(&asked.uri) && is_reading(&asked) && wants_html(&asked.headers) {
+        if route.is_terminals && is_front_page(&asked.uri) && is_reading(&asked) && wants_html(&asked.headers) {
             return self.terminal(principal, &asked.headers).await;
         }
         let Some(upstream) = portal.gateway.upstream(&route) else {

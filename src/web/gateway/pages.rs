@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use axum::{
     http::{HeaderMap, HeaderValue, header, request::Parts},
-    response::IntoResponse,
+    response::{IntoResponse, Redirect},
 };
 
 use super::{Answer, Asking, is_reading};
 use crate::{
     auth::Principal,
-    model::{Session, SessionState},
+    model::{Session, SessionState, job::Attempt},
     web::{
         Portal, Side, cards,
         error::{Error, Result},
@@ -29,6 +29,9 @@ impl Asking<'_> {
         if session.state.is_live() {
             return self.waiting(principal, asked).await;
         }
+        if let Some(page) = self.page_of_job(&session, principal, asked) {
+            return Ok(page);
+        }
         if !is_reading(asked) || !wants_html(&asked.headers) {
             return Err(Error::ended("This session has ended. Its page says why, and starts it again."));
         }
@@ -41,6 +44,9 @@ impl Asking<'_> {
     /// It waits, starts or is ending: a page for people, 503 for programs.
     pub(super) async fn waiting(&self, principal: &Arc<Principal>, asked: &Parts) -> Result<Answer> {
         let session = self.own_session(principal).await?;
+        if let Some(page) = self.page_of_job(&session, principal, asked) {
+            return Ok(page);
+        }
         if !is_reading(asked) || !wants_html(&asked.headers) {
             return Err(Error::unavailable(
                 match session.state {
@@ -64,9 +70,18 @@ impl Asking<'_> {
             .placement
             .map_or_else(String::new, |placement| format!("{}@{}", placement.unix_name, placement.node));
         let layout = self.layout(principal, headers);
-        let page = TerminalPage { layout, id: self.id.to_string(), name: session.name, place };
+        let back = session.job.map_or_else(|| format!("/sessions/{}", self.id), page_of);
+        let what = if session.job.is_some() { "job" } else { "session" };
+        let page = TerminalPage { layout, back, what, name: session.name, place };
         let policy = HeaderValue::from_static(guard::TERMINAL_POLICY);
         Ok(([(header::CONTENT_SECURITY_POLICY, policy)], Page(page)).into_response().into())
+    }
+
+    /// The page of a job that has no terminals now says more than one of ours would.
+    fn page_of_job(&self, session: &Session, principal: &Arc<Principal>, asked: &Parts) -> Option<Answer> {
+        let job = session.job.filter(|_| is_reading(asked) && wants_html(&asked.headers))?;
+        let portal = self.layout(principal, &asked.headers).portal;
+        Some(Redirect::to(&format!("{portal}{}", page_of(job))).into_response().into())
     }
 
     async fn own_session(&self, principal: &Principal) -> Result<Session> {
@@ -81,6 +96,10 @@ impl Asking<'_> {
             Side::Apps => Layout { theme: Theme::parse(&principal.theme), ..self.portal.bare_layout(headers) },
         }
     }
+}
+
+fn page_of(attempt: Attempt) -> String {
+    format!("/jobs/{}", attempt.job)
 }
 
 impl Portal {

@@ -27,6 +27,7 @@ use super::{
     streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
 };
 use crate::{
+    apps::base_url,
     db::jobs::JobFilter,
     jobs::{Changes, JobRequest},
     model::{
@@ -105,6 +106,10 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false, value_type = Option<String>, format = "date-time")]
     pub estimated_start: Option<Timestamp>,
+    /// Where its owner opens a terminal inside it, while it runs; lists leave it out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub terminal_url: Option<String>,
     /// What it runs; lists leave it out.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -173,6 +178,7 @@ impl From<Job> for JobView {
             sweep: None,
             index: None,
             estimated_start: None,
+            terminal_url: None,
             command: None,
             script: None,
             nodes: None,
@@ -182,6 +188,12 @@ impl From<Job> for JobView {
             variables: None,
         }
     }
+}
+
+/// Where the owner of a job that runs opens a terminal inside it.
+pub(super) fn terminal_url(job: &Job, reader: UserId) -> Option<String> {
+    let runs = job.owner == reader && job.latest.state == SessionState::Running;
+    runs.then(|| base_url(job.latest.id))
 }
 
 /// A job with what it runs.
@@ -202,6 +214,7 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
         sweep,
         index,
         estimated_start: estimated_start(portal, job.latest.id, job.latest.state),
+        terminal_url: terminal_url(&job, reader),
         command,
         script,
         nodes,

@@ -10,6 +10,7 @@ use axum::{
 };
 use serde::Deserialize;
 
+use super::terminal_url;
 use crate::{
     db::jobs::JobFilter,
     jobs::{Changes, Error as JobError, Happening},
@@ -240,6 +241,7 @@ async fn view(
         ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
         is_own,
         is_live,
+        terminal: terminal_url(&job, user.id()),
         may_cancel: is_live && job.latest.state != SessionState::Stopping && (is_own || cards::is_operator(user)),
         may_resume: is_own && !is_live,
         may_delete: is_own && !is_live,

@@ -285,6 +285,8 @@ pub struct ShowJob {
     pub ask: Option<(String, Moment)>,
     pub is_own: bool,
     pub is_live: bool,
+    /// Where a terminal inside it opens.
+    pub terminal: Option<String>,
     pub may_cancel: bool,
     pub may_resume: bool,
     pub may_delete: bool,

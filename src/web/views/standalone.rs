@@ -41,14 +41,17 @@ pub struct Ended {
     pub memory: String,
 }
 
-/// `/s/{id}/` of a terminal: tabs of xterm.js. Its socket is `./pty?terminal=N`, the list of
+/// `/s/{id}/` of a terminal, or of a job that runs: tabs of xterm.js. Its socket is `./pty?terminal=N`, the list of
 /// open terminals `./ptys`, both the agent's own. This page alone needs
 /// `style-src 'self' 'unsafe-inline'`, because xterm.js writes its colours as a style sheet.
 #[derive(Debug, Template)]
 #[template(path = "terminal.html")]
 pub struct TerminalPage {
     pub layout: Layout,
-    pub id: String,
+    /// The page that tells of it: `/sessions/…`, or `/jobs/…` of the job that it is in.
+    pub back: String,
+    /// `session`, or `job`.
+    pub what: &'static str,
     pub name: String,
     /// Where it runs: `alice@node003`.
     pub place: String,

@@ -19,7 +19,7 @@ use hyper_util::rt::TokioIo;
 use lyceum::{
     apps::{self, App, Catalogue, Context},
     model::{Resources, SessionId},
-    protocol::{AgentLaunch, AgentStatus, AppLaunch, ExitRecord, HomeSetup, Limits, PROTOCOL, Program, files},
+    protocol::{AgentLaunch, AgentStatus, AppLaunch, ExitRecord, HomeSetup, Limits, PROTOCOL, Program, Shell, files},
     scheduler::Person,
 };
 use tokio::net::UnixStream;
@@ -38,7 +38,7 @@ impl Given {
     fn terminal() -> Self {
         let mut given = Self::new(Catalogue::default().find("terminal").expect("built in"));
         // The file that bash would read instead of its own is not there.
-        if let Program::Terminal { arguments, .. } = &mut given.launch.app.program {
+        if let Program::Terminal(Shell { arguments, .. }) = &mut given.launch.app.program {
             arguments.clear();
         }
         given

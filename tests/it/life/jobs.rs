@@ -353,6 +353,8 @@ async fn jobs_from_a_shell() {
         assert_eq!(run(follow).1, "b\n", "{follow:?}");
     }
     assert!(run(&["ls"]).1.starts_with("no jobs"));
+    let (code, _, errors) = run(&["open", &id]);
+    assert!(code == Some(1) && errors.contains("opens inside one that runs"), "{errors}");
     let (_, all, _) = run(&["list", "--all"]);
     assert!(all.contains("good") && all.contains("ended: exit code 3"), "{all}");
 
@@ -361,7 +363,9 @@ async fn jobs_from_a_shell() {
     let (_, said, errors) = run(&["submit", "--json", "--script", script.to_str().unwrap()]);
     let job: Value = serde_json::from_str(&said).unwrap_or_else(|_| panic!("{said} {errors}"));
     let id = job["id"].as_str().unwrap();
-    state(&house, &person, id, "running").await;
+    let runs = state(&house, &person, id, "running").await;
+    let inside = format!("{}{}\n", house.url, runs["terminal_url"].as_str().unwrap());
+    assert_eq!(run(&["open", id]).1, inside);
     assert!(run(&["cancel", id]).1.contains(id));
     ended(&house, &person, id, "stopped_by_owner").await;
     assert_eq!(run(&["submit"]).0, Some(2), "nothing to run");

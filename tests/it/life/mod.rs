@@ -11,6 +11,7 @@ mod endings;
 mod faults;
 mod hostile;
 mod idle;
+mod inside;
 pub mod jobs;
 mod limits;
 mod maintenance;

@@ -24,7 +24,7 @@ use lyceum::{
     },
     nodes::{self, Nodes},
     protocol::{
-        AgentLaunch, AppLaunch, HomeSetup, Limits, NodeSetup, PROTOCOL, Program, ReadyProbe, files, node::Door,
+        AgentLaunch, AppLaunch, HomeSetup, Limits, NodeSetup, PROTOCOL, Program, ReadyProbe, Shell, files, node::Door,
     },
     web::gateway,
 };
@@ -208,7 +208,7 @@ fn app(session: SessionId, kind: &str, base: &TempDir, socket: &std::path::Path)
     let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     let script = base.path().join("app.py");
     let (program, ready) = if kind == "terminal" {
-        (Program::Terminal { shell: "/bin/sh".to_owned(), arguments: Vec::new() }, None)
+        (Program::Terminal(Shell { path: "/bin/sh".to_owned(), arguments: Vec::new() }), None)
     } else {
         let argv = words(&["/usr/bin/python3", script.to_str().unwrap(), socket.to_str().unwrap()]);
         let path = apps::base_url(session);
@@ -217,7 +217,7 @@ fn app(session: SessionId, kind: &str, base: &TempDir, socket: &std::path::Path)
     let environment = BTreeMap::from(
         [("PATH", "/usr/bin:/bin"), ("PS1", "node$ ")].map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    AppLaunch { program, environment, working_directory: "/tmp".into(), ready }
+    AppLaunch { program, environment, working_directory: "/tmp".into(), ready, beside: None }
 }
 
 /// A file of the owner's that nobody else can read.

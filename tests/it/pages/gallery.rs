@@ -511,7 +511,8 @@ fn api(word: &Word) -> ApiDocs {
 fn terminal(word: &Word) -> TerminalPage {
     TerminalPage {
         layout: portal(word),
-        id: SessionId::new().to_string(),
+        back: format!("/jobs/{}", SessionId::new()),
+        what: "job",
         name: word("preprocess"),
         place: word("alice@node003"),
     }

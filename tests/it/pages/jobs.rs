@@ -164,6 +164,7 @@ pub fn show(word: &Word, latest: Session) -> ShowJob {
         ask: is_live.then(|| (word("oscar"), Moment::ago(NOW.plus_seconds(-600), NOW))),
         is_own: true,
         is_live,
+        terminal: is_live.then(|| format!("/s/{}/", JobId::new())),
         may_cancel: is_live,
         may_resume: !is_live,
         may_delete: !is_live,

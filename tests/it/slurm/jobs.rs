@@ -6,6 +6,8 @@ use serde_json::{Value, json};
 
 use super::whole::{jobs, open};
 use crate::{
+    gateway::terminal::types,
+    idleness::terminals::tab,
     life::{
         House, Person,
         jobs::{ended, log, state, submit},
@@ -59,7 +61,13 @@ async fn every_end_has_its_reason() {
 
     // Nobody said how long: as long as the cluster allows.
     let id = submit(&house, &person, small(json!({ "command": ["sleep", "600"] }))).await;
-    assert_eq!(state(&house, &person, &id, "running").await["time_limit_seconds"], 3600);
+    let runs = state(&house, &person, &id, "running").await;
+    assert_eq!(runs["time_limit_seconds"], 3600);
+    // Its owner looks inside, on its node.
+    let attempt = runs["terminal_url"].as_str().unwrap().trim_matches(['/', 's']).parse().unwrap();
+    let number = cluster.ask("squeue", &["--noheader", "--name=sleep 600", "--format=%i"]);
+    let mut shell = tab(&house, &person, attempt).await;
+    types(&mut shell, "echo \"in-$SLURM_JOB_ID.$CPU_LIMIT\"", &format!("in-{}.1", number.trim())).await;
     cluster.tell("scancel", &["--name=sleep 600"]);
     let cancelled = ended(&house, &person, &id, "stopped_by_admin").await;
     assert!(cancelled["detail"].as_str().unwrap().contains("cancelled in Slurm"), "{cancelled}");

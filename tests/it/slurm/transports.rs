@@ -1,5 +1,6 @@
 //! Each way to agents on nodes, with a whole portal and a real cluster: a session from its start
-//! over a restart of the portal to its end, and a job whose log and curve come from its node.
+//! over a restart of the portal to its end, and a job with a terminal inside it, whose log and curve
+//! come from its node.
 //! That is what `nodes.transport` chooses between; nothing else may differ.
 
 use std::net::TcpListener;
@@ -11,7 +12,9 @@ use super::{
     whole::{jobs, on_with},
 };
 use crate::{
-    life::jobs::{ended, log, submit},
+    gateway::terminal::types,
+    idleness::terminals::tab,
+    life::jobs::{ended, log, state, submit},
     wait::eventually,
 };
 
@@ -55,9 +58,17 @@ async fn the_same(transport: &str) {
 
     let bin = house.paths().shared.join("bin");
     let program = std::fs::read_dir(bin).unwrap().next().unwrap().unwrap().path().join("lyceum");
-    let script = format!("echo on $SLURMD_NODENAME\nexec {} demo-train --rate 0 --steps 200\n", program.display());
+    let script = format!(
+        "echo on $SLURMD_NODENAME\nuntil [ -e let-it ]; do sleep 0.1; done\nexec {} demo-train --rate 0 --steps 200\n",
+        program.display()
+    );
     let size = json!({ "cpus": 1, "memory_bytes": 256 * MIB });
     let job = submit(&house, &person, json!({ "script": script, "resources": size })).await;
+    let runs = state(&house, &person, &job, "running").await;
+    let attempt = runs["terminal_url"].as_str().unwrap().trim_matches(['/', 's']).parse().unwrap();
+    let mut shell = tab(&house, &person, attempt).await;
+    types(&mut shell, "echo \"at-$SLURMD_NODENAME\"", "at-node").await;
+    types(&mut shell, "touch let-it; echo $((3*7))", "21").await;
     ended(&house, &person, &job, "exited").await;
     assert!(log(&house, &person, &format!("{job}/log")).await.contains("on node"));
     eventually("its curve is whole", async || {
