@@ -1,5 +1,5 @@
-// A job from the form to its end: it is submitted, its log grows before one's eyes, it is found
-// in the list, cancelled, given notes and tags, and cloned with what is different shown.
+// A job from the form to its end: it is submitted, its log grows before one's eyes, its owner opens a
+// terminal inside it, it is found in the list, cancelled, given notes and tags, and cloned with what is different shown.
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
@@ -85,6 +85,16 @@ test("a script is submitted, and its log grows without navigation", async () => 
   await page.getByLabel("Find in the log").fill("step 3 ");
   await until(async () => (await log.textContent()) === "step 3 of 600", 10, "the one line that has it");
   await check("job-running");
+});
+
+test("its owner looks inside, in a terminal where it runs", async () => {
+  const { page } = person;
+  const shell = await browser.openTab(person, main().getByRole("link", { name: "Terminal" }));
+  await browser.typeInTerminal(shell, "echo $SEED of $LYCEUM_JOB");
+  await browser.terminalShows(shell, `7 of ${page.url().split("/").at(-1)}`);
+  await browser.photograph(shell, "job-terminal");
+  assert.equal(await shell.getByRole("link", { name: "Back to the job" }).getAttribute("href"), page.url());
+  await shell.close();
 });
 
 test("the list shows it, and cancels it", async () => {
