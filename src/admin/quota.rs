@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Out, find};
 use crate::{
-    admission::{Admission, Barred, Foretold, Over, Refused, elsewhere::Elsewhere},
+    admission::{Admission, Barred, Foretold, Over, Refused, elsewhere::Elsewhere, kept::Kept},
     config::Config,
     db::{
         Db,
@@ -23,6 +23,7 @@ use crate::{
         quota::{Change, Field, Kind, Terms},
         time::{parse_day_or_moment, parse_duration},
     },
+    scheduler::slurm::Quotas,
     web::views::over_verdict,
 };
 
@@ -119,6 +120,7 @@ pub(super) fn rules(config: &Config, db: &Db) -> Result<Admission> {
         zone: config.quotas.zone()?,
         barred: Barred::default(),
         elsewhere: Elsewhere::default(),
+        kept: config.scheduler.slurm().filter(|slurm| slurm.quotas == Quotas::Read).map(|_| Kept::default()),
     })
 }
 
@@ -141,6 +143,12 @@ pub(super) async fn quota(rules: &Admission, verb: QuotaVerb, by: By<'_>, out: O
                 "say what: for instance gpus=2, memory_bytes=48GiB, sessions=inherit, cpus=unlimited"
             );
             let (changes, marks) = read(&whose, fields)?;
+            if let Some(slurms) = changes.iter().find(|change| rules.kept.is_some() && change.field.is_slurms()) {
+                bail!(
+                    "{}: Slurm keeps this limit (scheduler.slurm.quotas = \"read\"); change it with sacctmgr",
+                    slurms.field.name()
+                );
+            }
             let about = About::read(&asked, by.at)?;
             ensure!(
                 changes.iter().any(|change| change.value.is_some()) || (asked.until.is_none() && asked.note.is_none()),

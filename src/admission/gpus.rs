@@ -117,6 +117,7 @@ mod tests {
             period,
             purse: Purse::default(),
             at: Timestamp(0),
+            goes_to_slurm: false,
         }
     }
 

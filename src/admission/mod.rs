@@ -5,6 +5,7 @@
 pub mod elsewhere;
 mod everybody;
 mod gpus;
+pub mod kept;
 mod outlook;
 mod preview;
 
@@ -19,6 +20,7 @@ use parking_lot::RwLock;
 use elsewhere::Elsewhere;
 pub use everybody::Everybody;
 use gpus::{choose_gpus, models};
+use kept::Kept;
 pub use outlook::Outlook;
 pub use preview::{Foretold, Over, Refused};
 
@@ -37,8 +39,8 @@ use crate::{
         Capacity, Clock, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
         gpus::Obstacle,
         quota::{
-            Class, Decision, Extension, Limits, Period, Queue, Reason, Request, Room, Situation, Total, Usage, Waiter,
-            Whose, Window, codes, decide, extend, usual_extension, wait,
+            Class, Decision, Extension, LimitRow, Limits, Period, Queue, Reason, Request, Room, Situation, Total,
+            Usage, Waiter, Whose, Window, codes, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -65,6 +67,8 @@ pub struct Admission {
     pub barred: Barred,
     /// What people hold without the portal.
     pub elsewhere: Elsewhere,
+    /// What Slurm says of limits, where it keeps them itself.
+    pub kept: Option<Kept>,
 }
 
 /// The GPUs that must not be given out now. A copy is another handle on the same list, which
@@ -118,6 +122,18 @@ pub struct Standing {
     /// What their sessions can be charged to.
     pub purse: Purse,
     pub at: Timestamp,
+    /// What would fit later is Slurm’s to hold back.
+    goes_to_slurm: bool,
+}
+
+/// How a request is decided about.
+#[derive(Clone, Copy, Debug)]
+struct Manner {
+    /// The portal is one person's.
+    single: bool,
+    already_waiting: bool,
+    /// What would fit later is Slurm’s to hold back.
+    hands_on: bool,
 }
 
 /// What would be, or was, decided.
@@ -156,12 +172,34 @@ impl Standing {
             period: &self.period,
             period_left: self.window.to.map(|to| to.seconds_since(self.at)),
             own,
+            goes_to_slurm: self.goes_to_slurm,
             already_waiting,
         }
     }
 }
 
 impl Admission {
+    /// What binds somebody who charges this group: the one place where what is set becomes limits.
+    pub fn resolve(
+        &self,
+        owner: Option<UserId>,
+        group: Option<GroupId>,
+        rows: &[LimitRow],
+        (single, now): (bool, Timestamp),
+    ) -> Limits {
+        let limits = Limits::resolve(rows, &self.capacity, single, now);
+        match &self.kept {
+            Some(kept) => limits.with_slurms(&kept.of(owner, group), &self.capacity),
+            None => limits,
+        }
+    }
+
+    /// The same of somebody of whom no group is known that is charged.
+    fn resolve_usual(&self, owner: UserId, rows: &[LimitRow], at: (bool, Timestamp)) -> Limits {
+        let group = self.kept.as_ref().and_then(|kept| kept.usual_group(owner));
+        self.resolve(Some(owner), group, rows, at)
+    }
+
     /// What would be decided about this request, with nothing reserved.
     pub async fn rehearse(&self, owner: UserId, group: Option<GroupId>, request: &Request) -> db::Result<Rehearsal> {
         let mut estimated_start = None;
@@ -263,6 +301,9 @@ impl Admission {
             usage.gpu_seconds = total.usage.gpu_seconds;
             usage.cpu_seconds = total.usage.cpu_seconds;
         }
+        if let Some(together) = self.kept.as_ref().zip(group).and_then(|(kept, group)| kept.together(group)) {
+            together.count(&mut usage);
+        }
         Ok(usage)
     }
 
@@ -270,7 +311,7 @@ impl Admission {
     pub async fn limits(&self, owner: UserId) -> db::Result<Limits> {
         let single = self.db.is_for_one().await?;
         let rows = self.db.limits_of(owner).await?;
-        Ok(Limits::resolve(&rows, &self.capacity, single, self.clock.now()))
+        Ok(self.resolve_usual(owner, &rows, (single, self.clock.now())))
     }
 
     /// What was refused somebody lately, the latest first.
@@ -300,7 +341,7 @@ impl Admission {
         let now = self.clock.now();
         let lines = self.db.quota_table(filter, self.period.window(now), now).await?;
         let resolved = |line: Line| {
-            let limits = Limits::resolve(&line.limits, &self.capacity, single, now);
+            let limits = self.resolve_usual(line.id, &line.limits, (single, now));
             (line, limits)
         };
         Ok(lines.into_iter().map(resolved).collect())
@@ -322,9 +363,12 @@ impl Admission {
             Deed::Insert(new) => matches!(new.job, Some(NewAttempt { cause: Cause::Retried(_), .. })),
             Deed::Nothing => false,
         };
+        // What is only asked about is told that it would wait.
+        let hands_on = self.kept.is_some() && !matches!(deed, Deed::Nothing);
+        let manner = Manner { single, already_waiting, hands_on };
         let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
         let judge = |facts: &Facts| {
-            let judged = self.judge_whole(request, facts, single, already_waiting, hold);
+            let judged = self.judge_whole(request, facts, manner, hold);
             *estimate = judged.estimated_start;
             judged.verdict
         };
@@ -332,24 +376,17 @@ impl Admission {
     }
 
     /// The verdict, with maintenance and what else holds it, and when it would start.
-    fn judge_whole(
-        &self,
-        request: &Request,
-        facts: &Facts,
-        single: bool,
-        already_waiting: bool,
-        hold: Option<Reason>,
-    ) -> Rehearsal {
+    fn judge_whole(&self, request: &Request, facts: &Facts, manner: Manner, hold: Option<Reason>) -> Rehearsal {
         if let Some(maintenance) = &facts.maintenance
             && let Some(reason) = maintenance.objection(facts.is_admin, facts.sums.at)
         {
             let reasons = vec![reason];
-            let verdict = if already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
+            let verdict = if manner.already_waiting { Verdict::Wait(reasons) } else { Verdict::Refuse(reasons) };
             return Rehearsal { verdict, estimated_start: None };
         }
-        let verdict = match (self.judge(request, facts, single, already_waiting), hold) {
+        let verdict = match (self.judge(request, facts, manner), hold) {
             (verdict @ Verdict::Refuse(_), _) | (verdict, None) => verdict,
-            (_, Some(reason)) => self.held(reason, facts, single, already_waiting),
+            (_, Some(reason)) => self.held(reason, facts, manner),
         };
         let waits_for_room = matches!(&verdict, Verdict::Wait(reasons) if reasons.iter().all(Reason::is_about_room));
         let estimated_start =
@@ -358,9 +395,9 @@ impl Admission {
     }
 
     /// Something else than quotas and room is in the way; how many may wait is bounded all the same.
-    fn held(&self, reason: Reason, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), single);
-        match wait(vec![reason], &standing.situation(&standing.stoppable(&facts.own), already_waiting)) {
+    fn held(&self, reason: Reason, facts: &Facts, manner: Manner) -> Verdict {
+        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), manner.single);
+        match wait(vec![reason], &standing.situation(&standing.stoppable(&facts.own), manner.already_waiting)) {
             Decision::Refuse(reasons) => Verdict::Refuse(reasons),
             Decision::Wait(reasons) => Verdict::Wait(reasons),
             Decision::Admit => Verdict::Wait(Vec::new()),
@@ -368,10 +405,11 @@ impl Admission {
     }
 
     /// The whole decision: quotas, room, the GPUs themselves, and those who wait already.
-    fn judge(&self, request: &Request, facts: &Facts, single: bool, already_waiting: bool) -> Verdict {
-        let standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), single);
+    fn judge(&self, request: &Request, facts: &Facts, manner: Manner) -> Verdict {
+        let mut standing = self.standing_of(facts.owner, facts.group, facts.sums.clone(), manner.single);
+        standing.goes_to_slurm = manner.hands_on;
         let own = standing.stoppable(&facts.own);
-        let situation = standing.situation(&own, already_waiting);
+        let situation = standing.situation(&own, manner.already_waiting);
         // What decide did not see makes a request wait by the same rule.
         let held_up = |reasons| match wait(reasons, &situation) {
             Decision::Refuse(reasons) => Verdict::Refuse(reasons),
@@ -387,6 +425,10 @@ impl Admission {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
                 Decision::Admit => match choose_gpus(&self.inventory, &facts.gpus_taken, &barred, &asked.resources) {
+                    // Slurm has a queue of its own for those who want what others have.
+                    Verdict::Wait(_) if manner.hands_on => {
+                        choose_gpus(&self.inventory, &HashSet::new(), &barred, &asked.resources)
+                    }
                     Verdict::Wait(reasons) => held_up(reasons),
                     verdict => verdict,
                 },
@@ -405,6 +447,7 @@ impl Admission {
         // Whoever may start while maintenance keeps the others out delays none of them.
         let keeps_others = facts.maintenance.as_ref().is_some_and(|set| set.objection(false, facts.sums.at).is_some());
         if matches!(best, Verdict::Admit { .. })
+            && !manner.hands_on
             && !keeps_others
             && facts.waiting.iter().any(|waiter| waiter.lacks_room)
             && let Some(reason) = self.queue(facts).objection(&waiter(facts.owner, request, facts))
@@ -462,10 +505,14 @@ impl Admission {
             let group = if total.whose == Whose::Cluster { None } else { group };
             total.usage.add_held(&self.elsewhere.charged(group));
         }
+        if let Some(kept) = &self.kept {
+            // Its count of a group has what came from a shell.
+            kept.apply(group, &mut sums.totals);
+        }
         let elsewhere = self.elsewhere.of(owner).unwrap_or_default();
         sums.usage.add_held(&elsewhere.usage);
         Standing {
-            limits: Limits::resolve(&sums.limits, &self.capacity, single, sums.at),
+            limits: self.resolve(Some(owner), group, &sums.limits, (single, sums.at)),
             usage: sums.usage,
             elsewhere,
             totals: sums.totals,
@@ -475,6 +522,7 @@ impl Admission {
             window: sums.window,
             purse: Purse::default(),
             at: sums.at,
+            goes_to_slurm: false,
         }
     }
 }

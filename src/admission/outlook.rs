@@ -1,7 +1,7 @@
 //! What would be decided about each of those who wait, from one look at all of them. Whoever keeps at
 //! it has to decide again about those alone for whom that is something new.
 
-use super::{Admission, Rehearsal, request};
+use super::{Admission, Manner, Rehearsal, request};
 use crate::{
     db,
     model::{Session, quota::Reason},
@@ -27,6 +27,7 @@ impl Admission {
     pub fn foresee(&self, outlook: &Outlook, session: &Session, hold: Option<Reason>) -> db::Result<Option<Rehearsal>> {
         let Some(facts) = outlook.seen.facts(session.owner, session.id)? else { return Ok(None) };
         let asked = request(&session.spec, session.class());
-        Ok(Some(self.judge_whole(&asked, &facts, outlook.single, true, hold)))
+        let manner = Manner { single: outlook.single, already_waiting: true, hands_on: self.kept.is_some() };
+        Ok(Some(self.judge_whole(&asked, &facts, manner, hold)))
     }
 }

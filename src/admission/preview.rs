@@ -87,11 +87,11 @@ impl Admission {
                 continue;
             }
             let mut rows = self.db.limits_of(*user).await?;
-            let before = Limits::resolve(&rows, &self.capacity, single, now);
+            let before = self.resolve_usual(*user, &rows, (single, now));
             for (scope, change) in &concerning {
                 apply(&mut rows, scope, &change.changes);
             }
-            let after = Limits::resolve(&rows, &self.capacity, single, now);
+            let after = self.resolve_usual(*user, &rows, (single, now));
             for (field, effective) in after.iter().filter(|(field, after)| after.limit < before.of(field).limit) {
                 told.over.extend(exceeds(field, effective.limit, usage).map(|(used, limit)| Over {
                     user: Some(name.clone()),
@@ -174,6 +174,7 @@ impl Admission {
                 period: &self.period,
                 period_left: window.to.map(|to| to.seconds_since(now)),
                 own: &[],
+                goes_to_slurm: false,
                 already_waiting: true,
             };
             decide(&waiting.request, &situation)

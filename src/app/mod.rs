@@ -20,10 +20,10 @@ use tokio::net::TcpListener;
 use url::Url;
 
 use crate::{
-    admission::{Admission, Barred, elsewhere::Elsewhere},
+    admission::{Admission, Barred, elsewhere::Elsewhere, kept::Kept},
     announcements::Announcements,
     apps::Catalogue,
-    associations::Mirror,
+    associations::{Mirror, Reader},
     auth::{self, Access, Authenticator, Header, Ldap, keys},
     cluster::Cluster,
     config::{AppsMode, AuthKind, Config, Environment},
@@ -114,6 +114,7 @@ impl App {
         std::fs::create_dir_all(&curves).context("making the directory of points")?;
         let runs = Runs::new(db.clone(), clock.clone(), scheduler.clone(), files.clone(), runs_config(config, curves));
         let mirror = mirror(config, &admission);
+        let reader = config.scheduler.slurm().and_then(|settings| Reader::new(admission.clone(), settings));
         let cluster = Cluster::new(admission.clone(), scheduler.clone(), config.gpus);
         let sessions = Sessions::new(
             admission,
@@ -155,7 +156,7 @@ impl App {
             files,
             runs,
             announcements,
-            surroundings: Surroundings { loops, directory, certificate, mirror },
+            surroundings: Surroundings { loops, directory, certificate, mirror, reader },
             single_user,
             program: started.binary,
             stopping: life.stopping.clone(),
@@ -188,6 +189,9 @@ impl App {
         }
         if let Some(mirror) = portal.surroundings.mirror.clone() {
             life.spawn("quotas in Slurm", mirror.run(life.loops.clone()));
+        }
+        if let Some(reader) = portal.surroundings.reader.clone() {
+            life.spawn("quotas in Slurm", reader.run(life.loops.clone()));
         }
         if let Some(certificate) = portal.surroundings.certificate.clone() {
             life.periodic("certificate", LOOK_AT_CERTIFICATE, move || {
@@ -244,6 +248,7 @@ fn admission(
         zone,
         barred: Barred::default(),
         elsewhere: Elsewhere::default(),
+        kept: config.scheduler.slurm().filter(|slurm| slurm.quotas == Quotas::Read).map(|_| Kept::default()),
     })
 }
 

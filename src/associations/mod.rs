@@ -1,8 +1,10 @@
 //! Quotas where Slurm has a say in them: the portal's limits written into Slurm's accounting
-//! (`mirror`), so that `sbatch` on a shell is bound too. What has to be written is `plan`'s to
-//! decide, how it is said to Slurm is `scheduler::slurm::accounting`'s; this file keeps at it.
+//! (`mirror`), so that `sbatch` on a shell is bound too, or Slurm's read into the portal (`read`, in
+//! `read`). What has to be written is `plan`'s to decide, how it is said to Slurm is
+//! `scheduler::slurm::accounting`'s; this file keeps at it.
 
 mod plan;
+mod read;
 mod wanted;
 
 use std::{
@@ -12,6 +14,8 @@ use std::{
 };
 
 use parking_lot::Mutex;
+
+pub use read::Reader;
 
 use crate::{
     admission::Admission,

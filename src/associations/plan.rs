@@ -74,6 +74,21 @@ pub(super) fn kind_of(field: &Field) -> Option<String> {
     })
 }
 
+/// The other way round; `None` where the portal has no word for it.
+pub(super) fn field_of(kind: &str) -> Option<Field> {
+    Some(match kind {
+        "gres/gpu" => Field::Gpus,
+        "cpu" => Field::Cpus,
+        "mem" => Field::MemoryBytes,
+        kind => Field::GpusOf(kind.strip_prefix("gres/gpu:")?.to_owned()),
+    })
+}
+
+/// As the portal counts what Slurm counts, which is memory in MiB.
+pub(super) fn amount_of(field: &Field, amount: i64) -> i64 {
+    if *field == Field::MemoryBytes { amount.saturating_mul(1 << 20) } else { amount }
+}
+
 /// Limits in Slurm's terms. What only the machine's size limits, Slurm knows by itself.
 pub(super) fn amounts<'a>(limits: impl Iterator<Item = (&'a Field, Limit)>) -> Amounts {
     let amount = |(field, limit): (&Field, Limit)| {

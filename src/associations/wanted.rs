@@ -47,7 +47,7 @@ pub(super) async fn wanted(
     Ok((wanted, members))
 }
 
-fn unix_account(user: &User) -> &str {
+pub(super) fn unix_account(user: &User) -> &str {
     user.unix_name.as_deref().unwrap_or(user.name.as_str())
 }
 

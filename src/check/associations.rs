@@ -1,11 +1,12 @@
-//! Checks of Slurm's accounting, where the portal's limits are written into it: whether Slurm
-//! keeps anybody to them, whether it knows the accounts and counts GPUs, and whether the account
-//! that the portal runs as may change them.
+//! Checks of Slurm's accounting, where the portal's limits are written into it, or read from it:
+//! whether Slurm keeps anybody to them, whether it knows the accounts and counts GPUs, and whether
+//! the account that the portal runs as may change, or see, them.
 
 use super::{Finding, Level};
 use crate::scheduler::slurm::{
     Settings,
     accounting::{Accounting, Association, Books},
+    assoc_mgr::{self, Reading},
 };
 
 const NAME: &str = "Slurm quotas";
@@ -61,9 +62,70 @@ fn judge(books: &Books, named: &[String], account: &str, level: &str) -> Vec<Fin
     findings
 }
 
+/// What the controller says of everybody's limits, where they are read from it.
+pub(super) async fn read(settings: &Settings, account: &str, level: &str) -> Vec<Finding> {
+    let named = settings.accounts.values().chain([&settings.account]).map(|account| account.to_ascii_lowercase());
+    match assoc_mgr::read(settings).await {
+        Ok(reading) => judge_reading(&reading, &named.collect::<Vec<_>>(), account, level),
+        Err(why) => {
+            let what = format!("{why}; until it does, the limits that were read last stand");
+            vec![Finding::new(NAME, Level::Fault, what).mend("scontrol show assoc_mgr flags=assoc; scontrol ping")]
+        }
+    }
+}
+
+fn judge_reading(reading: &Reading, named: &[String], account: &str, level: &str) -> Vec<Finding> {
+    let Reading { cluster, hidden, .. } = reading;
+    let mut findings = Vec::new();
+    // As Slurm hides associations: from those who are no operators.
+    let hides = hidden.split(',').any(|what| ["accounts", "users", "usage", "all"].contains(&what.trim()));
+    if hides && !["root", &reading.slurm_user].contains(&account) && !["Operator", "Administrator"].contains(&level) {
+        let what = format!("PrivateData={hidden} hides limits from `{account}`, which shows none but its own");
+        findings.push(
+            Finding::new(NAME, Level::Fault, what)
+                .mend(format!("sacctmgr add user {account} account=root adminlevel=operator")),
+        );
+    }
+    if !reading.is_enforced {
+        let what = "Slurm keeps nobody to limits of associations: those that are shown do not bind";
+        let mend = "AccountingStorageEnforce=associations,limits in slurm.conf, then restart slurmctld";
+        findings.push(Finding::new(NAME, Level::Warning, what).mend(mend));
+    }
+    let is_known = |name: &str| {
+        reading.records.iter().any(|one| one.association.user.is_none() && one.association.account == name)
+    };
+    if let Some(missing) = named.iter().find(|name| !name.is_empty() && !is_known(name)) {
+        let what = format!("scheduler.slurm.accounts: Slurm shows no account {missing} on the cluster {cluster}");
+        findings.push(
+            Finding::new(NAME, Level::Fault, what).mend(format!("sacctmgr add account {missing} cluster={cluster}")),
+        );
+    }
+    let count = reading.records.len().saturating_add(reading.by_partition);
+    if findings.is_empty() {
+        let what = format!("Slurm keeps the limits: {count} associations of {cluster} are read");
+        findings.push(Finding::new(NAME, Level::Ok, what));
+    }
+    findings
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_hides_or_binds_nobody_is_told() {
+        let reading = Reading { cluster: "test".to_owned(), is_enforced: true, ..Reading::default() };
+        let judged = |reading: &Reading, level: &str| judge_reading(reading, &[String::new()], "lyceum", level);
+        assert_eq!(judged(&reading, "None")[0].what, "Slurm keeps the limits: 0 associations of test are read");
+        let hidden = Reading { hidden: "jobs,usage".to_owned(), ..reading.clone() };
+        assert_eq!((judged(&hidden, "None")[0].level, judged(&hidden, "Operator")[0].level), (Level::Fault, Level::Ok));
+        let loose = judged(&Reading { is_enforced: false, ..reading.clone() }, "None");
+        assert_eq!(loose.iter().map(|one| one.level).collect::<Vec<_>>(), [Level::Warning]);
+        assert_eq!(
+            judge_reading(&reading, &["lab".to_owned()], "root", "")[0].mend,
+            "sacctmgr add account lab cluster=test"
+        );
+    }
 
     #[test]
     fn what_is_missing_is_told() {

@@ -28,8 +28,10 @@ pub async fn slurm(facts: &Facts) -> Vec<Finding> {
     });
     match looked.await {
         Ok((mut findings, level)) => {
-            if settings.quotas != Quotas::Portal {
-                findings.extend(associations::associations(&settings, &account, &level).await);
+            match settings.quotas {
+                Quotas::Portal => {}
+                Quotas::Mirror => findings.extend(associations::associations(&settings, &account, &level).await),
+                Quotas::Read => findings.extend(associations::read(&settings, &account, &level).await),
             }
             findings
         }
@@ -78,7 +80,7 @@ fn advisory() -> Finding {
     let what = "they bind what is started through the portal; for whoever reaches sbatch, or the nodes by ssh, they are \
                 advice: such jobs are shown, not counted";
     Finding::new("Slurm quotas", Level::Note, what).mend(
-        "scheduler.slurm.quotas = \"mirror\" binds sbatch too (docs/schedulers.md); let pam_slurm_adopt guard the nodes",
+        "scheduler.slurm.quotas = \"mirror\" or \"read\" binds sbatch too (docs/schedulers.md); let pam_slurm_adopt guard the nodes",
     )
 }
 

@@ -40,6 +40,10 @@ const MIRRORED: &str = "GPUs, cores and memory are limited in Slurm too, for the
                         what somebody hands in on a shell is bound alike. Everything else binds through the portal alone: \
                         sessions and jobs at once, durations, hours, and the cluster’s totals.";
 
+const READ: &str = "Slurm keeps the limits of GPUs, cores, memory, jobs and durations: they are shown as Slurm has them, and \
+                    changed there, with sacctmgr. What Slurm has no word for is the portal’s, and is changed by \
+                    `lyceum admin quota set` on its machine.";
+
 /// Where apps are reached by browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum AppsOrigin {
@@ -61,6 +65,7 @@ impl WebConfig {
         match self.quotas {
             Quotas::Portal => None,
             Quotas::Mirror => Some(MIRRORED),
+            Quotas::Read => Some(READ),
         }
     }
 

@@ -18,7 +18,7 @@ use super::{
     views::{HealthPage, LoopLine, Moment, Show, as_sentence},
 };
 use crate::{
-    associations::Mirror,
+    associations::{Mirror, Reader},
     auth::Ldap,
     environments::{Environment, State as Building},
     listen::Certificate,
@@ -40,6 +40,8 @@ pub struct Surroundings {
     pub certificate: Option<Arc<Certificate>>,
     /// Where limits are written into Slurm's accounting.
     pub mirror: Option<Arc<Mirror>>,
+    /// Where Slurm keeps the limits itself.
+    pub reader: Option<Arc<Reader>>,
 }
 
 /// How well the portal is.
@@ -120,7 +122,7 @@ pub async fn page(Admin(admin): Admin, State(portal): State<Arc<Portal>>) -> Res
 
 async fn gather(portal: &Portal) -> Report {
     let now = portal.clock.now();
-    let Surroundings { loops, directory, certificate, mirror } = &portal.surroundings;
+    let Surroundings { loops, directory, certificate, mirror, reader } = &portal.surroundings;
     let database = portal.db.health().await.inspect_err(|err| {
         tracing::warn!(error = err as &dyn std::error::Error, "asking the database how it is");
     });
@@ -130,6 +132,7 @@ async fn gather(portal: &Portal) -> Report {
     findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
     findings.extend(mirror.as_ref().map(|mirror| mirror.finding()));
+    findings.extend(reader.as_ref().map(|reader| reader.finding()));
     let groups = portal.db.quota_groups().await.inspect_err(|err| {
         tracing::warn!(error = err as &dyn std::error::Error, "asking for groups that are gone");
     });

@@ -343,6 +343,7 @@ fn services(
             zone: jiff::tz::TimeZone::UTC,
             barred: Barred::default(),
             elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
+            kept: None,
         },
         scheduler,
         Catalogue::new(Vec::new()),

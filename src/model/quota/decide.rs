@@ -85,6 +85,12 @@ pub(super) fn requested(field: &Field, request: &Request) -> i64 {
 }
 
 fn own_limit(field: &Field, request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) {
+    if let Some(most) = situation.limits.most_of(field)
+        && let Limit::AtMost(limit) = most.limit
+    {
+        let amount = Amount { field, used: 0, requested: requested(field, request), limit };
+        reasons.never.extend(amount.never_fits().then(|| sentence::too_much(&amount, &most.source)));
+    }
     let effective = situation.limits.of(field);
     let Limit::AtMost(limit) = effective.limit else { return };
     // A limit that is only the machine's size is judged as such, with the machine.
@@ -94,7 +100,7 @@ fn own_limit(field: &Field, request: &Request, situation: &Situation<'_>, reason
     let amount = Amount { field, used: situation.usage.of(field), requested: requested(field, request), limit };
     if amount.never_fits() {
         reasons.never.push(sentence::too_much(&amount, &effective.source));
-    } else if amount.is_over() {
+    } else if amount.is_over() && !situation.leaves_to_slurm(field) {
         reasons.later.push(sentence::in_the_way(&amount, &effective.source, situation.own));
     }
 }
@@ -114,7 +120,7 @@ fn together(total: &Total, request: &Request, situation: &Situation<'_>, reasons
         let amount = Amount { field, used: total.usage.of(field), requested, limit };
         if amount.never_fits() {
             reasons.never.push(sentence::too_much_together(&amount, &total.whose));
-        } else if amount.is_over() {
+        } else if amount.is_over() && !situation.leaves_to_slurm(field) {
             reasons.later.push(sentence::in_the_way_together(&amount, &total.whose));
         }
     }
@@ -159,7 +165,10 @@ fn machine(request: &Request, situation: &Situation<'_>, reasons: &mut Reasons) 
         }
         if amount.never_fits() {
             reasons.never.push(sentence::machine_too_small(&amount));
-        } else if amount.is_over() && !(request.class == Class::Light && field == Field::Cpus) {
+        } else if amount.is_over()
+            && !(request.class == Class::Light && field == Field::Cpus)
+            && !situation.leaves_to_slurm(&field)
+        {
             reasons.later.push(sentence::machine_full(&amount));
         }
     }
@@ -206,6 +215,7 @@ mod tests {
             period: &Period::default(),
             period_left: None,
             own: &own,
+            goes_to_slurm: false,
             already_waiting: false,
         };
         decide(request, &situation)
@@ -339,6 +349,7 @@ mod tests {
             period: &period,
             period_left,
             own: &[],
+            goes_to_slurm: false,
             already_waiting: false,
         };
         let two_hours = Request { duration_seconds: 7200, ..ask(1, 1, GIB) };

@@ -156,6 +156,7 @@ mod tests {
             period: &period,
             period_left,
             own: &[],
+            goes_to_slurm: false,
             already_waiting: false,
         };
         let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned(), slice: None };
@@ -239,6 +240,7 @@ mod tests {
             period: &period,
             period_left: None,
             own: &[],
+            goes_to_slurm: false,
             already_waiting: false,
         };
         let judged = |gpus, group, waits: &Waiter| {
@@ -267,6 +269,7 @@ mod tests {
             period: &period,
             period_left: None,
             own: &[],
+            goes_to_slurm: false,
             already_waiting: false,
         };
         let request = holds(1, HOUR);

@@ -118,6 +118,22 @@ impl Field {
         )
     }
 
+    /// Whether Slurm has such a limit too: where it keeps the limits, these are its own.
+    #[must_use]
+    pub fn is_slurms(&self) -> bool {
+        matches!(
+            self,
+            Self::Gpus
+                | Self::GpusOf(_)
+                | Self::Cpus
+                | Self::MemoryBytes
+                | Self::Sessions
+                | Self::Jobs
+                | Self::MaxSessionSeconds
+                | Self::MaxJobSeconds
+        )
+    }
+
     /// Whether so much of it can be in use; how long something may take cannot.
     #[must_use]
     pub fn is_used(&self) -> bool {

@@ -10,7 +10,11 @@ use crate::model::{Capacity, Timestamp};
 /// The effective limit of every field, complete by construction, and of the GPU models that
 /// somebody limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits(Vec<(Field, Effective)>);
+pub struct Limits {
+    each: Vec<(Field, Effective)>,
+    /// What one workload may have of a field at most, where somebody says so beside the limits.
+    most: Vec<(Field, Effective)>,
+}
 
 impl Limits {
     /// Resolves every field. With one account everything belongs to it; as soon as there is a
@@ -22,17 +26,64 @@ impl Limits {
         let models: BTreeSet<&Field> =
             live.iter().map(|row| &row.field).filter(|field| matches!(field, Field::GpusOf(_))).collect();
         let fields = Field::ALL.into_iter().chain(models.into_iter().cloned());
-        Self(fields.map(|field| (field.clone(), effective(&field, &live, capacity, single_account))).collect())
+        let each = fields.map(|field| (field.clone(), effective(&field, &live, capacity, single_account)));
+        Self { each: each.collect(), most: Vec::new() }
+    }
+
+    /// The same, with what Slurm says wherever it keeps the limits itself. What it does not limit is
+    /// as much as the machine has, or as anybody likes.
+    #[must_use]
+    pub fn with_slurms(self, slurms: &Slurms, capacity: &Capacity) -> Self {
+        let unlimited = |field: &Field| match field {
+            Field::Gpus => machines(capacity.gpus),
+            Field::Cpus => machines(capacity.cpus),
+            Field::MemoryBytes => machines(capacity.memory_bytes),
+            _ => Effective { limit: Limit::Unlimited, source: slurms.source.clone().into() },
+        };
+        let said = |field: &Field| slurms.each.iter().find(|(name, _)| name == field).map(|(_, limit)| *limit);
+        let bound = |limit| Effective { limit, source: slurms.source.clone().into() };
+        let mut each = self.each;
+        each.retain(|(field, _)| !matches!(field, Field::GpusOf(_)));
+        for (field, effective) in each.iter_mut().filter(|(field, _)| field.is_slurms()) {
+            *effective = said(field).map_or_else(|| unlimited(field), bound);
+        }
+        let models = slurms.each.iter().filter(|(field, _)| matches!(field, Field::GpusOf(_)));
+        each.extend(models.map(|(field, limit)| (field.clone(), bound(*limit))));
+        Self { each, most: slurms.most.clone() }
+    }
+
+    /// What one workload may have of a field, where that is said beside what its owner may have.
+    pub fn most_of(&self, field: &Field) -> Option<&Effective> {
+        self.most.iter().find(|(name, _)| name == field).map(|(_, effective)| effective)
     }
 
     /// The limit of a field; that of a GPU model which nobody limited is none.
     pub fn of(&self, field: &Field) -> &Effective {
-        self.0.iter().find(|(name, _)| name == field).map_or(&Effective::NONE, |(_, effective)| effective)
+        self.each.iter().find(|(name, _)| name == field).map_or(&Effective::NONE, |(_, effective)| effective)
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (&Field, &Effective)> {
-        self.0.iter().map(|(field, effective)| (field, effective))
+        self.each.iter().map(|(field, effective)| (field, effective))
     }
+}
+
+/// What Slurm keeps somebody to, in fields of the portal's.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Slurms {
+    /// Where it stands: `Slurm: account lab`.
+    pub source: String,
+    /// The account; empty where Slurm knows them in none that they would charge.
+    pub account: String,
+    /// What they may have at once, and how long something may take.
+    pub each: Vec<(Field, Limit)>,
+    /// What one workload may have.
+    pub most: Vec<(Field, Effective)>,
+    /// What else stands there that the portal does not count alike, in Slurm's words.
+    pub besides: Vec<String>,
+}
+
+fn machines(value: i64) -> Effective {
+    Effective { limit: Limit::AtMost(value), source: MACHINE.into() }
 }
 
 fn effective(field: &Field, live: &[&LimitRow], capacity: &Capacity, single_account: bool) -> Effective {
@@ -176,6 +227,27 @@ mod tests {
         assert_eq!(limits.of(&a100).limit, Limit::AtMost(2));
         assert_eq!(limits.of(&Field::GpusOf("H100".to_owned())), &Effective::NONE);
         assert_eq!(limits.of(&Field::Gpus).limit, Limit::AtMost(4), "the limit for all is another one");
+        assert_eq!(limits.iter().count(), Field::ALL.len() + 1);
+    }
+
+    #[test]
+    fn slurm_says_what_it_keeps_and_nothing_else() {
+        let a100 = Field::GpusOf("a100".to_owned());
+        let slurms = Slurms {
+            source: "Slurm: account lab".to_owned(),
+            each: vec![(Field::Gpus, Limit::AtMost(2)), (a100.clone(), Limit::AtMost(1))],
+            most: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: "Slurm: one job".into() })],
+            ..Slurms::default()
+        };
+        let rows = [row(Scope::User, 7), LimitRow { field: Field::Pending, ..row(Scope::User, 3) }];
+        let limits = Limits::resolve(&rows, &WHOLE, false, NOW).with_slurms(&slurms, &WHOLE);
+        let told = |field: &Field| (limits.of(field).limit.value(), limits.of(field).source.to_string());
+        assert_eq!(told(&Field::Gpus), (2, "Slurm: account lab".to_owned()));
+        assert_eq!(told(&a100), (1, "Slurm: account lab".to_owned()));
+        assert_eq!(told(&Field::Cpus), (32, "machine".to_owned()), "what Slurm does not limit");
+        assert_eq!(told(&Field::Sessions), (-1, "Slurm: account lab".to_owned()));
+        assert_eq!(told(&Field::Pending), (3, "override".to_owned()), "what Slurm does not keep");
+        assert_eq!(limits.most_of(&Field::Gpus).map(|most| most.limit), Some(Limit::AtMost(1)));
         assert_eq!(limits.iter().count(), Field::ALL.len() + 1);
     }
 

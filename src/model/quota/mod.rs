@@ -22,7 +22,7 @@ pub use change::{Change, Kind, Terms, beyond_manager};
 pub use decide::{decide, wait};
 pub use extend::{Extension, extend, usual_extension};
 pub use field::{Field, Unit};
-pub use limits::Limits;
+pub use limits::{Limits, Slurms};
 pub use order::{Held, Queue, Room, Share, Waiter};
 pub use period::{BadPeriod, Interval, Period, Spent, Window, zone_of};
 
@@ -94,7 +94,7 @@ pub enum Scope {
 }
 
 /// A limit with where it comes from: `override`, `override until …`, `group vision`, `default`,
-/// `machine`.
+/// `machine`, `Slurm: account lab`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effective {
     pub limit: Limit,
@@ -278,8 +278,16 @@ pub struct Situation<'a> {
     pub period_left: Option<i64>,
     /// Names and GPUs of the person's live sessions: what could be stopped.
     pub own: &'a [(String, i64)],
+    /// What would fit later goes to Slurm, which keeps such limits itself and holds it in its queue.
+    pub goes_to_slurm: bool,
     /// True when this request already waits, so that it does not count against `pending` again.
     pub already_waiting: bool,
+}
+
+impl Situation<'_> {
+    fn leaves_to_slurm(&self, field: &Field) -> bool {
+        self.goes_to_slurm && field.is_slurms()
+    }
 }
 
 /// The code of a reason: others come first.

@@ -154,7 +154,7 @@ pub(super) fn read_amounts(text: &str) -> Option<Amounts> {
 }
 
 /// As Slurm writes it: `8`, and of memory `1500M`, `1.50G`, counted in MiB.
-fn number(text: &str) -> Option<i64> {
+pub(super) fn number(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match &text[digits.len()..] {
         "" | "M" => 0,

@@ -6,6 +6,7 @@
 
 pub mod accounting;
 mod accounts;
+pub mod assoc_mgr;
 mod controller;
 mod ending;
 mod job;

@@ -52,6 +52,8 @@ pub enum Quotas {
     Portal,
     /// The portal, which also writes into the accounts of groups what Slurm can keep people to.
     Mirror,
+    /// Slurm: its limits are read, shown, and bind; the portal has none of its own for the same.
+    Read,
 }
 
 impl Default for Settings {

@@ -7,10 +7,11 @@ use axum::http::HeaderMap;
 
 use super::{
     form::{Row, Sheet, fields},
+    set_at,
     table::meter,
 };
 use crate::{
-    admission::{Foretold, Over, Refused},
+    admission::{Foretold, Over, Refused, kept::Together},
     auth::Principal,
     db::{
         self,
@@ -20,7 +21,7 @@ use crate::{
     },
     model::{
         FieldError, Session, Timestamp, User,
-        quota::{Change, Effective, Field, Kind, Limit, Limits, Scope, Usage},
+        quota::{Change, Effective, Field, Kind, Limit, Limits, Scope, Slurms, Usage},
         time::human_duration,
     },
     web::{
@@ -29,7 +30,7 @@ use crate::{
         page::Nav,
         views::{
             ChangeLine, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, Moment, OverLine,
-            PersonPanel, Refusal, RefusedLine, Source, Typed, field_words, limit_words, resources_line,
+            PersonPanel, Refusal, RefusedLine, SlurmPanel, Source, Typed, field_words, limit_words, resources_line,
         },
     },
 };
@@ -59,6 +60,10 @@ pub(super) struct Standing {
     /// With what is set here, and as it would be without.
     pub holds: Option<(Limits, Limits)>,
     pub usage: Usage,
+    /// What Slurm keeps the group to, where it does.
+    together: Option<Together>,
+    keeps_in_slurm: bool,
+    slurm: Option<SlurmPanel>,
 }
 
 /// Who looks at a page, and whether they may change what it shows.
@@ -141,11 +146,31 @@ impl Whose {
 /// What is set, and what holds with it and without it.
 pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
     let admission = &portal.sessions.admission;
-    let set = portal.db.limits_at(whose.level()).await?;
+    let set = set_at(portal, whose.level()).await?;
     let models: Vec<String> = admission.inventory.models().into_iter().map(|(model, _)| model).collect();
-    let sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
+    let mut sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
     let single = portal.db.is_for_one().await?;
-    let resolve = |rows: &[_]| Limits::resolve(rows, &admission.capacity, single, portal.clock.now());
+    let now = portal.clock.now();
+    let resolve = |rows: &[_]| admission.resolve(None, None, rows, (single, now));
+    let (mut together, mut slurm) = (None, None);
+    if let Some(kept) = &admission.kept {
+        together = whose.group().and_then(|group| kept.together(group.id));
+        // What Slurm keeps is kept for single people, and for the accounts of groups.
+        let is_there = |row: &Row| match whose {
+            Whose::User(_) => true,
+            Whose::Group(_) => row.kind == Kind::Total && together.is_some(),
+            Whose::Default | Whose::Cluster => false,
+        };
+        sheet.rows.retain(|row| !row.field.is_slurms() || is_there(row));
+        slurm = match (whose, &together) {
+            (Whose::User(user), _) => {
+                let group = portal.db.purse_of(user.id).await?.default_group();
+                person_in_slurm(user, &kept.of(Some(user.id), group))
+            }
+            (_, Some(together)) => Some(account_in_slurm(together)),
+            _ => None,
+        };
+    }
     let (holds, usage) = match whose {
         Whose::User(user) => {
             let standing = admission.standing(user.id).await?;
@@ -157,7 +182,52 @@ pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
         Whose::Cluster => (None, admission.used_together(None).await?),
         Whose::Group(group) => (None, admission.used_together(Some(group.id)).await?),
     };
-    Ok(Standing { set, sheet, holds, usage })
+    Ok(Standing { set, sheet, holds, usage, together, keeps_in_slurm: admission.kept.is_some(), slurm })
+}
+
+fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
+    if slurms.account.is_empty() {
+        return None;
+    }
+    let unix = user.unix_name.as_deref().unwrap_or(user.name.as_str());
+    let (account, amounts) = (&slurms.account, in_slurms_words(&slurms.each));
+    let most = slurms.most.iter().map(|(field, most)| {
+        let limit = limit_words(field, most.limit);
+        format!("One session or job has at most {limit} of {} ({}).", field_words(field, Kind::Each).0, most.source)
+    });
+    Some(SlurmPanel {
+        lines: most.chain(besides(&slurms.besides)).collect(),
+        command: format!("sacctmgr modify user where name={unix} account={account} set GrpTRES={amounts}"),
+    })
+}
+
+fn account_in_slurm(together: &Together) -> SlurmPanel {
+    let (account, amounts) = (&together.account, in_slurms_words(&together.limits));
+    SlurmPanel {
+        lines: besides(&together.besides).collect(),
+        command: format!("sacctmgr modify account where name={account} set GrpTRES={amounts}"),
+    }
+}
+
+fn besides(said: &[String]) -> impl Iterator<Item = String> {
+    let words = said.join(", ");
+    let told = format!(
+        "Slurm also limits {words}: it counts them by itself, not in the portal’s period, and holds jobs back there."
+    );
+    (!said.is_empty()).then_some(told).into_iter()
+}
+
+/// `gres/gpu=1,cpu=-1,mem=3072M`: what stands there now, to be changed.
+fn in_slurms_words(limits: &[(Field, Limit)]) -> String {
+    let value = |wanted: Field, shift: u32| {
+        let limit = limits.iter().find(|(field, _)| *field == wanted).map(|(_, limit)| limit.value());
+        limit.filter(|value| 0 <= *value).map_or(-1, |value| value >> shift)
+    };
+    let mem = match value(Field::MemoryBytes, 20) {
+        -1 => "-1".to_owned(),
+        some => format!("{some}M"),
+    };
+    format!("gres/gpu={},cpu={},mem={mem}", value(Field::Gpus, 0), value(Field::Cpus, 0))
 }
 
 /// The form as it stands, or as somebody filled it in, with what is wrong.
@@ -200,18 +270,24 @@ pub(super) async fn page(
             Some(format!("{count} wrong, and nothing was saved. {}", more.join(" ")))
         }
     };
+    let mut head = whose.head();
+    if standing.keeps_in_slurm {
+        // The note on the page says who gives what.
+        head.lead.clear();
+    }
     Ok(LimitsPage {
         layout: portal.layout_of(reader.principal, Nav::Administration),
         tab: whose.tab(),
-        head: whose.head(),
+        head,
         notice: None,
         alert,
         stale: None,
         action: whose.address(),
         version: sheet.version.clone(),
+        slurm: standing.slurm.clone(),
         sections: kinds.map(section).collect(),
         marks: sheet.marks.map(|boxes| MarkBoxes { may_change: is_admin, ..boxes }),
-        may_change: reader.may_change,
+        may_change: reader.may_change && portal.sessions.admission.kept.is_none(),
         people: Vec::new(),
         person: match whose {
             Whose::User(user) => Some(person(portal, reader, user, standing, now).await?),
@@ -236,7 +312,12 @@ fn limit_box(
         (Some((_, without)), ..) => Some(without.of(&row.field)),
         (None, ..) => None,
     };
+    let slurms = standing.together.as_ref().filter(|_| row.kind == Kind::Total).and_then(|together| {
+        let (_, limit) = together.limits.iter().find(|(field, _)| *field == row.field)?;
+        Some(Effective { limit: *limit, source: together.source.clone().into() })
+    });
     let total = limit.map(|limit| Effective { limit: Limit::of(limit.terms.value), source: "total".into() });
+    let total = total.or_else(|| slurms.clone());
     let used = match (whose, row.kind) {
         (Whose::User(_), _) => effective.and_then(|effective| meter(&row.field, &standing.usage, effective)),
         (_, Kind::Total) => meter(&row.field, &standing.usage, total.as_ref().unwrap_or(&Effective::NONE)),
@@ -259,7 +340,10 @@ fn limit_box(
         hint,
         meter: used.filter(|_| counts),
         effective: match row.kind {
-            Kind::Total => Some(("unlimited".to_owned(), None)),
+            Kind::Total => Some(slurms.map_or_else(
+                || ("unlimited".to_owned(), None),
+                |slurms| (limit_words(&row.field, slurms.limit), Some(Source::of(&slurms.source, now))),
+            )),
             Kind::Each => effective
                 .map(|effective| (limit_words(&row.field, effective.limit), Some(Source::of(&effective.source, now)))),
         },
@@ -277,6 +361,7 @@ fn limit_box(
         may_change: reader.may_change && (is_admin || (row.kind == Kind::Each && has_total(&row.field))),
         errors: faults.iter().filter_map(|fault| Some((part(fault)?, fault.message.clone()))).collect(),
         can_stay: false,
+        is_slurms: standing.keeps_in_slurm && row.field.is_slurms(),
         name,
     }
 }

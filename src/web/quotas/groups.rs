@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use url::form_urlencoded::Serializer;
 
-use super::table::meter;
+use super::{set_at, table::meter};
 use crate::{
     db::{
         groups::{GroupFilter, ListedGroup},
@@ -18,7 +18,7 @@ use crate::{
     },
     model::{
         Timestamp,
-        quota::{Effective, Kind, Limit, Unit, Usage},
+        quota::{Effective, Field, Kind, Limit, Unit, Usage},
     },
     web::{
         Portal,
@@ -59,15 +59,23 @@ pub async fn list(
     let (mut rows, now) = (Vec::new(), portal.clock.now());
     for one in listed.items {
         let Some(group) = portal.db.find_quota_group(&one.group.id.to_string()).await? else { continue };
-        let set = portal.db.limits_at(Level::Group(group.id)).await?;
+        let set = set_at(&portal, Level::Group(group.id)).await?;
+        let kept = portal.sessions.admission.kept.as_ref().and_then(|kept| kept.together(group.id));
         // Hours are counted where they are limited.
         let counts_hours = |limit: &SetLimit| limit.kind == Kind::Total && limit.field.unit() == Unit::Hours;
-        let usage = if set.iter().any(counts_hours) {
+        let mut usage = if set.iter().any(counts_hours) {
             portal.sessions.admission.used_together(Some(group.id)).await?
         } else {
             holdings.by_group.remove(&group.id).unwrap_or_default()
         };
-        rows.push(group_row(group, one.members, (&set, &usage), now));
+        let mut row = group_row(group, one.members, (&set, &usage), now);
+        if let Some(mut kept) = kept {
+            kept.count(&mut usage);
+            kept.limits.retain(|(field, _)| !matches!(field, Field::Jobs));
+            let bound = |limit| Effective { limit, source: kept.source.clone().into() };
+            row.meters.extend(kept.limits.iter().filter_map(|(field, limit)| meter(field, &usage, &bound(*limit))));
+        }
+        rows.push(row);
     }
     let address = |cursor: &str| {
         let mut query = Serializer::new(String::new());

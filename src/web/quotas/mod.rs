@@ -43,7 +43,7 @@ use crate::{
     },
     model::{
         FieldError, Resources, SessionId, Timestamp, User,
-        quota::{Field, Kind, Reason, Usage},
+        quota::{Field, Kind, Limit, Reason, Usage},
     },
 };
 use change::Read;
@@ -127,6 +127,9 @@ pub struct GroupQuota {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>, format = "date-time")]
     pub absent_since: Option<Timestamp>,
+    /// Where Slurm keeps the limits: what its account there may have together.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub slurm: BTreeMap<String, Effective>,
     /// What is charged to it now; hours of the period where they are limited.
     pub usage: Usage,
 }
@@ -157,6 +160,9 @@ pub struct SeveralChanged {
 
 /// So many of somebody's refusals are told: as many as are kept.
 const REFUSALS: i64 = 20;
+
+const READ_ONLY: &str = "Slurm keeps the limits of this cluster, and they are only read here: change them with sacctmgr; \
+                         what Slurm has no word for, with `lyceum admin quota set` on the portal’s machine.";
 
 /// More are not changed at once.
 const MOST_AT_ONCE: usize = 500;
@@ -298,7 +304,7 @@ pub(super) fn effective(standing: &Standing) -> BTreeMap<String, Effective> {
 
 async fn user_quota(portal: &Portal, user: &User) -> Result<(Version, UserQuota)> {
     let standing = portal.sessions.standing(user.id).await?;
-    let set = portal.db.limits_at(Level::User(user.id)).await?;
+    let set = set_at(portal, Level::User(user.id)).await?;
     let refused = portal.sessions.admission.refusals(user.id, REFUSALS).await?;
     let quota = UserQuota {
         refusals: refused.into_iter().map(RefusalView::from).collect(),
@@ -311,20 +317,25 @@ async fn user_quota(portal: &Portal, user: &User) -> Result<(Version, UserQuota)
 }
 
 async fn level_quota(portal: &Portal) -> Result<(Version, LevelQuota)> {
-    let set = portal.db.limits_at(Level::Default).await?;
+    let set = set_at(portal, Level::Default).await?;
     Ok((Version::of(&set, None), LevelQuota { fields: set_for(&set, Kind::Each) }))
 }
 
 async fn cluster_quota(portal: &Portal) -> Result<(Version, ClusterQuota)> {
-    let set = portal.db.limits_at(Level::Cluster).await?;
+    let set = set_at(portal, Level::Cluster).await?;
     let usage = portal.sessions.admission.used_together(None).await?;
     Ok((Version::of(&set, None), ClusterQuota { fields: set_for(&set, Kind::Total), usage }))
 }
 
 async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, GroupQuota)> {
-    let set = portal.db.limits_at(Level::Group(group.id)).await?;
+    let set = set_at(portal, Level::Group(group.id)).await?;
     let usage = portal.sessions.admission.used_together(Some(group.id)).await?;
     let version = Version::of(&set, Some(&group));
+    let kept = portal.sessions.admission.kept.as_ref().and_then(|kept| kept.together(group.id));
+    let slurm = kept.iter().flat_map(|kept| {
+        let shown = |limit: &Limit| Effective { limit: limit.value(), source: kept.source.clone() };
+        kept.limits.iter().map(move |(field, limit)| (field.name().into_owned(), shown(limit)))
+    });
     let quota = GroupQuota {
         group: group.name,
         each: set_for(&set, Kind::Each),
@@ -332,6 +343,7 @@ async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, Gro
         chargeable: group.chargeable,
         restrictive: group.restrictive,
         absent_since: group.absent_since,
+        slurm: slurm.collect(),
         usage,
     };
     Ok((version, quota))
@@ -412,8 +424,24 @@ fn seen(headers: &HeaderMap) -> Option<Version> {
     Some(Version::from(named.to_str().unwrap_or_default().trim_matches('"')))
 }
 
+/// What is set at a level, as far as it binds anybody: not what Slurm keeps itself.
+async fn set_at(portal: &Portal, level: Level) -> Result<Vec<SetLimit>> {
+    let mut set = portal.db.limits_at(level).await?;
+    set.retain(|limit| portal.sessions.admission.kept.is_none() || !limit.field.is_slurms());
+    Ok(set)
+}
+
+/// Where Slurm keeps the limits, nobody changes them here.
+fn writable(portal: &Portal) -> Result<()> {
+    match portal.sessions.admission.kept {
+        Some(_) => Err(Error::conflict(READ_ONLY)),
+        None => Ok(()),
+    }
+}
+
 /// Makes changes, all or none.
 async fn save(portal: &Portal, author: &Principal, changes: &[LevelChange]) -> Result<Outcome> {
+    writable(portal)?;
     let author = Author { name: author.user.name.as_str(), at: portal.clock.now(), is_manager: !author.is_admin() };
     let outcome = portal.db.change_limits(changes, &author).await?;
     if outcome == Outcome::Done {

@@ -16,7 +16,7 @@ use super::{
     draw::{Reader, Whose, page, preview, stand},
     find, find_group,
     form::Asked,
-    may_change_group, save,
+    may_change_group, save, writable,
 };
 use crate::{
     db::limits::{Author, LevelChange, Outcome, objection},
@@ -144,6 +144,7 @@ async fn show(portal: &Portal, reader: &Reader<'_>, whose: &Whose, visit: &Visit
 
 /// Looks at what was sent, or saves it, or gives it back to be changed.
 async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form) -> Result<Response> {
+    writable(portal)?;
     let now = portal.clock.now();
     let standing = stand(portal, whose).await?;
     let sheet = standing.sheet.posted(form);

@@ -7,7 +7,7 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, several};
+use super::{GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, several, writable};
 use crate::{
     admission::{Foretold, Over, Refused},
     db::{limits::LevelChange, quotas::Level},
@@ -80,6 +80,7 @@ pub async fn preview(
     State(portal): State<Arc<Portal>>,
     Json(preview): Json<Preview>,
 ) -> Result<axum::Json<PreviewAnswer>> {
+    writable(&portal)?;
     let now = portal.clock.now();
     let one = |level, Read { changes, marks }| vec![LevelChange { level, changes, marks, seen: None }];
     let is_admin = reader.is_admin();

@@ -12,7 +12,7 @@ use super::{
     draw::with_foretold,
     find_several,
     form::{Asked, Row, Sheet, fields},
-    save,
+    save, writable,
 };
 use crate::{
     db::{
@@ -45,6 +45,7 @@ pub async fn change(Admin(admin): Admin, State(portal): State<Arc<Portal>>, form
     if names.is_empty() {
         return Ok(Redirect::to("/admin/quotas?done=nobody").into_response());
     }
+    writable(&portal)?;
     let chosen = choose(&portal, &names).await?;
     let now = portal.clock.now();
     let sheet = if form.get("version").is_empty() { chosen.sheet.clone() } else { chosen.sheet.posted(&form) };
@@ -161,6 +162,7 @@ fn page(
             shows_use: false,
             rows: sheet.rows.iter().map(|row| limit_box(row, chosen, faults)).collect(),
         }],
+        slurm: None,
         marks: None,
         may_change: true,
         people: chosen.people.iter().map(|(user, _)| user.name.to_string()).collect(),
@@ -197,6 +199,7 @@ fn limit_box(row: &Row, chosen: &Chosen, faults: &[FieldError]) -> LimitBox {
         may_change: true,
         errors: errors.collect(),
         can_stay: true,
+        is_slurms: false,
         name,
     }
 }

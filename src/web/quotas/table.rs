@@ -325,7 +325,7 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
         csv_href: parameters.address("/admin/quotas/table", &parameters.sort, ""),
         first_href: paged.then(|| parameters.address(PATH, &parameters.sort, "")),
         next_href: listed.next_cursor.map(|cursor| parameters.address(PATH, &parameters.sort, &cursor)),
-        may_change: reader.is_admin(),
+        may_change: reader.is_admin() && admission.kept.is_none(),
     })
 }
 

@@ -84,7 +84,7 @@ pub use queue::{QueuePage, QueueRow};
 pub use quotas::{
     ChangeLine, Choice, LimitBox, LimitSection, LimitsHead, LimitsPage, LimitsPreview, MarkBoxes, OverLine,
     PersonPanel, QuotaColumns, QuotaGroupRow, QuotaGroupsPage, QuotaRow, QuotaSearch, QuotaStrip, QuotasPage, Refusal,
-    RefusedLine, Source, Typed, field_words, limit_words, over_verdict,
+    RefusedLine, SlurmPanel, Source, Typed, field_words, limit_words, over_verdict,
 };
 pub use results::{
     CellView, ColumnChoice, GroupView, Head, LINE_HEIGHT, LINE_WIDTH, ResultLineView, ResultsView, SpreadView, area,

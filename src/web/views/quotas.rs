@@ -128,6 +128,15 @@ pub struct LimitsPage {
     /// Whose limits change together.
     pub people: Vec<String>,
     pub person: Option<PersonPanel>,
+    /// Where Slurm keeps them.
+    pub slurm: Option<SlurmPanel>,
+}
+
+/// What Slurm says of somebody, or of a group's account, beside the limits; and how it is changed there.
+#[derive(Clone, Debug, Default)]
+pub struct SlurmPanel {
+    pub lines: Vec<String>,
+    pub command: String,
 }
 
 /// What stands above the form.
@@ -172,6 +181,8 @@ pub struct LimitBox {
     /// What somebody else made of it meanwhile.
     pub theirs: Option<String>,
     pub may_change: bool,
+    /// Slurm keeps it: nothing is set here.
+    pub is_slurms: bool,
     /// By part: `value`, `until`, `note`, or `choice` for all of it.
     pub errors: Vec<(&'static str, String)>,
     /// In a form for several people a field can be left alone.
@@ -201,7 +212,7 @@ impl LimitBox {
 
     /// What is set, in words, for those who only read.
     fn says(&self) -> String {
-        self.typed.says()
+        if self.is_slurms { "in Slurm".to_owned() } else { self.typed.says() }
     }
 }
 

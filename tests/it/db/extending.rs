@@ -32,6 +32,7 @@ fn admission(db: &Db, gpus: i64, now: Timestamp, extend_while_others_wait: bool)
         zone: jiff::tz::TimeZone::UTC,
         barred: lyceum::admission::Barred::default(),
         elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
+        kept: None,
     }
 }
 

@@ -40,6 +40,7 @@ fn admission(db: &Db, gpus: i64) -> Admission {
         zone: jiff::tz::TimeZone::UTC,
         barred: Barred::default(),
         elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
+        kept: None,
     }
 }
 

@@ -173,6 +173,7 @@ fn admission(db: &Db) -> Admission {
         zone: jiff::tz::TimeZone::UTC,
         barred: lyceum::admission::Barred::default(),
         elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
+        kept: None,
     }
 }
 

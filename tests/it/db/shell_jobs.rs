@@ -198,6 +198,7 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
             zone: jiff::tz::TimeZone::UTC,
             barred: Barred::default(),
             elsewhere: Elsewhere::default(),
+            kept: None,
         };
         let mut asks = super::quotas::charged(ada, vision, 1);
         asks.spec.duration_seconds = HOUR;

@@ -83,6 +83,7 @@ pub fn pages(word: &Word) -> Vec<(&'static str, String)> {
         ("limits-stale", draw(&super::quotas::stale(word))),
         ("limits-group", draw(&super::quotas::group(word))),
         ("limits-manager", draw(&super::quotas::of_manager(word))),
+        ("limits-slurm", draw(&super::quotas::in_slurm(word))),
         ("limits-selection", draw(&super::quotas::selection(word))),
         ("limits-preview", draw(&super::quotas::preview(word))),
         ("audit", draw(&super::audit::audit(word))),

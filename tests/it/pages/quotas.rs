@@ -118,6 +118,7 @@ fn limit(word: &Word, kind: Kind, field: &Field, holds: &str) -> LimitBox {
         may_change: true,
         errors: Vec::new(),
         can_stay: false,
+        is_slurms: false,
     }
 }
 
@@ -171,6 +172,7 @@ pub fn user(word: &Word) -> LimitsPage {
         stale: None,
         action: "/admin/quotas/users/carol".to_owned(),
         version: "0a1b2c3d4e5f6071".to_owned(),
+        slurm: None,
         sections: vec![section("", true, rows)],
         marks: None,
         may_change: true,
@@ -262,6 +264,36 @@ pub fn of_manager(word: &Word) -> LimitsPage {
     for row in page.sections.iter_mut().flat_map(|section| &mut section.rows) {
         row.may_change = row.name == "each.gpus";
     }
+    page
+}
+
+/// Somebody whose limits Slurm keeps.
+pub fn in_slurm(word: &Word) -> LimitsPage {
+    let mut page = user(word);
+    let read = WebConfig { quotas: Quotas::Read, ..WebConfig::default() };
+    page.layout.note_on_quotas = read.note_on_quotas();
+    page.head.lead.clear();
+    page.notice = None;
+    page.may_change = false;
+    for row in page.sections.iter_mut().flat_map(|section| &mut section.rows) {
+        row.is_slurms = !["each.gpu_hours", "each.idle_timeout_seconds"].contains(&row.name.as_str());
+        if row.is_slurms {
+            row.otherwise = None;
+            row.set_by = None;
+            let limit = row.effective.take().map(|(limit, _)| limit).unwrap_or_default();
+            row.effective = Some((limit, Some(from(word, "Slurm: account lab"))));
+        }
+    }
+    page.slurm = Some(SlurmPanel {
+        lines: vec![
+            word("One session or job has at most 2 of GPUs (Slurm: account lab, one job)."),
+            word(
+                "Slurm also limits 6000 minutes of gres/gpu (GrpTRESMins): it counts them by itself, not in the portal’s period, and holds jobs back there.",
+            ),
+        ],
+        command: "sacctmgr modify user where name=carol account=lab set GrpTRES=gres/gpu=8,cpu=32,mem=262144M"
+            .to_owned(),
+    });
     page
 }
 

@@ -17,18 +17,18 @@ const MIB: i64 = 1 << 20;
 
 /// A portal whose group `vision` has the account `lab`, somebody in it, and another account of
 /// Slurm's that is nobody's of the portal's.
-struct Scene {
-    house: House,
-    person: Person,
-    cluster: Cluster,
+pub struct Scene {
+    pub house: House,
+    pub person: Person,
+    pub cluster: Cluster,
     /// The person's Unix account, and its uid.
-    unix: String,
+    pub unix: String,
     uid: u32,
 }
 
 const ENFORCED: &str = "AccountingStorageEnforce=associations,limits\n";
 
-async fn scene(mode: &str) -> Option<Scene> {
+pub async fn scene(mode: &str) -> Option<Scene> {
     let cluster = Cluster::with_accounts(ENFORCED)?;
     for account in ["lab", "other"] {
         cluster.tell("sacctmgr", &["--immediate", "add", "account", account, "cluster=test"]);
@@ -50,12 +50,12 @@ async fn scene(mode: &str) -> Option<Scene> {
 }
 
 impl Scene {
-    fn admin(&self, words: &[&str]) {
+    pub fn admin(&self, words: &[&str]) {
         let (is_done, said) = self.house.run(&[&["admin"], words].concat());
         assert!(is_done, "{words:?}: {said}");
     }
 
-    fn set(&self, words: &[&str]) {
+    pub fn set(&self, words: &[&str]) {
         self.admin(&[&["quota", "set"], words].concat());
     }
 
@@ -72,7 +72,7 @@ impl Scene {
     }
 
     /// By hand, as an administrator of Slurm's.
-    fn by_hand(&self, words: &[&str]) {
+    pub fn by_hand(&self, words: &[&str]) {
         self.cluster.tell("sacctmgr", &[&["--immediate", "modify"], words].concat());
     }
 
@@ -85,7 +85,7 @@ impl Scene {
     }
 
     /// What the health report says of it among `findings` or `loops`, once it says this.
-    async fn told(&self, list: &str, part: &str) -> Value {
+    pub async fn told(&self, list: &str, part: &str) -> Value {
         let admin = self.house.admin();
         eventually(&format!("the health report tells: {part}"), async || {
             let report = admin.get(&self.house, "/health").await;

@@ -12,6 +12,7 @@ mod jobs;
 mod machines;
 mod mirror;
 mod queue;
+mod read;
 mod requeues;
 mod shell;
 mod stage;
