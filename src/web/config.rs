@@ -42,7 +42,7 @@ const MIRRORED: &str = "GPUs, cores and memory are limited in Slurm too, for the
 
 const READ: &str = "Slurm keeps the limits of GPUs, cores, memory, jobs and durations: they are shown as Slurm has them, and \
                     changed there, with sacctmgr. What Slurm has no word for is the portal’s, and is changed by \
-                    `lyceum admin quota set` on its machine.";
+                    ‘lyceum admin quota set’ on its machine.";
 
 /// Where apps are reached by browsers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

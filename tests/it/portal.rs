@@ -6,7 +6,7 @@ use std::{convert::Infallible, net::SocketAddr, os::unix::net::UnixStream, path:
 use axum::response::Response as AxumResponse;
 use hyper::{Request, body::Incoming};
 use lyceum::{
-    admission::{Admission, Barred},
+    admission::{Admission, Barred, elsewhere::Elsewhere, kept::Kept},
     announcements::Announcements,
     apps::Catalogue,
     auth::{Access, Authenticator, Header, Local, header, passwords},
@@ -27,7 +27,7 @@ use lyceum::{
     notifications::{self, Notifications},
     proxy::Proxy,
     runs::{self, Runs},
-    scheduler,
+    scheduler::{self, slurm::Quotas},
     sessions::{self, Sessions},
     web::{AppsOrigin, Front, Parts, Portal, Surroundings, WebConfig, gateway::Gateway},
 };
@@ -137,10 +137,11 @@ impl TestPortal {
         let mut config =
             WebConfig { private: directory.path().to_owned(), port: address.port(), ..WebConfig::default() };
         configure(&mut config);
+        let kept = (config.quotas == Quotas::Read).then(Kept::default);
         let shutdown = CancellationToken::new();
         let loops = Loops::new(clock.clone());
         let announcements = Arc::new(Announcements::new(db.clone(), clock.clone()));
-        let (sessions, files, runs) = services(db, &clock, directory.path(), gpus, &loops);
+        let (sessions, files, runs) = services(db, &clock, directory.path(), gpus, (&loops, kept));
         // A site that sends mail and calls a host; nobody delivers anything here.
         let told = notifications::Config {
             smtp: "localhost".to_owned(),
@@ -267,7 +268,7 @@ fn services(
     clock: &Clock,
     directory: &Path,
     nvml: Option<&Path>,
-    loops: &Loops,
+    (loops, kept): (&Loops, Option<Kept>),
 ) -> (Arc<Sessions>, Arc<Files>, Arc<Runs>) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     drop(theirs);
@@ -342,8 +343,8 @@ fn services(
             holds_at_once: true,
             zone: jiff::tz::TimeZone::UTC,
             barred: Barred::default(),
-            elsewhere: lyceum::admission::elsewhere::Elsewhere::default(),
-            kept: None,
+            elsewhere: Elsewhere::default(),
+            kept,
         },
         scheduler,
         Catalogue::new(Vec::new()),

@@ -3,8 +3,15 @@
 //! what was typed. How it looks is tried in the browser, races with the database.
 
 use lyceum::{
+    admission::kept::{Reading, Together},
     db::{admit::NewSession, users::NewUser},
-    model::{GroupName, Resources, Role, SessionId, UserId, Username, files::Measured, session::SessionSpec},
+    model::{
+        GroupName, Resources, Role, SessionId, UserId, Username,
+        files::Measured,
+        quota::{Field, Limit, Slurms, Usage},
+        session::SessionSpec,
+    },
+    scheduler::slurm::Quotas,
 };
 use serde_json::{Value, json};
 
@@ -17,7 +24,10 @@ struct Lab {
 }
 
 async fn lab() -> Lab {
-    let portal = TestPortal::start().await;
+    lab_of(TestPortal::start().await).await
+}
+
+async fn lab_of(portal: TestPortal) -> Lab {
     portal.add_user("boss", Role::Admin).await;
     portal.add_user("chief", Role::Admin).await;
     let ada = portal.add_user("ada", Role::User).await;
@@ -514,4 +524,62 @@ async fn what_was_refused_and_what_is_stored_stands_on_the_persons_page() {
     assert_eq!(quota["usage"]["storage_bytes"], 96_i64 << 30);
     let page = seen(&lab.boss, "/admin/quotas/users/ada").await;
     assert!(page.contains("data-meter=\"storage_bytes\"") || page.contains("96 GB"), "{page}");
+}
+
+#[tokio::test]
+async fn where_slurm_keeps_them_the_pages_are_read() {
+    let Lab { portal, boss, group } = lab_of(TestPortal::start_with(|config| config.quotas = Quotas::Read).await).await;
+    let ada = portal.db().find_user_by_name("ada").await.unwrap().unwrap().user.id;
+    let source = "Slurm: account lab".to_owned();
+    let account = "lab".to_owned();
+    let slurms = Slurms {
+        source: source.clone(),
+        account: account.clone(),
+        each: vec![(Field::Gpus, Limit::AtMost(2)), (Field::MemoryBytes, Limit::AtMost(3 << 30))],
+        besides: vec!["6000 minutes of gres/gpu (GrpTRESMins)".to_owned()],
+        ..Slurms::default()
+    };
+    let held = Usage { gpus: 5, ..Usage::default() };
+    let limits = vec![(Field::Gpus, Limit::AtMost(7))];
+    let together = Together { source, account, limits, held, ..Together::default() };
+    let known = Reading {
+        people: [((ada, None), slurms)].into(),
+        groups: [(group.parse().unwrap(), together)].into(),
+        ..Reading::default()
+    };
+    assert!(portal.portal.sessions.admission.kept.as_ref().unwrap().set(known));
+    let of_ada = seen(&boss, "/admin/quotas/users/ada").await;
+    for wanted in [
+        "Slurm: account lab",
+        "6000 minutes of gres/gpu",
+        "sacctmgr modify user where name=ada account=lab set GrpTRES=gres/gpu=2,cpu=-1,mem=3072M",
+    ] {
+        assert!(of_ada.contains(wanted), "{wanted}: {of_ada}");
+    }
+    let of_group = seen(&boss, &format!("/admin/quotas/groups/{group}")).await;
+    let command = "sacctmgr modify account where name=lab set GrpTRES=gres/gpu=7,cpu=-1,mem=-1";
+    assert!(of_group.contains(command) && of_group.contains("Slurm: account lab"), "{of_group}");
+    let answer: Value = boss.get(&format!("/api/v1/quotas/groups/{group}")).await.json().await.unwrap();
+    assert_eq!((&answer["slurm"]["gpus"]["limit"], &answer["usage"]["gpus"]), (&json!(7), &json!(5)), "{answer}");
+    // Nothing can be sent, and what is sent all the same is answered.
+    let mia = portal.sign_in("mia").await;
+    let of_group = format!("/admin/quotas/groups/{group}");
+    let gpus =
+        [("each.gpus.was", "inherit"), ("each.gpus.choice", "value"), ("each.gpus.value", "2"), ("step", "save")];
+    for (caller, path) in [
+        (&boss, "/admin/quotas/users/ada"),
+        (&boss, "/admin/quotas/default"),
+        (&boss, "/admin/quotas/cluster"),
+        (&boss, of_group.as_str()),
+        (&mia, of_group.as_str()),
+    ] {
+        let page = seen(caller, path).await;
+        assert!(!page.contains("Preview the change") && !page.contains(".choice"), "{path}: {page}");
+        let (status, _, page) = send(caller, path, &gpus).await;
+        assert!(status == 409 && page.contains("change them with sacctmgr"), "{path}: {status} {page}");
+    }
+    assert!(!seen(&boss, "/admin/quotas").await.contains("name=\"user\""), "nobody is chosen either");
+    let (status, _, page) = send(&boss, "/admin/quotas/selection", &[("user", "ada"), ("step", "choose")]).await;
+    assert!(status == 409 && page.contains("change them with sacctmgr"), "{status} {page}");
+    assert_eq!(overrides(&boss, "ada").await, json!({}));
 }

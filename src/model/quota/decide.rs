@@ -179,7 +179,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::{LimitRow, Limits, Period, Scope},
+        super::{LimitRow, Limits, Period, Scope, Slurms},
         *,
     };
     use crate::model::{Capacity, Resources, Timestamp, size::GIB};
@@ -197,6 +197,43 @@ mod tests {
             duration_seconds: 3600,
             class: Class::Session,
         }
+    }
+
+    #[test]
+    fn what_slurm_holds_back_is_handed_on() {
+        let most = vec![(Field::Cpus, super::super::Effective { limit: Limit::AtMost(8), source: "one job".into() })];
+        let each = vec![(Field::Gpus, Limit::AtMost(2)), (Field::Sessions, Limit::AtMost(1))];
+        let slurms = Slurms { source: "Slurm: account lab".to_owned(), each, most, ..Slurms::default() };
+        let rows = [row(Scope::User, Field::Light, 1)];
+        let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&slurms, &WHOLE);
+        let usage = Usage { gpus: 2, sessions: 1, light: 1, memory_bytes: 190 * GIB, ..Usage::default() };
+        let decided = |request: &Request, goes_to_slurm| {
+            let situation = Situation {
+                limits: &limits,
+                usage: &usage,
+                totals: &[],
+                in_use: &usage,
+                capacity: WHOLE,
+                period: &Period::default(),
+                period_left: None,
+                own: &[],
+                goes_to_slurm,
+                already_waiting: false,
+            };
+            decide(request, &situation)
+        };
+        let fits_later = ask(2, 8, 48 * GIB);
+        assert_eq!(decided(&fits_later, true), Decision::Admit, "limits and room are Slurm's to wait for");
+        assert!(matches!(decided(&fits_later, false), Decision::Wait(reasons) if reasons.len() == 3));
+        for (request, source) in [(ask(3, 1, GIB), "Slurm: account lab"), (ask(1, 9, GIB), "one job")] {
+            match decided(&request, true) {
+                Decision::Refuse(reasons) => assert_eq!((reasons.len(), reasons[0].scope.as_str()), (1, source)),
+                other => panic!("{other:?}"),
+            }
+        }
+        // What Slurm has no word for waits here.
+        let light = Request { class: Class::Light, ..ask(0, 1, GIB) };
+        assert!(matches!(decided(&light, true), Decision::Wait(reasons) if reasons[0].code == "quota.light.user"));
     }
 
     fn answer(request: &Request, rows: &[LimitRow], usage: &Usage) -> Decision {

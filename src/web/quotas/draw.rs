@@ -192,8 +192,7 @@ fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
     let unix = user.unix_name.as_deref().unwrap_or(user.name.as_str());
     let (account, amounts) = (&slurms.account, in_slurms_words(&slurms.each));
     let most = slurms.most.iter().map(|(field, most)| {
-        let limit = limit_words(field, most.limit);
-        format!("One session or job has at most {limit} of {} ({}).", field_words(field, Kind::Each).0, most.source)
+        format!("One session or job has at most {} ({}).", field.amount(most.limit.value()), most.source)
     });
     Some(SlurmPanel {
         lines: most.chain(besides(&slurms.besides)).collect(),

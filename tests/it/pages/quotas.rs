@@ -286,7 +286,7 @@ pub fn in_slurm(word: &Word) -> LimitsPage {
     }
     page.slurm = Some(SlurmPanel {
         lines: vec![
-            word("One session or job has at most 2 of GPUs (Slurm: account lab, one job)."),
+            word("One session or job has at most 2 GPUs (Slurm: account lab, one job)."),
             word(
                 "Slurm also limits 6000 minutes of gres/gpu (GrpTRESMins): it counts them by itself, not in the portal’s period, and holds jobs back there.",
             ),
