@@ -224,7 +224,7 @@ fn slurms(accounts: &Accounts<'_>, account: &str, share: Option<&Record>) -> Slu
     }
     // What the person may have anyway needs not be said twice.
     most.retain(|(field, most)| !each.iter().any(|(name, limit)| name == field && *limit <= most.limit));
-    Slurms { source, account: account.to_owned(), each, most, besides: besides(share) }
+    Slurms { source, account: account.to_owned(), each, most, handed_in: share.handed_in, besides: besides(share) }
 }
 
 /// What all may hold together who charge an account, and what they do.
@@ -324,6 +324,7 @@ mod tests {
             one_job: Amounts::new(),
             jobs: None,
             running: 0,
+            handed_in: None,
             longest: None,
             minutes: Amounts::new(),
         }

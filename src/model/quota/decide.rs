@@ -18,6 +18,18 @@ pub fn decide(request: &Request, situation: &Situation<'_>) -> Decision {
     for field in amounts(request) {
         own_limit(&field, request, situation, &mut reasons);
     }
+    // Slurm takes no more than so many, and would refuse the next instead of holding it back.
+    if let Some(handed_in) = situation.limits.handed_in()
+        && let Limit::AtMost(limit) = handed_in.limit
+    {
+        let Usage { sessions, light, jobs, .. } = situation.usage;
+        let amount = Amount { field: &Field::Jobs, used: sessions + light + jobs, requested: 1, limit };
+        if amount.never_fits() {
+            reasons.never.push(sentence::too_much(&amount, &handed_in.source));
+        } else if amount.is_over() {
+            reasons.later.push(sentence::in_the_way(&amount, &handed_in.source, situation.own));
+        }
+    }
     let field = request.class.longest();
     let longest = situation.limits.of(&field);
     if let Limit::AtMost(limit) = longest.limit
@@ -207,21 +219,20 @@ mod tests {
         let rows = [row(Scope::User, Field::Light, 1)];
         let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&slurms, &WHOLE);
         let usage = Usage { gpus: 2, sessions: 1, light: 1, memory_bytes: 190 * GIB, ..Usage::default() };
-        let decided = |request: &Request, goes_to_slurm| {
-            let situation = Situation {
-                limits: &limits,
-                usage: &usage,
-                totals: &[],
-                in_use: &usage,
-                capacity: WHOLE,
-                period: &Period::default(),
-                period_left: None,
-                own: &[],
-                goes_to_slurm,
-                already_waiting: false,
-            };
-            decide(request, &situation)
+        let period = Period::default();
+        let situation = |goes_to_slurm| Situation {
+            limits: &limits,
+            usage: &usage,
+            totals: &[],
+            in_use: &usage,
+            capacity: WHOLE,
+            period: &period,
+            period_left: None,
+            own: &[],
+            goes_to_slurm,
+            already_waiting: false,
         };
+        let decided = |request: &Request, goes_to_slurm| decide(request, &situation(goes_to_slurm));
         let fits_later = ask(2, 8, 48 * GIB);
         assert_eq!(decided(&fits_later, true), Decision::Admit, "limits and room are Slurm's to wait for");
         assert!(matches!(decided(&fits_later, false), Decision::Wait(reasons) if reasons.len() == 3));
@@ -231,6 +242,11 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
+        let full = Slurms { handed_in: Some(2), ..slurms };
+        let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&full, &WHOLE);
+        let situation = Situation { limits: &limits, ..situation(true) };
+        let waits = decide(&ask(1, 1, GIB), &situation);
+        assert!(matches!(&waits, Decision::Wait(reasons) if reasons.len() == 1 && reasons[0].limit == 2), "{waits:?}");
         // What Slurm has no word for waits here.
         let light = Request { class: Class::Light, ..ask(0, 1, GIB) };
         assert!(matches!(decided(&light, true), Decision::Wait(reasons) if reasons[0].code == "quota.light.user"));

@@ -14,6 +14,8 @@ pub struct Limits {
     each: Vec<(Field, Effective)>,
     /// What one workload may have of a field at most, where somebody says so beside the limits.
     most: Vec<(Field, Effective)>,
+    /// How much may be in Slurm at once, also in its queue, where Slurm says so.
+    handed_in: Option<Effective>,
 }
 
 impl Limits {
@@ -27,7 +29,7 @@ impl Limits {
             live.iter().map(|row| &row.field).filter(|field| matches!(field, Field::GpusOf(_))).collect();
         let fields = Field::ALL.into_iter().chain(models.into_iter().cloned());
         let each = fields.map(|field| (field.clone(), effective(&field, &live, capacity, single_account)));
-        Self { each: each.collect(), most: Vec::new() }
+        Self { each: each.collect(), most: Vec::new(), handed_in: None }
     }
 
     /// The same, with what Slurm says wherever it keeps the limits itself. What it does not limit is
@@ -49,7 +51,13 @@ impl Limits {
         }
         let models = slurms.each.iter().filter(|(field, _)| matches!(field, Field::GpusOf(_)));
         each.extend(models.map(|(field, limit)| (field.clone(), bound(*limit))));
-        Self { each, most: slurms.most.clone() }
+        let handed_in = slurms.handed_in.map(|most| bound(Limit::AtMost(most)));
+        Self { each, most: slurms.most.clone(), handed_in }
+    }
+
+    /// How many sessions and jobs may be in Slurm at once, also in its queue: it takes no more than that.
+    pub fn handed_in(&self) -> Option<&Effective> {
+        self.handed_in.as_ref()
     }
 
     /// What one workload may have of a field, where that is said beside what its owner may have.
@@ -78,6 +86,8 @@ pub struct Slurms {
     pub each: Vec<(Field, Limit)>,
     /// What one workload may have.
     pub most: Vec<(Field, Effective)>,
+    /// How many jobs may be in Slurm at once, also in its queue.
+    pub handed_in: Option<i64>,
     /// What else stands there that the portal does not count alike, in Slurm's words.
     pub besides: Vec<String>,
 }

@@ -41,6 +41,9 @@ pub struct Record {
     /// (which an account only hands down).
     pub jobs: Option<i64>,
     pub running: i64,
+    /// How many jobs may be in Slurm at once, those that wait in its queue too: `GrpSubmitJobs` and
+    /// `MaxSubmitJobs` likewise.
+    pub handed_in: Option<i64>,
     /// `MaxWall` (minutes).
     pub longest: Option<i64>,
     /// `GrpTRESMins`: what may be used in all, by Slurm's own count, which it lets decay or sets back.
@@ -103,6 +106,11 @@ fn record(association: Association, fields: &[(&str, &str)]) -> Option<Record> {
     let parent = text("ParentAccount").split('(').next().unwrap_or_default();
     let (grp_jobs, running) = limit_and_use(text("GrpJobs"))?;
     let (max_jobs, _) = limit_and_use(text("MaxJobs"))?;
+    let (grp_submit, max_submit) = (limit_and_use(text("GrpSubmitJobs"))?.0, limit_and_use(text("MaxSubmitJobs"))?.0);
+    let lesser = |all: Option<i64>, each: Option<i64>| {
+        let each = each.filter(|_| association.user.is_some());
+        [all, each].into_iter().flatten().min()
+    };
     let (together, held) = amounts(text("GrpTRES"))?;
     Some(Record {
         parent: (!parent.is_empty()).then(|| parent.to_ascii_lowercase()),
@@ -110,7 +118,8 @@ fn record(association: Association, fields: &[(&str, &str)]) -> Option<Record> {
         together,
         held,
         one_job: amounts(text("MaxTRESPJ"))?.0,
-        jobs: [grp_jobs, max_jobs.filter(|_| association.user.is_some())].into_iter().flatten().min(),
+        jobs: lesser(grp_jobs, max_jobs),
+        handed_in: lesser(grp_submit, max_submit),
         running: running.unwrap_or(0),
         longest: limit_and_use(text("MaxWallPJ"))?.0,
         minutes: amounts(text("GrpTRESMins"))?.0,
@@ -209,6 +218,7 @@ mod tests {
         assert_eq!((lab.jobs, lab.parent.as_deref()), (Some(9), Some("root")), "MaxJobs=5 is each user’s");
         assert_eq!(lab.minutes, some(&[("gres/gpu", 6000)]));
         assert_eq!(ada.together, some(&[("cpu", 2), ("gres/gpu", 1), ("mem", 3072)]));
+        assert_eq!((ada.handed_in, lab.handed_in), (Some(7), None));
         assert_eq!((ada.jobs, ada.longest, ada.is_default), (Some(3), Some(1560), false));
         assert_eq!(ada.one_job, some(&[("gres/gpu", 1)]));
         assert_eq!((child.parent.as_deref(), child.longest), (Some("lab"), Some(60)), "it has what is above");

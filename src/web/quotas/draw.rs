@@ -194,8 +194,14 @@ fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
     let most = slurms.most.iter().map(|(field, most)| {
         format!("One session or job has at most {} ({}).", field.amount(most.limit.value()), most.source)
     });
+    let handed_in = slurms.handed_in.map(|jobs| {
+        format!(
+            "At most {} may be in Slurm at once, also in its queue (MaxSubmitJobs); what is more waits here.",
+            Field::Jobs.amount(jobs)
+        )
+    });
     Some(SlurmPanel {
-        lines: most.chain(besides(&slurms.besides)).collect(),
+        lines: most.chain(handed_in).chain(besides(&slurms.besides)).collect(),
         command: format!("sacctmgr modify user where name={unix} account={account} set GrpTRES={amounts}"),
     })
 }

@@ -115,6 +115,18 @@ async fn slurms_limits_are_the_portals() {
     person.end(house, first).await;
     person.state(house, second, "running").await;
     person.end(house, second).await;
+    // Of what Slurm would not even take, the rest waits here.
+    scene.in_slurm("user", &["MaxSubmitJobs=1"]);
+    let path = format!("/admin/quotas/users/{}", person.name);
+    eventually("that is read", async || scene.page(&path).await.contains("At most 1 job may").then_some(())).await;
+    let first = person.start(house, asked(0)).await;
+    let (status, second) = person.ask(house, "POST", "/sessions", &asked(0)).await;
+    assert_eq!((status, second["state"].as_str()), (201, Some("queued")), "{second}");
+    assert!(second.to_string().contains("Your limit is 1 job"), "{second}");
+    person.end(house, first).await;
+    person.state(house, id(&second), "running").await;
+    person.end(house, id(&second)).await;
+    scene.in_slurm("user", &["MaxSubmitJobs=-1"]);
     // The most that one job may have is told apart from what its owner may.
     scene.in_slurm("user", &["GrpTRES=gres/gpu=4,cpu=-1", "MaxTRESPerJob=gres/gpu=1"]);
     scene.holds("gpus", 4).await;
