@@ -33,9 +33,9 @@ pub struct Together {
     pub source: String,
     pub account: String,
     pub limits: Vec<(Field, Limit)>,
-    /// What it holds by Slurm’s count: all that is charged to it, wherever it was handed in.
+    /// What it holds by Slurm's count: all that is charged to it, wherever it was handed in.
     pub held: Usage,
-    /// What else Slurm limits there that the portal does not count alike, in Slurm’s words.
+    /// What else Slurm limits there that the portal does not count alike, in Slurm's words.
     pub besides: Vec<String>,
 }
 
@@ -63,13 +63,13 @@ impl Kept {
         self.0.read().usual.get(&owner).copied()
     }
 
-    /// What a group’s account may hold; `None` where it has none.
+    /// What a group's account may hold; `None` where it has none.
     #[must_use]
     pub fn together(&self, group: GroupId) -> Option<Together> {
         self.0.read().groups.get(&group).cloned()
     }
 
-    /// Takes what the portal says of all together out of what Slurm keeps, and puts Slurm’s in.
+    /// Takes what the portal says of all together out of what Slurm keeps, and puts Slurm's in.
     pub(super) fn apply(&self, group: Option<GroupId>, totals: &mut [Total]) {
         for total in totals {
             total.limits.retain(|(field, _)| !field.is_slurms());
@@ -83,7 +83,7 @@ impl Kept {
 }
 
 impl Together {
-    /// Puts Slurm’s count in the place of ours; hours and what waits stay the portal’s.
+    /// Puts Slurm's count in the place of ours; hours and what waits stay the portal's.
     pub fn count(&self, usage: &mut Usage) {
         let Usage { gpus, gpus_by_model, cpus, memory_bytes, sessions, jobs, .. } = self.held.clone();
         *usage = Usage { gpus, gpus_by_model, cpus, memory_bytes, sessions, jobs, ..usage.clone() };

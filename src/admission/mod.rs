@@ -122,7 +122,7 @@ pub struct Standing {
     /// What their sessions can be charged to.
     pub purse: Purse,
     pub at: Timestamp,
-    /// What would fit later is Slurm’s to hold back.
+    /// What would fit later is Slurm's to hold back.
     goes_to_slurm: bool,
 }
 
@@ -132,7 +132,7 @@ struct Manner {
     /// The portal is one person's.
     single: bool,
     already_waiting: bool,
-    /// What would fit later is Slurm’s to hold back.
+    /// What would fit later is Slurm's to hold back.
     hands_on: bool,
 }
 

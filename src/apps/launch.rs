@@ -257,6 +257,8 @@ fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Res
     if let Some(part) = task.part {
         environment.insert("LYCEUM_SWEEP".to_owned(), part.sweep.to_string());
         environment.insert("LYCEUM_ARRAY_INDEX".to_owned(), part.index.to_string());
+        // As scripts that were written for an array of Slurm's know it.
+        environment.insert("SLURM_ARRAY_TASK_ID".to_owned(), part.index.to_string());
         environment.insert("LYCEUM_REPEAT".to_owned(), part.repeat.to_string());
     }
     if let Some(folder) = context.log_directory {

@@ -78,7 +78,7 @@ fn look(settings: &Settings, account: &str) -> Vec<Finding> {
 /// What is enforced by the portal binds only what goes through it.
 fn advisory() -> Finding {
     let what = "they bind what is started through the portal; for whoever reaches sbatch, or the nodes by ssh, they are \
-                advice: such jobs are shown, not counted";
+                advice: such jobs count once they run, and nothing holds them back";
     Finding::new("Slurm quotas", Level::Note, what).mend(
         "scheduler.slurm.quotas = \"mirror\" or \"read\" binds sbatch too (docs/schedulers.md); let pam_slurm_adopt guard the nodes",
     )

@@ -225,6 +225,16 @@ impl JobRequest {
 }
 
 impl JobRequest {
+    /// Takes out the array that is asked for, by its field or by a line of a script of Slurm's: it makes many
+    /// jobs, each with the same script.
+    pub fn take_array(&mut self) -> Option<String> {
+        let script = self.script.as_deref().filter(|_| self.sbatch == Some(true));
+        let of_script = || script.and_then(|script| sbatch::array_of(&plain(script)));
+        let array = self.array.clone().or_else(of_script);
+        self.array = None;
+        array
+    }
+
     /// Takes what the script's own lines say into the fields; answers the options for Slurm.
     fn take_lines(&mut self, on_cluster: bool, faults: &mut Vec<FieldError>) -> Vec<String> {
         if self.sbatch != Some(true) {
@@ -238,7 +248,7 @@ impl JobRequest {
             faults.push(FieldError::new("script", "required", "give the script whose #SBATCH lines count"));
             return Vec::new();
         };
-        let script = unix_lines(script.strip_prefix('\u{feff}').unwrap_or(script));
+        let script = plain(script);
         let usual = sbatch::Usual {
             resources: self.resources.clone().unwrap_or_default(),
             nodes: self.nodes.unwrap_or(1),
@@ -304,6 +314,11 @@ impl Changes {
     }
 }
 
+/// A script without the mark that some editors put first, which would hide the line that names the program.
+fn plain(script: &str) -> String {
+    unix_lines(script.strip_prefix('\u{feff}').unwrap_or(script))
+}
+
 fn check_work(command: Option<Vec<String>>, script: Option<String>, fault: Fault<'_>) -> Option<Work> {
     match (command, script) {
         (Some(_), Some(_)) => {
@@ -325,8 +340,7 @@ fn check_work(command: Option<Vec<String>>, script: Option<String>, fault: Fault
             Some(Work::Command(argv))
         }
         (None, Some(text)) => {
-            // The mark that some editors put first would hide the line that names the program.
-            let text = unix_lines(text.strip_prefix('\u{feff}').unwrap_or(&text));
+            let text = plain(&text);
             if text.trim().is_empty() {
                 fault("script", "empty", "must not be empty");
             } else if LONGEST_SCRIPT < text.len() {

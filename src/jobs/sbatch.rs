@@ -14,6 +14,8 @@ pub(super) struct Lines {
     pub name: Option<String>,
     pub working_directory: Option<String>,
     pub seconds: Option<i64>,
+    /// The tasks of an array, as Slurm writes them: `0-9%3`.
+    pub array: Option<String>,
     pub nodes: i64,
     pub tasks_per_node: i64,
     /// Of each node.
@@ -60,7 +62,8 @@ const PASSED: [(&str, Option<char>); 20] = [
 ];
 
 /// Options that say how much.
-const SIZES: [(&str, Option<char>); 12] = [
+const SIZES: [(&str, Option<char>); 13] = [
+    ("array", Some('a')),
     ("nodes", Some('N')),
     ("ntasks", Some('n')),
     ("ntasks-per-node", None),
@@ -93,8 +96,7 @@ const FLAGS: [(&str, Option<char>); 5] =
     [("parsable", None), ("requeue", None), ("no-requeue", None), ("verbose", Some('v')), ("quiet", Some('Q'))];
 
 /// What to do instead.
-const INSTEAD: [(&str, &str); 8] = [
-    ("array", "the tasks of an array are not counted one by one: hand in a job for each, or use `sbatch` on a shell"),
+const INSTEAD: [(&str, &str); 7] = [
     ("dependency", "name the jobs that go before in the field `after`"),
     ("hold", "it begins when its turn comes: leave the line out"),
     ("exclusive", "ask for all cores of the node instead, so that they can be counted"),
@@ -105,7 +107,7 @@ const INSTEAD: [(&str, &str); 8] = [
 ];
 
 /// Short names of some of these.
-const SHORT_INSTEAD: [(char, &str); 4] = [('a', "array"), ('d', "dependency"), ('H', "hold"), ('M', "clusters")];
+const SHORT_INSTEAD: [(char, &str); 3] = [('d', "dependency"), ('H', "hold"), ('M', "clusters")];
 
 /// Numbers as they were written, before they are put together.
 #[derive(Default)]
@@ -155,6 +157,12 @@ pub(super) fn read(script: &str, usual: Usual) -> Result<Lines, Vec<FieldError>>
         faults.push(FieldError::new("script", "sbatch_size", why));
     }
     if faults.is_empty() { Ok(lines) } else { Err(faults) }
+}
+
+/// The tasks of the array that a script asks for, where its lines can be read.
+pub(super) fn array_of(script: &str) -> Option<String> {
+    let usual = Usual { nodes: 1, tasks_per_node: 1, ..Usual::default() };
+    read(script, usual).ok()?.array
 }
 
 /// The options of one line by their long names, each with its value.
@@ -236,6 +244,7 @@ fn take(lines: &mut Lines, numbers: &mut Numbers, name: &str, value: Option<&str
         "gpus-per-node" => numbers.gpus_per_node = Some(gpu_count(text).ok_or_else(unclear)?),
         "gpus-per-task" => numbers.gpus_per_task = Some(gpu_count(text).ok_or_else(unclear)?),
         "time" => lines.seconds = Some(seconds(text).ok_or_else(unclear)?),
+        "array" => lines.array = Some(text.to_owned()),
         "job-name" => lines.name = Some(text.to_owned()),
         "chdir" => lines.working_directory = Some(text.to_owned()),
         _ if is_in(&OURS) => {}
@@ -378,6 +387,7 @@ mod tests {
             name: Some("train".to_owned()),
             working_directory: None,
             seconds: Some(95_400),
+            array: None,
             nodes: 2,
             tasks_per_node: 2,
             resources,
@@ -413,10 +423,21 @@ mod tests {
     }
 
     #[test]
+    fn the_tasks_of_an_array() {
+        for (line, array) in [
+            ("#SBATCH --array=0-9%3 -N 2 --ntasks=4", Some("0-9%3")),
+            ("#SBATCH -a 1,3", Some("1,3")),
+            ("#SBATCH --mem=1G", None),
+            ("#SBATCH --array=1-2 --exclusive", None),
+        ] {
+            assert_eq!(array_of(&format!("#!/bin/sh\n{line}\ntrue\n")).as_deref(), array, "{line}");
+        }
+        assert_eq!(array_of("true"), None);
+    }
+
+    #[test]
     fn what_cannot_be_counted_is_refused_with_its_line() {
         for (line, part) in [
-            ("--array=1-10", "array"),
-            ("-a 1-10", "array"),
             ("--exclusive", "all cores"),
             ("--mem=0", "`--mem=0`"),
             ("--nodes=2-4", "one number"),

@@ -22,6 +22,7 @@ use crate::{
         quota::Class,
     },
     sessions::StartRequest,
+    sweeps::SweepRequest,
     web::{
         Portal, cards,
         error::{self, Error, Result},
@@ -107,7 +108,7 @@ pub async fn submit(
         live: Vec::new(),
     };
     let submitted = match request(&form, &work) {
-        Ok(request) => {
+        Ok(mut request) => {
             let key = Some(form.idempotency_key.as_str()).filter(|key| !key.is_empty());
             if work.several.is_asked() {
                 match several::request(&work.several, request) {
@@ -117,6 +118,10 @@ pub async fn submit(
                     }
                     Err(faults) => Err(Error::invalid(faults)),
                 }
+            } else if let Some(array) = request.take_array() {
+                let many = SweepRequest { job: request, array: Some(array), ..SweepRequest::default() };
+                let made = portal.sweeps.submit(user.actor(), many, key).await.map_err(Error::from);
+                made.map(|sweep| format!("/sweeps/{}", sweep.id))
             } else {
                 let made = portal.jobs.submit(user.actor(), request, key).await.map_err(Error::from);
                 made.map(|job| format!("/jobs/{}", job.id))

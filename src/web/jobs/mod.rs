@@ -309,7 +309,7 @@ pub async fn submit(
     IdempotencyKey(key): IdempotencyKey,
     Json(mut request): Json<JobRequest>,
 ) -> Result<Created<JobView>> {
-    let job = match request.array.take() {
+    let job = match request.take_array() {
         None => portal.jobs.submit(user.actor(), request, key.as_deref()).await?,
         Some(array) => {
             let many = SweepRequest { job: request, array: Some(array), ..SweepRequest::default() };

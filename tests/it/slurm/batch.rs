@@ -94,6 +94,25 @@ async fn a_script_as_it_is() {
     person.ask(&house, "POST", &format!("/jobs/{id}/cancel"), &Value::Null).await;
     ended(&house, &person, &id, "stopped_by_owner").await;
     assert_eq!(jobs(&cluster), 2);
+
+    // The tasks of an array are jobs, each of its own size.
+    let script =
+        "#!/bin/sh\n#SBATCH --array=1-5:2%2 -c 1\n#SBATCH --mem=100M -J many\necho task $SLURM_ARRAY_TASK_ID\n";
+    submit(&house, &person, json!({ "script": script, "sbatch": true })).await;
+    let tasks = crate::wait::eventually("all three have ended", async || {
+        let list = person.get(&house, "/jobs?search=many&state=ended").await;
+        Some(list["items"].as_array().unwrap().clone()).filter(|ended| ended.len() == 3)
+    })
+    .await;
+    let mut said = Vec::new();
+    for task in &tasks {
+        assert_eq!((&task["exit_code"], &task["resources"]["cpus"]), (&json!(0), &json!(1)), "{task}");
+        said.push(log(&house, &person, &format!("{}/log", task["id"].as_str().unwrap())).await);
+    }
+    said.sort();
+    assert_eq!(said, ["task 1\n", "task 3\n", "task 5\n"]);
+    assert_eq!(person.get(&house, "/sweeps").await["items"][0]["parallel"], json!(2));
+    assert_eq!(jobs(&cluster), 5);
 }
 
 /// A command is started on every node so many times by the portal itself.
@@ -126,7 +145,8 @@ async fn what_cannot_be_counted_is_refused() {
     let Some((house, person, cluster)) = open().await else { return };
     let script = |lines: &str| json!({ "script": format!("#!/bin/sh\n{lines}\ntrue\n"), "sbatch": true });
     for (request, part) in [
-        (script("#SBATCH --array=1-9"), "line 2: `--array`"),
+        (script("#SBATCH --array=9-1"), "array"),
+        (script("#SBATCH --array=1-9\n#SBATCH --exclusive"), "line 3: `--exclusive`"),
         (script("#SBATCH --exclusive"), "line 2: `--exclusive`"),
         (script("#SBATCH --mem=0"), "line 2: `--mem=0`"),
         (script("#SBATCH --uid=0"), "line 2: `--uid`"),
