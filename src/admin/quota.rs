@@ -19,7 +19,7 @@ use crate::{
         quotas::{Level, QuotaGroup, SetLimit, Version},
     },
     model::{
-        Capacity, Clock, GpuInventory, Timestamp,
+        Capacity, Clock, GpuInventory, Stock, Timestamp,
         quota::{Change, Field, Kind, Terms},
         time::{parse_day_or_moment, parse_duration},
     },
@@ -109,11 +109,11 @@ const MOST_NAMED: usize = 50;
 /// what there is.
 pub(super) fn rules(config: &Config, db: &Db) -> Result<Admission> {
     const BOUNDLESS: i64 = i64::MAX >> 8;
+    let boundless = Capacity { gpus: BOUNDLESS, cpus: BOUNDLESS, memory_bytes: BOUNDLESS };
     Ok(Admission {
         db: db.clone(),
         clock: Clock::System,
-        capacity: Capacity { gpus: BOUNDLESS, cpus: BOUNDLESS, memory_bytes: BOUNDLESS },
-        inventory: GpuInventory::default(),
+        stock: Stock::new(boundless, GpuInventory::default()),
         period: config.quotas.period()?,
         extend_while_others_wait: config.sessions.extend_while_others_wait,
         holds_at_once: config.scheduler.slurm().is_none(),

@@ -36,7 +36,7 @@ use crate::{
         standings::{Line, TableFilter},
     },
     model::{
-        Capacity, Clock, GpuInventory, GroupId, Resources, Session, SessionId, Timestamp, UserId,
+        Capacity, Clock, GroupId, Resources, Session, SessionId, Stock, Timestamp, UserId,
         gpus::Obstacle,
         quota::{
             Class, Decision, Extension, LimitRow, Limits, Period, Queue, Reason, Request, Room, Situation, Total,
@@ -51,8 +51,7 @@ use crate::{
 pub struct Admission {
     pub db: Db,
     pub clock: Clock,
-    pub capacity: Capacity,
-    pub inventory: GpuInventory,
+    pub stock: Stock,
     /// What GPU-hours and core-hours are counted in.
     pub period: Period,
     /// Whether a session may go on for longer than it asked for while others wait for what it
@@ -187,9 +186,9 @@ impl Admission {
         rows: &[LimitRow],
         (single, now): (bool, Timestamp),
     ) -> Limits {
-        let limits = Limits::resolve(rows, &self.capacity, single, now);
+        let limits = Limits::resolve(rows, &self.stock.capacity(), single, now);
         match &self.kept {
-            Some(kept) => limits.with_slurms(&kept.of(owner, group), &self.capacity),
+            Some(kept) => limits.with_slurms(&kept.of(owner, group), &self.stock.capacity()),
             None => limits,
         }
     }
@@ -418,16 +417,17 @@ impl Admission {
         };
         let mut best = Verdict::Refuse(Vec::new());
         let barred = self.barred.of(&facts.gpus_taken);
-        for model in models(&self.inventory, request, &standing) {
+        let inventory = self.stock.inventory();
+        for model in models(&inventory, request, &standing) {
             let mut asked = request.clone();
             asked.resources.gpu_model = model;
             let verdict = match decide(&asked, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => match choose_gpus(&self.inventory, &facts.gpus_taken, &barred, &asked.resources) {
+                Decision::Admit => match choose_gpus(&inventory, &facts.gpus_taken, &barred, &asked.resources) {
                     // Slurm has a queue of its own for those who want what others have.
                     Verdict::Wait(_) if manner.hands_on => {
-                        choose_gpus(&self.inventory, &HashSet::new(), &barred, &asked.resources)
+                        choose_gpus(&inventory, &HashSet::new(), &barred, &asked.resources)
                     }
                     Verdict::Wait(reasons) => held_up(reasons),
                     verdict => verdict,
@@ -484,11 +484,12 @@ impl Admission {
     }
 
     fn queue(&self, facts: &Facts) -> Queue {
-        let Capacity { cpus, memory_bytes, .. } = self.capacity;
+        let Capacity { cpus, memory_bytes, .. } = self.stock.capacity();
+        let inventory = self.stock.inventory();
         let barred = self.barred.of(&facts.gpus_taken);
-        let mut gpus = self.inventory.models();
+        let mut gpus = inventory.models();
         for (model, count) in &mut gpus {
-            let of_model = self.inventory.gpus.iter().filter(|gpu| gpu.model == *model);
+            let of_model = inventory.gpus.iter().filter(|gpu| gpu.model == *model);
             *count -= of_model.filter(|gpu| barred.contains_key(&gpu.uuid)).map(|_| 1).sum::<i64>();
         }
         let mut shares = facts.shares.clone();
@@ -517,7 +518,7 @@ impl Admission {
             elsewhere,
             totals: sums.totals,
             in_use: sums.in_use,
-            capacity: self.capacity,
+            capacity: self.stock.capacity(),
             period: self.period.clone(),
             window: sums.window,
             purse: Purse::default(),

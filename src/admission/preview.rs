@@ -170,7 +170,7 @@ impl Admission {
                 usage: &used,
                 totals,
                 in_use: &none,
-                capacity: self.capacity,
+                capacity: self.stock.capacity(),
                 period: &self.period,
                 period_left: window.to.map(|to| to.seconds_since(now)),
                 own: &[],

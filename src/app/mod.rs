@@ -34,7 +34,7 @@ use crate::{
     journal::Journal,
     lifecycle::Lifecycle,
     listen,
-    model::{Capacity, Clock, GpuInventory, Loops},
+    model::{Clock, Loops, Stock},
     nodes::Nodes,
     notifications::Notifications,
     proxy::Proxy,
@@ -97,12 +97,11 @@ impl App {
             nodes: nodes.clone(),
         };
         let scheduler = workloads::scheduler(config, machine, keys::derive(&key, b"jobs"), &clock).await?;
-        let (capacity, inventory) = (scheduler.capacity(), scheduler.inventory().clone());
-        let profiles = config.profiles(&scheduler.largest());
+        let profiles = config.profiles();
         let installed = environments::install(&paths.shared).context("laying out templates and wrappers")?;
         let place = place(paths, one_person, surroundings);
         let environments = Environments::new(config.environments.clone(), place, Recipe::default(), clock.clone());
-        let admission = admission(config, &db, &clock, (capacity, inventory))?;
+        let admission = admission(config, &db, &clock, scheduler.stock().clone())?;
         let logs = paths.private.join("logs");
         std::fs::create_dir_all(&logs).context("making the directory of kept logs")?;
         let keepers = keepers(config, &db, &clock, &logs);
@@ -228,20 +227,14 @@ async fn end_of(mut helper: Child) {
 }
 
 /// Who decides what may run on this machine.
-fn admission(
-    config: &Config,
-    db: &Db,
-    clock: &Clock,
-    (capacity, inventory): (Capacity, GpuInventory),
-) -> Result<Admission> {
+fn admission(config: &Config, db: &Db, clock: &Clock, stock: Stock) -> Result<Admission> {
     let (db, clock, period) = (db.clone(), clock.clone(), config.quotas.period()?);
     let extend_while_others_wait = config.sessions.extend_while_others_wait;
     let zone = config.quotas.zone()?;
     Ok(Admission {
         db,
         clock,
-        capacity,
-        inventory,
+        stock,
         period,
         extend_while_others_wait,
         holds_at_once: config.scheduler.slurm().is_none(),

@@ -119,7 +119,7 @@ impl Rehearsal {
             session: SessionId::new(),
             unix_name: person.unix_name.clone(),
             limits: limits(),
-            devices: local.inventory().access(&[]),
+            devices: local.stock().inventory().access(&[]),
             agent: serde_json::Value::Null,
         };
         let agent = AgentLaunch {

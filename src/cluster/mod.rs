@@ -195,7 +195,7 @@ impl Cluster {
         let held: Vec<Session> = held.into_iter().filter(|session| !session.gpus.is_empty()).collect();
 
         let mut gpus = Vec::new();
-        for gpu in &self.scheduler.inventory().gpus {
+        for gpu in &self.scheduler.stock().inventory().gpus {
             let condition = watch.condition(&gpu.uuid, now, self.config.patience());
             let holder = held.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.uuid));
             let outside = match condition.reading().and_then(|reading| reading.processes.as_deref()) {

@@ -24,7 +24,7 @@ use crate::{
     helper::{ACCOUNT_UIDS, batch::Tools},
     journal,
     model::{
-        Capacity, Clock, Resources,
+        Clock, Resources,
         quota::{BadPeriod, Period, zone_of},
     },
     nodes, notifications, retention,
@@ -403,12 +403,9 @@ impl Config {
         .as_it_runs()
     }
 
-    /// The configured profiles, or the shipped rule scaled to the machine.
+    /// The configured profiles, if any.
     #[must_use]
-    pub fn profiles(&self, capacity: &Capacity) -> Vec<Profile> {
-        if self.profiles.is_empty() {
-            return crate::sessions::shipped_profiles(capacity);
-        }
+    pub fn profiles(&self) -> Vec<Profile> {
         let profile = |setting: &ProfileSetting| Profile {
             name: setting.name.clone(),
             title: setting.title.clone(),

@@ -14,8 +14,7 @@ use futures_util::stream::BoxStream;
 
 use crate::{
     model::{
-        Capacity, EndReason, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
-        User,
+        Capacity, EndReason, Gpu, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Stock, Timestamp, User,
         health::NoScheduler,
         job::Shape,
         queue::ShellJob,
@@ -32,15 +31,13 @@ pub trait Scheduler: Send + Sync {
     /// The cluster's name: `local` here.
     fn cluster(&self) -> &str;
 
-    /// What there is in all.
-    fn capacity(&self) -> Capacity;
-
-    fn inventory(&self) -> &GpuInventory;
+    /// What there is in all; a cluster's may change.
+    fn stock(&self) -> &Stock;
 
     /// The most of each that one workload can have: where there are several machines, less than
     /// there is in all.
     fn largest(&self) -> Capacity {
-        self.capacity()
+        self.stock().capacity()
     }
 
     /// How long one that asks for this may run at most (seconds), where the scheduler itself limits it.

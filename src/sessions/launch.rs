@@ -67,7 +67,7 @@ impl Sessions {
             trainer: &self.config.installed.trainer,
             resources: &resources,
             gpus: &session.gpus,
-            gpu_driver: self.scheduler.inventory().driver,
+            gpu_driver: self.scheduler.stock().inventory().driver,
             token: &self.upstream_secret(session.id),
             port,
             batch: None,

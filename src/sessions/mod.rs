@@ -57,7 +57,6 @@ use crate::{
 pub use attempts::{Batch, Begun};
 pub use lifetime::Told;
 pub use packages::OwnPackages;
-pub use profiles::shipped_profiles;
 pub use request::{Options, Profile, StartRequest};
 pub use routes::{Route, Routes};
 

@@ -1,16 +1,28 @@
 //! The profiles of a machine that nobody configured: each GPU brings 8 cores and 48 GB for
 //! 8 hours, or less where the machine has less; a machine without GPUs gets parts of itself.
 
-use super::Profile;
+use std::borrow::Cow;
+
+use super::{Profile, Sessions};
 use crate::model::{Capacity, Resources, size::GIB};
 
 const CORES_OF_A_GPU: i64 = 8;
 const MEMORY_OF_A_GPU: i64 = 48 * GIB;
 const HOURS: i64 = 8;
 
+impl Sessions {
+    /// The configured profiles, or the shipped rule scaled to the largest machine.
+    #[must_use]
+    pub fn profiles(&self) -> Cow<'_, [Profile]> {
+        match self.config.profiles.as_slice() {
+            [] => shipped_profiles(&self.scheduler.largest()).into(),
+            configured => configured.into(),
+        }
+    }
+}
+
 /// The shipped rule, scaled to what there is.
-#[must_use]
-pub fn shipped_profiles(capacity: &Capacity) -> Vec<Profile> {
+fn shipped_profiles(capacity: &Capacity) -> Vec<Profile> {
     let profile = |name: &str, title: &str, gpus, cpus: i64, memory: i64| Profile {
         name: name.to_owned(),
         title: title.to_owned(),

@@ -146,8 +146,9 @@ impl Sessions {
             }),
             None => app.map(|app| app.title.clone()).unwrap_or_default(),
         };
+        let profiles = self.profiles();
         let profile = request.profile.as_ref().and_then(|name| {
-            let found = self.config.profiles.iter().find(|profile| profile.name == *name);
+            let found = profiles.iter().find(|profile| profile.name == *name);
             if found.is_none() {
                 fault("profile", "unknown_profile", "there is no profile of that name");
             }

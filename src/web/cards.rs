@@ -37,7 +37,7 @@ pub(super) fn context(
     limits: &Limits,
 ) -> CardContext {
     let live = portal.sessions.live(session.id);
-    let capacity = portal.sessions.admission.capacity;
+    let capacity = portal.sessions.admission.stock.capacity();
     let extendable = match limits.of(&Field::MaxExtensions).limit {
         _ if portal.sessions.scheduler.time_is_fixed().is_some() => false,
         Limit::Unlimited => true,
@@ -65,7 +65,7 @@ pub(super) fn context(
             .then_some(extension),
         sample: live.sample,
         visible_on_node: portal.sessions.port(session).is_some(),
-        gpus_are_counted: gpus_are_counted(session, portal.sessions.scheduler.inventory()),
+        gpus_are_counted: gpus_are_counted(session, &portal.sessions.scheduler.stock().inventory()),
         csrf_token: principal.csrf_token().to_owned(),
     }
 }

@@ -57,7 +57,7 @@ pub async fn profiles(user: CurrentUser, State(portal): State<Arc<Portal>>) -> R
             free,
         }
     };
-    let items = portal.sessions.config.profiles.iter().map(view).collect();
+    let items = portal.sessions.profiles().iter().map(view).collect();
     Ok(axum::Json(Listed { items, next_cursor: None }))
 }
 

@@ -59,7 +59,7 @@ pub async fn page(
             .map(|event| Happening { at: Moment::clock(event.at, now), text: event.message })
             .collect(),
         log: (!log.is_empty()).then(|| views::plain_log(&String::from_utf8_lossy(&log))),
-        caveats: ShowSession::caveats(&session, portal.sessions.scheduler.inventory()),
+        caveats: ShowSession::caveats(&session, &portal.sessions.scheduler.stock().inventory()),
         is_live: session.state.is_live(),
         is_own: session.owner == user.id(),
     };

@@ -141,7 +141,7 @@ pub(super) fn same_again(session: &Session) -> StartRequest {
 }
 
 pub(super) fn defaults(portal: &Portal, standing: &Standing, class: Class) -> NewSessionForm {
-    let profiles = &portal.sessions.config.profiles;
+    let profiles = &portal.sessions.profiles();
     // The smallest GPU size that starts now, else the first size that does.
     let fits = |resources: &Resources| fit(standing, resources, class).0 == Fit::Now;
     let chosen = profiles
@@ -168,7 +168,7 @@ pub(super) fn defaults(portal: &Portal, standing: &Standing, class: Class) -> Ne
 
 pub(super) fn fill(form: &mut NewSessionForm, portal: &Portal, session: &Session) {
     let spec = &session.spec;
-    let known = |name: &String| portal.sessions.config.profiles.iter().any(|profile| profile.name == *name);
+    let known = |name: &String| portal.sessions.profiles().iter().any(|profile| profile.name == *name);
     form.app.clone_from(&session.app);
     form.name.clone_from(&session.name);
     form.profile = spec.profile.clone().filter(known).unwrap_or_else(|| "custom".to_owned());
@@ -331,7 +331,7 @@ async fn view(
 /// As the inventory spells them.
 pub(super) fn gpu_models(portal: &Portal) -> Vec<String> {
     let mut models: Vec<String> =
-        portal.sessions.admission.inventory.gpus.iter().map(|gpu| gpu.model.clone()).collect();
+        portal.sessions.admission.stock.inventory().gpus.iter().map(|gpu| gpu.model.clone()).collect();
     models.sort();
     models.dedup();
     models
@@ -357,7 +357,8 @@ pub(super) fn modules(portal: &Portal) -> Option<Vec<(String, String, String)>> 
 }
 
 pub(super) fn sizes(portal: &Portal, standing: &Standing, class: Class) -> Vec<SizeTile> {
-    let profiles = portal.sessions.config.profiles.iter();
+    let profiles = portal.sessions.profiles();
+    let profiles = profiles.iter();
     profiles
         .map(|profile| {
             let (fit, note) = fit(standing, &profile.resources, class);

@@ -27,7 +27,7 @@ use lyceum::{
     notifications::{self, Notifications},
     proxy::Proxy,
     runs::{self, Runs},
-    scheduler::{self, slurm::Quotas},
+    scheduler::{self, Scheduler, slurm::Quotas},
     sessions::{self, Sessions},
     web::{AppsOrigin, Front, Parts, Portal, Surroundings, WebConfig, gateway::Gateway},
 };
@@ -285,7 +285,7 @@ fn services(
     let scheduler = scheduler::local::Local::new(scheduler::local::Config {
         launcher: launcher.clone(),
         capacity,
-        inventory: inventory.clone(),
+        inventory,
         nvml,
         gpu_interval: std::time::Duration::from_millis(5),
         run: directory.join("run"),
@@ -306,7 +306,7 @@ fn services(
     let modules = environments::modules::Init::Path("/nonexistent/modules.sh".into());
     let never = environments::Config { build: environments::Build::Never, modules, ..environments::Config::default() };
     let config = sessions::Config {
-        profiles: sessions::shipped_profiles(&capacity),
+        profiles: Vec::new(),
         key: [8; 32],
         logs: directory.join("logs"),
         boot_id: "this one".to_owned(),
@@ -336,8 +336,7 @@ fn services(
         Admission {
             db,
             clock: clock.clone(),
-            capacity,
-            inventory,
+            stock: scheduler.stock().clone(),
             period: lyceum::model::quota::Period::default(),
             extend_while_others_wait: true,
             holds_at_once: true,

@@ -37,7 +37,8 @@ use crate::{
         process::{self, Life},
     },
     model::{
-        Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, SessionId, health::NoScheduler, session::Placement,
+        Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, SessionId, Stock, health::NoScheduler,
+        session::Placement,
     },
     protocol::{
         AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
@@ -98,6 +99,7 @@ pub struct Local {
 
 struct Shared {
     config: Config,
+    stock: Stock,
     gpus: gpu::Watch,
     /// What each session's threads had demanded when they were last looked at.
     demanded: Mutex<HashMap<SessionId, Demanded>>,
@@ -133,7 +135,8 @@ impl Local {
         let uuids = config.inventory.gpus.iter().filter(|_| config.inventory.driver).map(|gpu| gpu.uuid.clone());
         gpus.follow(config.nvml.as_deref(), uuids.collect(), config.gpu_interval, config.clock.clone());
         let (demanded, table, sampled) = Default::default();
-        Ok(Self { shared: Arc::new(Shared { config, gpus, demanded, table, sampled }) })
+        let stock = Stock::new(config.capacity, config.inventory.clone());
+        Ok(Self { shared: Arc::new(Shared { config, stock, gpus, demanded, table, sampled }) })
     }
 
     /// Asks the launcher on a thread that may wait. The request is carried out whole even
@@ -281,12 +284,8 @@ impl Scheduler for Local {
         "local"
     }
 
-    fn capacity(&self) -> Capacity {
-        self.shared.config.capacity
-    }
-
-    fn inventory(&self) -> &GpuInventory {
-        &self.shared.config.inventory
+    fn stock(&self) -> &Stock {
+        &self.shared.stock
     }
 
     fn trouble(&self) -> Option<NoScheduler> {

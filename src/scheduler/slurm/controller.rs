@@ -21,12 +21,13 @@ use super::{
     queue::{self, Row},
     settings::Settings,
     sinfo::{self, Node},
+    size,
     state::Standing,
     submit::{complaint, is_unreached},
 };
 use crate::{
     helper::command::{self, Surroundings},
-    model::{SessionId, machines::Hides},
+    model::{Capacity, SessionId, Stock, machines::Hides},
     protocol::Ran,
     scheduler::{Error, Result},
 };
@@ -116,6 +117,8 @@ pub(super) struct Controller {
     /// The account that asks; root may see everything.
     account: String,
     marks: Marks,
+    /// What the nodes have that were listed last.
+    stock: Stock,
     view: watch::Sender<Arc<View>>,
     turn: Mutex<()>,
     nudge: Notify,
@@ -125,12 +128,14 @@ pub(super) struct Controller {
 
 impl Controller {
     /// Asks from now on, for as long as somebody holds this.
-    pub fn start(settings: Settings, account: String, marks: Marks) -> Arc<Self> {
+    /// `stock` is what is offered until it has answered.
+    pub fn start(settings: Settings, account: String, marks: Marks, stock: Stock) -> Arc<Self> {
         let view = View { stale: settings.tenths(STALE), ..View::default() };
         let this = Arc::new(Self {
             settings,
             account,
             marks,
+            stock,
             view: watch::Sender::new(Arc::new(view)),
             turn: Mutex::default(),
             nudge: Notify::new(),
@@ -178,6 +183,23 @@ impl Controller {
         self.look(SIZES).await.and_then(seeing)
     }
 
+    pub const fn stock(&self) -> &Stock {
+        &self.stock
+    }
+
+    /// Takes over what the nodes have all together.
+    fn count(&self, nodes: &[Node]) {
+        let nodes = size::eligible(nodes, &self.settings.partition);
+        if nodes.is_empty() {
+            return;
+        }
+        let (capacity, inventory) = size::whole(&nodes);
+        if self.stock.set(capacity, inventory) {
+            let Capacity { gpus, cpus, memory_bytes } = capacity;
+            tracing::info!(gpus, cpus, memory_bytes, "how large the cluster is");
+        }
+    }
+
     /// A view in which also the nodes are new enough to be looked at.
     pub async fn look_at_nodes(&self) -> Result<Arc<View>> {
         let age = self.settings.tenths(LOOK);
@@ -217,7 +239,10 @@ impl Controller {
                 }
                 if !is_sized {
                     match self.nodes().await {
-                        Ok(nodes) => (view.nodes, view.sized) = (nodes, Some(Instant::now())),
+                        Ok(nodes) => {
+                            self.count(&nodes);
+                            (view.nodes, view.sized) = (nodes, Some(Instant::now()));
+                        }
                         Err(why) => tracing::warn!(why, "the nodes of the cluster could not be listed"),
                     }
                 }

@@ -53,7 +53,7 @@ use crate::{
     dial::Endpoint,
     helper::{client::Launcher, identity},
     model::{
-        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Timestamp,
+        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Stock, Timestamp,
         health::NoScheduler,
         job::Shape,
         queue::{Part, ShellJob},
@@ -103,8 +103,6 @@ struct Shared {
     config: Config,
     marks: Marks,
     controller: Arc<Controller>,
-    capacity: Capacity,
-    inventory: GpuInventory,
     /// Sessions whose job this process has handed in, and when; or whose handing in went wrong.
     handed_in: Mutex<HashMap<SessionId, HandedIn>>,
     /// When a session's job was told to end, and whether gently.
@@ -126,21 +124,14 @@ impl Slurm {
         let marks = Marks::new(&config.key);
         let uid = config.service_uid;
         let account = blocking(move || Ok(identity::name_of(uid))).await.ok().flatten().unwrap_or_default();
-        let controller = Controller::start(config.settings.clone(), account, marks.clone());
-        let nodes = match controller.refresh().await {
-            Ok(view) => size::eligible(&view.nodes, &config.settings.partition),
-            Err(_told_already) => Vec::new(),
-        };
-        let (capacity, inventory) = if nodes.is_empty() {
-            tracing::warn!("nobody knows how large the cluster is; start the portal again when Slurm answers");
-            (otherwise, GpuInventory::default())
-        } else {
-            size::whole(&nodes)
-        };
-        let (handed_in, told, past_starts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self {
-            shared: Arc::new(Shared { config, marks, controller, capacity, inventory, handed_in, told, past_starts }),
+        let stock = Stock::new(otherwise, GpuInventory::default());
+        let controller = Controller::start(config.settings.clone(), account, marks.clone(), stock);
+        let view = controller.refresh().await.ok();
+        if view.is_none_or(|view| size::eligible(&view.nodes, &config.settings.partition).is_empty()) {
+            tracing::warn!("nobody knows how large the cluster is, until Slurm answers");
         }
+        let (handed_in, told, past_starts) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { config, marks, controller, handed_in, told, past_starts }) }
     }
 
     /// How many commands have gone to the controller since the start.
@@ -163,16 +154,12 @@ impl Scheduler for Slurm {
         &self.shared.config.settings.name
     }
 
-    fn capacity(&self) -> Capacity {
-        self.shared.capacity
-    }
-
-    fn inventory(&self) -> &GpuInventory {
-        &self.shared.inventory
+    fn stock(&self) -> &Stock {
+        self.shared.controller.stock()
     }
 
     fn largest(&self) -> Capacity {
-        size::largest(&self.shared.eligible()).unwrap_or(self.shared.capacity)
+        size::largest(&self.shared.eligible()).unwrap_or(self.stock().capacity())
     }
 
     fn longest_seconds(&self, resources: &Resources) -> Option<i64> {

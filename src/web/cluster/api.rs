@@ -92,7 +92,7 @@ pub async fn nodes(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resu
         let node = |machine: &Machine| node_of_cluster(machine, scheduler.cluster(), machines.at);
         return Ok(Answer(Listed { items: machines.machines.iter().map(node).collect(), next_cursor: None }));
     }
-    let (capacity, view) = (portal.sessions.admission.capacity, portal.cluster.view());
+    let (capacity, view) = (portal.sessions.admission.stock.capacity(), portal.cluster.view());
     let held = portal.sessions.admission.holdings().await?.all;
     let reading = scheduler.node().await;
     let (driver, driver_missing) = match &view.driver {
@@ -216,7 +216,7 @@ pub struct GpuLink {
 pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<GpuAnswer>>> {
     let sight = Sight::of(&portal, &user).await?;
     let sessions = live(&portal).await?;
-    let inventory = portal.sessions.scheduler.inventory();
+    let inventory = portal.sessions.scheduler.stock().inventory();
     let view = portal.cluster.view();
     let answer = |gpu: &GpuView| {
         let holder = sessions.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid));
@@ -342,7 +342,7 @@ pub async fn history(
     Path(uuid): Path<String>,
     Query(query): Query<HistoryQuery>,
 ) -> Result<Answer<GpuHistory>> {
-    if portal.sessions.scheduler.inventory().gpus.iter().all(|gpu| gpu.uuid != uuid) {
+    if portal.sessions.scheduler.stock().inventory().gpus.iter().all(|gpu| gpu.uuid != uuid) {
         return Err(Error::not_found());
     }
     let (span, usual, longest) = match query.span.as_deref().unwrap_or("minute") {

@@ -64,15 +64,15 @@ pub async fn page(
         layout: portal.layout_of(&user.0, Nav::Cluster),
         notice: (query.done == "asked")
             .then_some("The owner is asked: it stands on the card of the session, or on the job’s page, now."),
-        node: draw::node(&node, &portal.sessions.admission.capacity, &holdings_now.all, &view),
-        isolation: draw::isolation(scheduler.inventory(), scheduler.closes_gpus()),
-        empty: draw::empty(scheduler.inventory(), &view),
+        node: draw::node(&node, &portal.sessions.admission.stock.capacity(), &holdings_now.all, &view),
+        isolation: draw::isolation(&scheduler.stock().inventory(), scheduler.closes_gpus()),
+        empty: draw::empty(&scheduler.stock().inventory(), &view),
         gpus: drawing.rows(&points, &holdings),
         free: drawing.free(),
         over,
         idle: if sight.everybody { drawing.idle() } else { Vec::new() },
         may_act: is_operator(&user),
-        matrix: draw::matrix(scheduler.inventory()),
+        matrix: draw::matrix(&scheduler.stock().inventory()),
     };
     Ok(Page(page).into_response())
 }

@@ -237,7 +237,7 @@ async fn view(
         attempt: job.attempt,
         earlier: (1..job.attempt).rev().take(5).collect(),
         several: 1 < job.attempt,
-        caveats: ShowSession::caveats(&job.latest, portal.sessions.scheduler.inventory()),
+        caveats: ShowSession::caveats(&job.latest, &portal.sessions.scheduler.stock().inventory()),
         ask: job.latest.asked.as_ref().filter(|_| is_live).map(|asked| (asked.by.clone(), Moment::ago(asked.at, now))),
         is_own,
         is_live,

@@ -147,7 +147,7 @@ impl Whose {
 pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
     let admission = &portal.sessions.admission;
     let set = set_at(portal, whose.level()).await?;
-    let models: Vec<String> = admission.inventory.models().into_iter().map(|(model, _)| model).collect();
+    let models: Vec<String> = admission.stock.inventory().models().into_iter().map(|(model, _)| model).collect();
     let mut sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
     let single = portal.db.is_for_one().await?;
     let now = portal.clock.now();

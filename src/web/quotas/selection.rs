@@ -115,7 +115,8 @@ async fn choose(portal: &Portal, names: &[String]) -> Result<Chosen> {
     }
     let versions: Vec<String> = people.iter().map(|(_, set)| Version::of(set, None).to_string()).collect();
     let all: Vec<SetLimit> = people.iter().flat_map(|(_, set)| set.iter().cloned()).collect();
-    let models = portal.sessions.admission.inventory.models().into_iter().map(|(model, _)| model).collect::<Vec<_>>();
+    let models =
+        portal.sessions.admission.stock.inventory().models().into_iter().map(|(model, _)| model).collect::<Vec<_>>();
     let fields = fields(Level::User(people[0].0.id), &all, &models);
     Ok(Chosen { sheet: Sheet::of_several(fields, versions.join(" ")), people })
 }

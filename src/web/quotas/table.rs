@@ -177,7 +177,7 @@ impl Strip {
             None => count(view.gpus.iter().filter(is_down).count()),
         };
         Ok(Self {
-            gpus: portal.sessions.admission.capacity.gpus,
+            gpus: portal.sessions.admission.stock.capacity().gpus,
             gpus_allocated: held.gpus_allocated,
             gpus_idle: count(view.idle.iter().map(|idle| idle.gpus.len()).sum()),
             gpus_down,
@@ -320,7 +320,11 @@ async fn view(portal: &Portal, reader: &Arc<Principal>, parameters: &TableParame
             Period::Month(_) => "this month".to_owned(),
             Period::Week(_) => "this week".to_owned(),
         },
-        rows: listed.items.into_iter().map(|(line, limits)| row(line, &limits, admission.capacity, now)).collect(),
+        rows: listed
+            .items
+            .into_iter()
+            .map(|(line, limits)| row(line, &limits, admission.stock.capacity(), now))
+            .collect(),
         total: portal.db.count_users().await?,
         csv_href: parameters.address("/admin/quotas/table", &parameters.sort, ""),
         first_href: paged.then(|| parameters.address(PATH, &parameters.sort, "")),

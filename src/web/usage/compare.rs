@@ -143,7 +143,7 @@ pub async fn page(
         layout: portal.layout_of(&user.0, Nav::Usage),
         tabs: UsageTabs { others: others_word(whose), is_own: false },
         range: range.chooser(visit.words(), ("/usage/compare", &kept), (period, zone), &faults),
-        charts: charts(&over_time, range.step(), 0 < portal.sessions.admission.capacity.gpus),
+        charts: charts(&over_time, range.step(), 0 < portal.sessions.admission.stock.capacity().gpus),
         spans: span_rows(&over_time, range.step()),
         from_shell: from_shell(shell),
         by: BYS

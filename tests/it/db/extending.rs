@@ -6,7 +6,7 @@ use lyceum::{
     admission::Admission,
     db::{Db, extend::Extended, limits::Marks, quotas::Level},
     model::{
-        Capacity, Clock, GroupName, SessionId, SessionState, Timestamp, UserId,
+        Capacity, Clock, GroupName, SessionId, SessionState, Stock, Timestamp, UserId,
         quota::{Change, Field, Kind, Period, Reason},
         size::GIB,
     },
@@ -24,8 +24,7 @@ fn admission(db: &Db, gpus: i64, now: Timestamp, extend_while_others_wait: bool)
     Admission {
         db: db.clone(),
         clock: Clock::manual(now),
-        capacity: Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB },
-        inventory: inventory(gpus),
+        stock: Stock::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
         period: Period::default(),
         extend_while_others_wait,
         holds_at_once: true,

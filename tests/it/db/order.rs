@@ -11,7 +11,7 @@ use lyceum::{
         quotas::Level,
     },
     model::{
-        Capacity, Clock, Maintenance, SessionId, Timestamp, UserId, Window,
+        Capacity, Clock, Maintenance, SessionId, Stock, Timestamp, UserId, Window,
         queue::ShellJob,
         quota::{Change, Class, Field, Kind, Period},
         session::{Allocation, Starts},
@@ -32,8 +32,7 @@ fn admission(db: &Db, gpus: i64) -> Admission {
     Admission {
         db: db.clone(),
         clock: Clock::manual(START),
-        capacity: Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB },
-        inventory: inventory(gpus),
+        stock: Stock::new(Capacity { gpus, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(gpus)),
         period: Period::default(),
         extend_while_others_wait: true,
         holds_at_once: true,

@@ -16,7 +16,8 @@ use lyceum::{
         users::NewUser,
     },
     model::{
-        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, TokenId, UserId, Username,
+        Capacity, Clock, EndReason, GroupName, Role, Session, SessionId, SessionState, Stock, TokenId, UserId,
+        Username,
         quota::{Change, Field, Kind, Period, Usage},
         size::GIB,
     },
@@ -165,8 +166,7 @@ fn admission(db: &Db) -> Admission {
     Admission {
         db: db.clone(),
         clock: Clock::System,
-        capacity,
-        inventory: inventory(MACHINE),
+        stock: Stock::new(capacity, inventory(MACHINE)),
         period: Period::default(),
         extend_while_others_wait: true,
         holds_at_once: true,

@@ -14,7 +14,7 @@ use lyceum::{
         usage::{Asked, By, Sort, Whose},
     },
     model::{
-        Capacity, Clock, SessionId, Timestamp, UserId,
+        Capacity, Clock, SessionId, Stock, Timestamp, UserId,
         queue::ShellJob,
         quota::{Change, Field, Kind, Period, Spent},
         session::{Allocation, Starts},
@@ -190,8 +190,7 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
         let admission = Admission {
             db: db.clone(),
             clock: Clock::manual(at(now)),
-            capacity: Capacity { gpus: 8, cpus: 1000, memory_bytes: 1000 * GIB },
-            inventory: inventory(8),
+            stock: Stock::new(Capacity { gpus: 8, cpus: 1000, memory_bytes: 1000 * GIB }, inventory(8)),
             period: PERIOD.clone(),
             extend_while_others_wait: true,
             holds_at_once: false,

@@ -198,6 +198,26 @@ fn check_tells_of_the_cluster() {
     cluster.start_controller();
 }
 
+/// The machines were switched on together, and the portal was first.
+#[tokio::test]
+async fn how_large_the_cluster_is_can_be_learnt_later() {
+    let Some((mut house, person, cluster)) = open().await else { return };
+    house.kill();
+    cluster.kill_controller();
+    house.start().await;
+    let gpus = async || {
+        let profiles = person.get(&house, "/profiles").await;
+        let most = profiles["items"].as_array().unwrap().iter().map(|profile| profile["resources"]["gpus"].as_i64());
+        (house.admin().get(&house, "/quotas").await["cluster"]["gpus"].as_i64(), most.max().flatten())
+    };
+    assert_eq!(gpus().await, (Some(0), Some(0)));
+    cluster.start_controller();
+    eventually("it is known", async || (gpus().await == (Some(8), Some(2))).then_some(())).await;
+    let one = json!({ "app": "web", "resources": { "gpus": 1, "cpus": 1, "memory_bytes": 256 * MIB } });
+    let id = person.start(&house, one).await;
+    person.state(&house, id, "running").await;
+}
+
 /// A controller that is away is the controller's fault, and is told as that.
 #[tokio::test]
 async fn the_health_report_names_the_controller_that_is_silent() {
