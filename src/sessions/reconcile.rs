@@ -478,6 +478,11 @@ impl Sessions {
     }
 
     /// Tells whoever shows it; an end makes room, so it is also a reason for another round.
+    /// Something around it is otherwise than before.
+    pub fn tell_again(&self, session: &Session) {
+        self.send(Change::of(session, false));
+    }
+
     pub(super) fn tell(&self, session: &Session, ended: bool) {
         self.send(Change::of(session, ended));
         if ended {

@@ -301,7 +301,16 @@ impl Sweeps {
             let none_left = sweep.state == SweepState::Stopping || sweep.released == sweep.tasks;
             if none_left && self.db.live_in_sweep(sweep.id).await? == 0 {
                 self.db.set_sweep_state(sweep.id, &[sweep.state], (SweepState::Ended, ""), None).await?;
+                self.tell(sweep.id).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Whoever looks at a sweep hears of its jobs, the last of which has told already that it ended.
+    async fn tell(&self, sweep: SweepId) -> Result<()> {
+        if let Some(job) = self.db.sweep_job(sweep, 0).await? {
+            self.sessions.tell_again(&job.latest);
         }
         Ok(())
     }
@@ -320,6 +329,7 @@ impl Sweeps {
                 Released::Never(why) => {
                     let paused = (SweepState::Paused, why.as_str());
                     self.db.set_sweep_state(sweep.id, &[SweepState::Running], paused, None).await?;
+                    self.tell(sweep.id).await?;
                     break;
                 }
             }

@@ -208,7 +208,7 @@ async fn how_large_the_cluster_is_can_be_learnt_later() {
     let gpus = async || {
         let profiles = person.get(&house, "/profiles").await;
         let most = profiles["items"].as_array().unwrap().iter().map(|profile| profile["resources"]["gpus"].as_i64());
-        (house.admin().get(&house, "/quotas").await["cluster"]["gpus"].as_i64(), most.max().flatten())
+        (house.admin().get(&house, "/quotas").await["strip"]["gpus"].as_i64(), most.max().flatten())
     };
     assert_eq!(gpus().await, (Some(0), Some(0)));
     cluster.start_controller();
