@@ -1,6 +1,7 @@
 //! What people hold that never came to the portal: jobs that they handed in on a shell. Whoever
 //! looks at the batch system's queue keeps the list; decisions and bars count it beside what the
-//! portal knows of itself. It is charged to a person and to all together, and to no group.
+//! portal knows of itself. It is charged to a person, to all together, and to the
+//! group whose account the batch system charges, if any.
 
 use std::{
     collections::{BTreeMap, HashMap},

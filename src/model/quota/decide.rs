@@ -203,6 +203,22 @@ mod tests {
         LimitRow { scope, field, value, expires_at: None, note: None }
     }
 
+    /// On a machine that nobody else uses.
+    fn of_nobody_else<'a>(limits: &'a Limits, usage: &'a Usage, period: &'a Period) -> Situation<'a> {
+        Situation {
+            limits,
+            usage,
+            totals: &[],
+            in_use: usage,
+            capacity: WHOLE,
+            period,
+            period_left: None,
+            own: &[],
+            goes_to_slurm: false,
+            already_waiting: false,
+        }
+    }
+
     fn ask(gpus: i64, cpus: i64, memory_bytes: i64) -> Request {
         Request {
             resources: Resources { gpus, gpu_model: None, cpus, memory_bytes },
@@ -220,18 +236,7 @@ mod tests {
         let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&slurms, &WHOLE);
         let usage = Usage { gpus: 2, sessions: 1, light: 1, memory_bytes: 190 * GIB, ..Usage::default() };
         let period = Period::default();
-        let situation = |goes_to_slurm| Situation {
-            limits: &limits,
-            usage: &usage,
-            totals: &[],
-            in_use: &usage,
-            capacity: WHOLE,
-            period: &period,
-            period_left: None,
-            own: &[],
-            goes_to_slurm,
-            already_waiting: false,
-        };
+        let situation = |goes_to_slurm| Situation { goes_to_slurm, ..of_nobody_else(&limits, &usage, &period) };
         let decided = |request: &Request, goes_to_slurm| decide(request, &situation(goes_to_slurm));
         let fits_later = ask(2, 8, 48 * GIB);
         assert_eq!(decided(&fits_later, true), Decision::Admit, "limits and room are Slurm's to wait for");
@@ -259,19 +264,8 @@ mod tests {
     fn answer_with(request: &Request, rows: &[LimitRow], usage: &Usage, totals: &[Total]) -> Decision {
         let limits = Limits::resolve(rows, &WHOLE, true, NOW);
         let own = [("resnet".to_owned(), 2)];
-        let situation = Situation {
-            limits: &limits,
-            usage,
-            totals,
-            in_use: usage,
-            capacity: WHOLE,
-            period: &Period::default(),
-            period_left: None,
-            own: &own,
-            goes_to_slurm: false,
-            already_waiting: false,
-        };
-        decide(request, &situation)
+        let period = Period::default();
+        decide(request, &Situation { totals, own: &own, ..of_nobody_else(&limits, usage, &period) })
     }
 
     fn total(whose: Whose, field: Field, limit: i64, usage: Usage) -> Total {
@@ -393,18 +387,7 @@ mod tests {
     fn only_this_months_part_of_a_request_counts_this_month() {
         let limits = Limits::resolve(&[row(Scope::Default, Field::GpuHours, 1)], &WHOLE, true, NOW);
         let (usage, period) = (Usage::default(), Period::default());
-        let situation = |period_left| Situation {
-            limits: &limits,
-            usage: &usage,
-            totals: &[],
-            in_use: &usage,
-            capacity: WHOLE,
-            period: &period,
-            period_left,
-            own: &[],
-            goes_to_slurm: false,
-            already_waiting: false,
-        };
+        let situation = |period_left| Situation { period_left, ..of_nobody_else(&limits, &usage, &period) };
         let two_hours = Request { duration_seconds: 7200, ..ask(1, 1, GIB) };
         assert_eq!(refused(decide(&two_hours, &situation(None)))[0].code, "quota.gpu_hours.user");
         assert_eq!(decide(&two_hours, &situation(Some(3600))), Decision::Admit);

@@ -121,17 +121,8 @@ impl Field {
     /// Whether Slurm has such a limit too: where it keeps the limits, these are its own.
     #[must_use]
     pub fn is_slurms(&self) -> bool {
-        matches!(
-            self,
-            Self::Gpus
-                | Self::GpusOf(_)
-                | Self::Cpus
-                | Self::MemoryBytes
-                | Self::Sessions
-                | Self::Jobs
-                | Self::MaxSessionSeconds
-                | Self::MaxJobSeconds
-        )
+        let counts_hours = matches!(self, Self::GpuHours | Self::CpuHours);
+        self.has_total() && !counts_hours || matches!(self, Self::MaxSessionSeconds | Self::MaxJobSeconds)
     }
 
     /// Whether so much of it can be in use; how long something may take cannot.

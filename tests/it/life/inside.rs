@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::{
     House, Person,
-    jobs::{ended, job, log, state, submit},
+    jobs::{attempt, ended, job, log, state, submit},
     processes,
 };
 use crate::{gateway::terminal::types, idleness::terminals::tab};
@@ -21,8 +21,7 @@ async fn begin(house: &House, person: &Person, go: &str, how: i64) -> (String, S
         "variables": { "GO": go, "HOW": how.to_string() } });
     let id = submit(house, person, asked).await;
     let runs = state(house, person, &id, "running").await;
-    let attempt = runs["terminal_url"].as_str().expect("a way inside").trim_matches(['/', 's']);
-    (id, attempt.parse().unwrap_or_else(|_| panic!("{runs}")))
+    (id, attempt(&runs))
 }
 
 #[tokio::test]

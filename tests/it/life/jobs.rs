@@ -38,6 +38,12 @@ pub async fn state(house: &House, person: &Person, id: &str, state: &str) -> Val
     .await
 }
 
+/// The attempt whose terminals a running job's owner comes to.
+pub fn attempt(job: &Value) -> SessionId {
+    let path = job["terminal_url"].as_str().unwrap_or_else(|| panic!("a way inside: {job}"));
+    path.trim_start_matches("/s/").trim_end_matches('/').parse().unwrap()
+}
+
 pub async fn ended(house: &House, person: &Person, id: &str, reason: &str) -> Value {
     let job = state(house, person, id, "ended").await;
     assert_eq!(job["end_reason"], reason, "{job}");

@@ -10,7 +10,7 @@ use crate::{
     idleness::terminals::tab,
     life::{
         House, Person,
-        jobs::{ended, log, state, submit},
+        jobs::{attempt, ended, log, state, submit},
     },
     wait::eventually,
 };
@@ -64,9 +64,8 @@ async fn every_end_has_its_reason() {
     let runs = state(&house, &person, &id, "running").await;
     assert_eq!(runs["time_limit_seconds"], 3600);
     // Its owner looks inside, on its node.
-    let attempt = runs["terminal_url"].as_str().unwrap().trim_matches(['/', 's']).parse().unwrap();
     let number = cluster.ask("squeue", &["--noheader", "--name=sleep 600", "--format=%i"]);
-    let mut shell = tab(&house, &person, attempt).await;
+    let mut shell = tab(&house, &person, attempt(&runs)).await;
     types(&mut shell, "echo \"in-$SLURM_JOB_ID.$CPU_LIMIT\"", &format!("in-{}.1", number.trim())).await;
     cluster.tell("scancel", &["--name=sleep 600"]);
     let cancelled = ended(&house, &person, &id, "stopped_by_admin").await;

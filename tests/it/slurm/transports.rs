@@ -14,7 +14,7 @@ use super::{
 use crate::{
     gateway::terminal::types,
     idleness::terminals::tab,
-    life::jobs::{ended, log, state, submit},
+    life::jobs::{attempt, ended, log, state, submit},
     wait::eventually,
 };
 
@@ -65,8 +65,7 @@ async fn the_same(transport: &str) {
     let size = json!({ "cpus": 1, "memory_bytes": 256 * MIB });
     let job = submit(&house, &person, json!({ "script": script, "resources": size })).await;
     let runs = state(&house, &person, &job, "running").await;
-    let attempt = runs["terminal_url"].as_str().unwrap().trim_matches(['/', 's']).parse().unwrap();
-    let mut shell = tab(&house, &person, attempt).await;
+    let mut shell = tab(&house, &person, attempt(&runs)).await;
     types(&mut shell, "echo \"at-$SLURMD_NODENAME\"", "at-node").await;
     types(&mut shell, "touch let-it; echo $((3*7))", "21").await;
     ended(&house, &person, &job, "exited").await;
