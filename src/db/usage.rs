@@ -85,6 +85,15 @@ pub struct UsedList {
     pub total: Spent,
     /// The most of each that one row has.
     pub most: Spent,
+    /// What of the whole was used by jobs from a shell.
+    pub from_shell: FromShell,
+}
+
+/// How many jobs from a shell there were, and what they used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FromShell {
+    pub jobs: i64,
+    pub spent: Spent,
 }
 
 /// What the database told so far of what was held.
@@ -96,6 +105,8 @@ struct Told {
     ledger: Ledger,
     /// What each of its owners is called.
     names: Vec<String>,
+    /// Where each of its owners stands in the order of names.
+    ranks: Vec<usize>,
     /// The last one that is in it, in the order in which they ended.
     last: i64,
     generation: Option<i64>,
@@ -158,26 +169,32 @@ impl Db {
         let groups = if asked.by == By::Group { self.group_names().await? } else { HashMap::new() };
         let told = self.told().await?;
         let sums = told.ledger.sums(asked.by, &of, asked.from, asked.to, asked.now);
-        match asked.by {
+        let from_shell = sums.from_shell.into();
+        let found = match asked.by {
             By::User => {
-                let named = sums.into_iter().map(|(place, id, sum)| (id, told.names[place].as_str(), sum));
-                Ok(list(named.collect(), asked))
+                // In the order of names at once: to compare ten thousand of them takes longer than all else.
+                let mut named = vec![None; told.names.len()];
+                for (place, id, sum) in sums.each {
+                    named[told.ranks[place]] = Some((id, told.names[place].as_str(), sum));
+                }
+                list(named.into_iter().flatten().collect(), asked)
             }
             By::Group => {
                 // Sessions that were charged to nobody, and those of groups that are gone, are one row.
                 let mut named: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
-                for (_, id, sum) in sums {
+                for (_, id, sum) in sums.each {
                     let key = groups.get(id).map_or(("", ""), |name| (id, name.as_str()));
                     let all = named.entry(key).or_default();
                     all.spent.gpu_milliseconds += sum.spent.gpu_milliseconds;
                     all.spent.cpu_milliseconds += sum.spent.cpu_milliseconds;
                     all.sessions += sum.sessions;
                 }
-                Ok(list(named.into_iter().map(|((id, name), sum)| (id, name, sum)).collect(), asked))
+                list(named.into_iter().map(|((id, name), sum)| (id, name, sum)).collect(), asked)
             }
-            By::GpuModel if asked.page.as_ref().is_some_and(|page| page.after.is_some()) => Ok(UsedList::default()),
-            By::GpuModel => models(&sums, asked.sort),
-        }
+            By::GpuModel if asked.page.as_ref().is_some_and(|page| page.after.is_some()) => UsedList::default(),
+            By::GpuModel => models(&sums.each, asked.sort)?,
+        };
+        Ok(UsedList { from_shell, ..found })
     }
 
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
@@ -187,17 +204,16 @@ impl Db {
         Ok(self.told().await?.ledger.spans(&of, spans))
     }
 
-    /// How many jobs from a shell there were in a time, and what they used of it; what runs counts until now.
+    /// What jobs from a shell used in a time; what runs counts until now.
     pub async fn used_from_shell(
         &self,
         whose: Whose,
         from: Timestamp,
         to: Timestamp,
         now: Timestamp,
-    ) -> Result<(i64, Spent)> {
+    ) -> Result<FromShell> {
         let of = self.of(whose).await?;
-        let sum = self.told().await?.ledger.from_shell(&of, from, to, now);
-        Ok((sum.sessions, sum.spent))
+        Ok(self.told().await?.ledger.sums(By::User, &of, from, to, now).from_shell.into())
     }
 
     async fn of(&self, whose: Whose) -> Result<Of> {
@@ -250,6 +266,7 @@ impl Db {
                 reading!(self, pool => query_as("SELECT id, name FROM users").fetch_all(pool).await)?;
             let mut names: HashMap<String, String> = rows.into_iter().collect();
             told.names = told.ledger.owners().iter().map(|id| names.remove(id).unwrap_or_default()).collect();
+            told.ranks = ranks(&told.names);
         }
         Ok(told)
     }
@@ -287,6 +304,23 @@ fn list(mut sums: Vec<(&str, &str, Sum)>, asked: &Asked) -> UsedList {
     whole
 }
 
+/// Where each of them stands among all, in their order.
+fn ranks(names: &[String]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..names.len()).collect();
+    order.sort_unstable_by_key(|place| &names[*place]);
+    let mut ranks = vec![0; names.len()];
+    for (rank, place) in order.into_iter().enumerate() {
+        ranks[place] = rank;
+    }
+    ranks
+}
+
+impl From<Sum> for FromShell {
+    fn from(sum: Sum) -> Self {
+        Self { jobs: sum.sessions, spent: sum.spent }
+    }
+}
+
 /// Where a row stands: the greatest first, then by id; or by name alone.
 fn place<'a>(sort: Sort, (id, name, sum): &(&'a str, &'a str, Sum)) -> (Reverse<i64>, &'a str) {
     match sort {
@@ -315,6 +349,7 @@ fn models(lists: &[(usize, &str, Sum)], sort: Sort) -> Result<UsedList> {
         total: spent(rows.iter().fold(0, |sum, row| row.gpu_milliseconds.saturating_add(sum))),
         most: spent(rows.iter().map(|row| row.gpu_milliseconds).max().unwrap_or_default()),
         rows,
+        ..UsedList::default()
     })
 }
 

@@ -58,6 +58,15 @@ pub struct Sum {
     pub sessions: i64,
 }
 
+/// What was used in a time.
+#[derive(Clone, Debug, Default)]
+pub struct Sums<'a> {
+    /// Of each owner (by place in [`Ledger::owners`]), group or list of GPUs that held something then.
+    pub each: Vec<(usize, &'a str, Sum)>,
+    /// The part of all of it that was not started through the portal.
+    pub from_shell: Sum,
+}
+
 /// What was used in one span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedIn {
@@ -133,21 +142,27 @@ impl Ledger {
         &self.owners.all
     }
 
-    /// What was used between two moments, of each owner (by place in [`Ledger::owners`]), group or
-    /// list of GPUs that held something then. What is held still counts until `now`.
+    /// What was used between two moments. What is held still counts until `now`.
     #[must_use]
-    pub fn sums(&self, by: By, of: &Of, from: Timestamp, to: Timestamp, now: Timestamp) -> Vec<(usize, &str, Sum)> {
+    pub fn sums(&self, by: By, of: &Of, from: Timestamp, to: Timestamp, now: Timestamp) -> Sums<'_> {
         let words = match by {
             By::User => &self.owners,
             By::Group => &self.groups,
             By::GpuModel => &self.gpu_lists,
         };
         let mut sums = vec![Sum::default(); words.all.len()];
-        let mut seen = HashSet::new();
+        let mut from_shell = Sum::default();
+        let (mut seen, mut seen_from_shell) = (HashSet::new(), HashSet::new());
         for line in self.lines(of) {
             let part = line.part(from, to, now);
+            if part <= 0 {
+                continue;
+            }
+            if line.from_shell {
+                from_shell.add(line, part, &mut seen_from_shell);
+            }
             // Cores alone are of no model.
-            if part <= 0 || (by == By::GpuModel && line.gpus == 0) {
+            if by == By::GpuModel && line.gpus == 0 {
                 continue;
             }
             let key = match by {
@@ -155,28 +170,11 @@ impl Ledger {
                 By::Group => line.group,
                 By::GpuModel => line.gpu_list,
             };
-            let sum = &mut sums[key as usize];
-            timeline::add(&mut sum.spent, (line.gpus, line.cpus), part);
-            sum.milliseconds = sum.milliseconds.saturating_add(part);
-            sum.sessions += i64::from(line.session == ALONE || seen.insert(line.session));
+            sums[key as usize].add(line, part, &mut seen);
         }
         let used = sums.into_iter().zip(&words.all).enumerate();
-        used.filter(|(_, (sum, _))| 0 < sum.sessions).map(|(place, (sum, word))| (place, word.as_str(), sum)).collect()
-    }
-
-    /// The part of it that was not started through the portal.
-    #[must_use]
-    pub fn from_shell(&self, of: &Of, from: Timestamp, to: Timestamp, now: Timestamp) -> Sum {
-        let (mut sum, mut seen) = (Sum::default(), HashSet::new());
-        for line in self.lines(of).filter(|line| line.from_shell) {
-            let part = line.part(from, to, now);
-            if 0 < part {
-                timeline::add(&mut sum.spent, (line.gpus, line.cpus), part);
-                sum.milliseconds = sum.milliseconds.saturating_add(part);
-                sum.sessions += i64::from(line.session == ALONE || seen.insert(line.session));
-            }
-        }
-        sum
+        let used = used.filter(|(_, (sum, _))| 0 < sum.sessions);
+        Sums { each: used.map(|(place, (sum, word))| (place, word.as_str(), sum)).collect(), from_shell }
     }
 
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
@@ -214,6 +212,15 @@ impl Ledger {
             owner.is_none_or(|owner| line.owner == owner)
                 && groups.as_ref().is_none_or(|groups| groups[line.group as usize])
         })
+    }
+}
+
+impl Sum {
+    /// Adds a part of an allocation (milliseconds); `seen` are the sessions that count already.
+    fn add(&mut self, line: &Line, part: i64, seen: &mut HashSet<u32>) {
+        timeline::add(&mut self.spent, (line.gpus, line.cpus), part);
+        self.milliseconds = self.milliseconds.saturating_add(part);
+        self.sessions += i64::from(line.session == ALONE || seen.insert(line.session));
     }
 }
 
@@ -319,7 +326,20 @@ mod tests {
                 let end = held.to.map_or(now, |to| to.0);
                 let part = (from..to).filter(|at| (held.from.0..end).contains(at)).count();
                 let part = i64::try_from(part).unwrap();
-                if !counts || part == 0 || (by == By::GpuModel && held.gpus == 0) {
+                if !counts || part == 0 {
+                    continue;
+                }
+                let is_new = seen.insert(place);
+                let add = |sum: &mut Sum| {
+                    sum.spent.gpu_milliseconds += held.gpus * part;
+                    sum.spent.cpu_milliseconds += held.cpus * part;
+                    sum.milliseconds += part;
+                    sum.sessions += i64::from(is_new);
+                };
+                if held.from_shell {
+                    add(&mut from_shell);
+                }
+                if by == By::GpuModel && held.gpus == 0 {
                     continue;
                 }
                 let key = match by {
@@ -330,23 +350,13 @@ mod tests {
                 if !counted.iter().any(|(known, _)| *known == key) {
                     counted.push((key, Sum::default()));
                 }
-                let is_new = i64::from(seen.insert(place));
-                let sum = &mut counted.iter_mut().find(|(known, _)| *known == key).unwrap().1;
-                for sum in std::iter::once(sum).chain(held.from_shell.then_some(&mut from_shell)) {
-                    sum.spent.gpu_milliseconds += held.gpus * part;
-                    sum.spent.cpu_milliseconds += held.cpus * part;
-                    sum.milliseconds += part;
-                    sum.sessions += is_new;
-                }
+                add(&mut counted.iter_mut().find(|(known, _)| *known == key).unwrap().1);
             }
             counted.sort_by_key(|(key, _)| *key);
             let told = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now));
-            let mut told: Vec<(&str, Sum)> = told.into_iter().map(|(_, key, sum)| (key, sum)).collect();
-            told.sort_by_key(|(key, _)| *key);
-            prop_assert_eq!(told, counted);
-            if by != By::GpuModel {
-                prop_assert_eq!(ledger.from_shell(&of, Timestamp(from), Timestamp(to), Timestamp(now)), from_shell);
-            }
+            let mut each: Vec<(&str, Sum)> = told.each.into_iter().map(|(_, key, sum)| (key, sum)).collect();
+            each.sort_by_key(|(key, _)| *key);
+            prop_assert_eq!((each, told.from_shell), (counted, from_shell));
         }
 
         /// In spans of any length, too; a session begins where it begins first.

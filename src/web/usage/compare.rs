@@ -133,9 +133,8 @@ pub async fn page(
     let page = Some(usage::Page { after, limit: limit + 1 });
     let asked = Asked { by, whose, from, to, now, sort, page };
     let spans = timeline::cut(from, to, range.step(), zone);
-    let (UsedList { rows, count, most, .. }, over_time) =
+    let (UsedList { rows, count, most, from_shell: shell, .. }, over_time) =
         tokio::try_join!(portal.db.used(&asked), portal.db.used_in(whose, &spans))?;
-    let shell = portal.db.used_from_shell(whose, from, to, now).await?;
     let list = Listed::new(rows, limit, |row| Place::of(row, sort));
     let kept: Vec<_> =
         [("by", by_word), ("sort", sort_word)].into_iter().filter(|(_, word)| !word.is_empty()).collect();

@@ -4,7 +4,7 @@
 use super::others;
 use crate::{
     auth::Principal,
-    db::usage::{UsedIn, Whose},
+    db::usage::{FromShell, UsedIn, Whose},
     model::{
         quota::Spent,
         time::human_hours,
@@ -37,7 +37,7 @@ pub(super) fn charts(used: &[UsedIn], step: Step, has_gpus: bool) -> Vec<Chart> 
 }
 
 /// What of it the portal has not started, where there is any.
-pub(super) fn from_shell((jobs, spent): (i64, Spent)) -> Option<String> {
+pub(super) fn from_shell(FromShell { jobs, spent }: FromShell) -> Option<String> {
     let (gpus, cpus) = (human_hours(spent.gpu_milliseconds), human_hours(spent.cpu_milliseconds));
     let which = match jobs {
         0 => return None,

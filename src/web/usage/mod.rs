@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     auth::Principal,
-    db::usage::{Asked, By, Sort, Used, UsedIn, Whose},
+    db::usage::{self, Asked, By, Sort, Used, UsedIn, Whose},
     model::{
         Role, Timestamp,
         timeline::{self, Span, Step},
@@ -116,21 +116,19 @@ pub async fn sums(
         return Err(Error::field("to", "before_from", "This must not be before `from`."));
     }
     let (whose, whose_name) = whose(&user, parameters.whose.as_deref())?;
-    let (by, items) = match parameters.by.as_deref().unwrap_or("user") {
-        "user" => ("user", named(&portal, whose, By::User, from, to).await?),
-        "group" => ("group", named(&portal, whose, By::Group, from, to).await?),
-        "gpu_model" => ("gpu_model", named(&portal, whose, By::GpuModel, from, to).await?),
-        "day" => ("day", dated(&portal, whose, Step::Day, from, to).await?),
-        "week" => ("week", dated(&portal, whose, Step::Week, from, to).await?),
+    let time = (from, to);
+    let (by, (items, from_shell)) = match parameters.by.as_deref().unwrap_or("user") {
+        "user" => ("user", named(&portal, whose, By::User, time, now).await?),
+        "group" => ("group", named(&portal, whose, By::Group, time, now).await?),
+        "gpu_model" => ("gpu_model", named(&portal, whose, By::GpuModel, time, now).await?),
+        "day" => ("day", dated(&portal, whose, Step::Day, time, now).await?),
+        "week" => ("week", dated(&portal, whose, Step::Week, time, now).await?),
         _ => return Err(Error::field("by", "invalid_value", "This is user, group, gpu_model, day or week.")),
     };
     if wants_csv(&headers) {
         return Ok(table(by, &items));
     }
-    let (jobs, spent) = portal.db.used_from_shell(whose, from, to, now).await?;
-    let (gpu_seconds, cpu_seconds) = (seconds(spent.gpu_milliseconds), seconds(spent.cpu_milliseconds));
-    let from_shell = FromShell { jobs, gpu_seconds, cpu_seconds };
-    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items, from_shell }).into_response())
+    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items, from_shell: from_shell.into() }).into_response())
 }
 
 /// Whose use somebody asks for, with its word.
@@ -156,14 +154,32 @@ fn others(user: &Principal) -> Option<Whose> {
     }
 }
 
-async fn named(portal: &Portal, whose: Whose, by: By, from: Timestamp, to: Timestamp) -> Result<Vec<UsageRow>> {
-    let asked = Asked { by, whose, from, to, now: portal.clock.now(), sort: Sort::Name, page: None };
-    Ok(portal.db.used(&asked).await?.rows.into_iter().map(UsageRow::from).collect())
+/// The rows, and what of them came from a shell.
+type Answered = (Vec<UsageRow>, usage::FromShell);
+
+async fn named(
+    portal: &Portal,
+    whose: Whose,
+    by: By,
+    (from, to): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Result<Answered> {
+    let asked = Asked { by, whose, from, to, now, sort: Sort::Name, page: None };
+    let used = portal.db.used(&asked).await?;
+    Ok((used.rows.into_iter().map(UsageRow::from).collect(), used.from_shell))
 }
 
-async fn dated(portal: &Portal, whose: Whose, step: Step, from: Timestamp, to: Timestamp) -> Result<Vec<UsageRow>> {
+async fn dated(
+    portal: &Portal,
+    whose: Whose,
+    step: Step,
+    (from, to): (Timestamp, Timestamp),
+    now: Timestamp,
+) -> Result<Answered> {
     let spans = cut(portal, step, from, to)?;
-    Ok(portal.db.used_in(whose, &spans).await?.into_iter().map(UsageRow::from).collect())
+    let (used, from_shell) =
+        tokio::try_join!(portal.db.used_in(whose, &spans), portal.db.used_from_shell(whose, from, to, now))?;
+    Ok((used.into_iter().map(UsageRow::from).collect(), from_shell))
 }
 
 /// A time in days or weeks, as far as it has passed.
@@ -179,6 +195,12 @@ fn cut(portal: &Portal, step: Step, from: Timestamp, to: Timestamp) -> Result<Ve
 /// Whole seconds; a part of one counts as one.
 fn seconds(milliseconds: i64) -> i64 {
     milliseconds.saturating_add(999) / 1000
+}
+
+impl From<usage::FromShell> for FromShell {
+    fn from(usage::FromShell { jobs, spent }: usage::FromShell) -> Self {
+        Self { jobs, gpu_seconds: seconds(spent.gpu_milliseconds), cpu_seconds: seconds(spent.cpu_milliseconds) }
+    }
 }
 
 impl From<Used> for UsageRow {

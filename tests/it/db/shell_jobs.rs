@@ -106,7 +106,7 @@ async fn each_start_is_written_once() {
             (Whose::ManagedBy(ada), (0, Spent::default())),
         ] {
             let found = db.used_from_shell(whose, at(50), at(65), at(99)).await.unwrap();
-            assert_eq!(found, used, "two starts of one job: {whose:?}");
+            assert_eq!((found.jobs, found.spent), used, "two starts of one job: {whose:?}");
         }
 
         // Old ones are forgotten, a few at a time.
@@ -177,7 +177,7 @@ async fn what_runs_is_in_every_budget_up_to_its_end() {
         db.set_manager(vision, boss, true, BY).await.unwrap();
         let managed = db.used_from_shell(Whose::ManagedBy(boss), START, at(now), at(now)).await.unwrap();
         let of_two = Spent { gpu_milliseconds: 4 * HOUR * 1000, cpu_milliseconds: 8 * HOUR * 1000 };
-        assert_eq!(managed, (2, of_two));
+        assert_eq!((managed.jobs, managed.spent), (2, of_two));
         let committed = db.committed(PERIOD.window(at(now)), at(now)).await.unwrap();
         let rest = Spent { gpu_milliseconds: 2 * HOUR * 1000, cpu_milliseconds: 4 * HOUR * 1000 };
         assert_eq!(committed, [Committed { owner: ada, group: Some(vision), spent: rest }]);

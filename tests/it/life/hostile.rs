@@ -5,7 +5,11 @@
 
 use std::{fs, path::Path};
 
-use nix::errno::Errno;
+use nix::{
+    errno::Errno,
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
 use serde_json::{Value, json};
 
 use super::{House, eventually};
@@ -29,6 +33,7 @@ async fn neighbour_of_a_session() {
         assert_eq!(found[what], 0, "{what}: {found}");
     }
     // Asked by its own user to end, which is nobody's fault.
+    kill(Pid::from_raw(pid), Signal::SIGTERM).unwrap();
     ada.state(&house, hers, "ended").await;
     assert_eq!(bob.visit(&house, his, "/").await.0, 200);
     bob.end(&house, his).await;
