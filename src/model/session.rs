@@ -193,10 +193,21 @@ pub struct Starts {
     pub latest: i64,
     /// In the order of the starts; none of one that has not begun.
     pub allocations: Vec<Allocation>,
-    /// Whether there were no others.
-    pub is_whole: bool,
+    /// What of others there is.
+    pub untold: Untold,
     /// The number of its job, in a batch system.
     pub job: Option<u32>,
+}
+
+/// What a scheduler does not tell of the starts of a workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Untold {
+    /// It has told them all.
+    Nothing,
+    /// Its accounts have yet to hear of some.
+    Later,
+    /// Whoever saw others knows of them alone.
+    Perhaps,
 }
 
 impl Starts {
@@ -205,7 +216,7 @@ impl Starts {
     #[must_use]
     pub fn noted(&self, known: &[Allocation], admitted_at: Timestamp, now: Timestamp) -> Vec<Allocation> {
         let is_told = |one: &&Allocation| self.allocations.iter().any(|told| told.start == one.start);
-        let kept = known.iter().filter(|one| !self.is_whole && !is_told(one));
+        let kept = known.iter().filter(|one| self.untold != Untold::Nothing && !is_told(one));
         let mut all: Vec<Allocation> = kept.chain(&self.allocations).copied().collect();
         all.sort_by_key(|one| one.start);
         // Of what was not seen to end it is known alone that it was over when the next one began.
@@ -397,34 +408,37 @@ pub(crate) fn example(state: SessionState) -> Session {
 mod tests {
     use proptest::prelude::*;
 
-    use super::*;
+    use super::{
+        Untold::{Later, Nothing, Perhaps},
+        *,
+    };
 
     fn held(start: i64, from: i64, to: Option<i64>) -> Allocation {
         let (from, to) = (Timestamp(from), to.map(Timestamp));
         Allocation { start, from, to, gpus: 1, cpus: 1, memory_bytes: 1 }
     }
 
-    fn noted(latest: i64, told: &[Allocation], is_whole: bool, known: &[Allocation]) -> Vec<Allocation> {
-        let starts = Starts { latest, allocations: told.to_vec(), is_whole, job: None };
+    fn noted(latest: i64, told: &[Allocation], untold: Untold, known: &[Allocation]) -> Vec<Allocation> {
+        let starts = Starts { latest, allocations: told.to_vec(), untold, job: None };
         starts.noted(known, Timestamp(10), Timestamp(100))
     }
 
     #[test]
     fn what_is_put_back_into_the_queue_is_over() {
         let first = [held(1, 20, None)];
-        assert_eq!(noted(1, &first, false, &[]), first);
+        assert_eq!(noted(1, &first, Perhaps, &[]), first);
         // Nobody says until when: it is no longer there, or the next one began.
-        assert_eq!(noted(2, &[], false, &first), [held(1, 20, Some(100))]);
+        assert_eq!(noted(2, &[], Perhaps, &first), [held(1, 20, Some(100))]);
         let both = [held(1, 20, Some(60)), held(2, 60, None)];
-        assert_eq!(noted(2, &[held(2, 60, None)], false, &first), both);
+        assert_eq!(noted(2, &[held(2, 60, None)], Perhaps, &first), both);
         // What was seen to end stays so until the scheduler says it better.
-        assert_eq!(noted(2, &[held(2, 60, None)], false, &[held(1, 20, Some(50))])[0], held(1, 20, Some(50)));
+        assert_eq!(noted(2, &[held(2, 60, None)], Perhaps, &[held(1, 20, Some(50))])[0], held(1, 20, Some(50)));
         let exact = [held(1, 20, Some(40)), held(2, 60, None)];
-        assert_eq!(noted(2, &exact, true, &both), exact);
+        assert_eq!(noted(2, &exact, Nothing, &both), exact);
         // Another number for the same is no second one.
-        assert_eq!(noted(3, &[held(2, 20, Some(40)), held(3, 60, None)], true, &both).len(), 2);
-        assert_eq!(noted(1, &[held(1, 5, Some(8))], true, &[]), [held(1, 10, Some(10))], "before it was admitted");
-        assert_eq!(noted(1, &[held(1, 500, None)], true, &[]), [held(1, 100, None)], "a clock that is ahead");
+        assert_eq!(noted(3, &[held(2, 20, Some(40)), held(3, 60, None)], Nothing, &both).len(), 2);
+        assert_eq!(noted(1, &[held(1, 5, Some(8))], Nothing, &[]), [held(1, 10, Some(10))], "before it was admitted");
+        assert_eq!(noted(1, &[held(1, 500, None)], Nothing, &[]), [held(1, 100, None)], "a clock that is ahead");
     }
 
     proptest! {
@@ -434,13 +448,13 @@ mod tests {
             latest in 1..5i64,
             told in prop::collection::btree_map(1..5i64, (0..200i64, prop::option::of(0..200i64)), 0..4),
             known in prop::collection::btree_map(1..5i64, (0..200i64, prop::option::of(0..200i64)), 0..4),
-            is_whole in any::<bool>(),
+            untold in prop::sample::select(vec![Nothing, Later, Perhaps]),
         ) {
             let all = |of: &BTreeMap<i64, (i64, Option<i64>)>| {
                 of.iter().filter(|(start, _)| **start <= latest).map(|(start, (from, to))| held(*start, *from, *to)).collect::<Vec<_>>()
             };
             let (told, known) = (all(&told), all(&known));
-            let noted = noted(latest, &told, is_whole, &known);
+            let noted = noted(latest, &told, untold, &known);
             prop_assert!(noted.iter().filter(|one| one.to.is_none()).count() <= 1);
             for one in &noted {
                 prop_assert!(one.to.is_none_or(|to| one.from <= to) && one.from <= Timestamp(100).max(Timestamp(10)));
@@ -448,7 +462,7 @@ mod tests {
             }
             prop_assert!(told.iter().all(|told| noted.iter().any(|one| one.start == told.start)));
             // Said again, nothing changes.
-            let starts = Starts { latest, allocations: told, is_whole, job: None };
+            let starts = Starts { latest, allocations: told, untold, job: None };
             let again = starts.noted(&noted, Timestamp(10), Timestamp(100));
             prop_assert_eq!(again, noted);
         }

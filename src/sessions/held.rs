@@ -5,7 +5,7 @@
 use super::{Result, Sessions};
 use crate::model::{
     Session,
-    session::{Allocation, Placement, Starts},
+    session::{Allocation, Placement, Starts, Untold},
 };
 
 /// One that was suspended for less is looked at when it has ended (seconds).
@@ -15,7 +15,8 @@ impl Sessions {
     /// Notes what it holds from now on at the latest: what the scheduler says, else what was asked for.
     pub(super) async fn note_begin(&self, session: &Session, placement: &Placement) -> Result<()> {
         let said = self.scheduler.starts(session.id, placement).await;
-        let mut starts = said.unwrap_or(Starts { latest: 1, allocations: Vec::new(), is_whole: false, job: None });
+        let mut starts =
+            said.unwrap_or(Starts { latest: 1, allocations: Vec::new(), untold: Untold::Perhaps, job: None });
         let now = self.clock.now();
         if starts.allocations.is_empty() && starts.latest == 1 {
             let asked = &session.spec.resources;

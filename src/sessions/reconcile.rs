@@ -12,7 +12,7 @@ use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
     db::sessions::Ending,
     environments::{DEFAULT, State},
-    model::{EndReason, Role, Session, SessionId, SessionState, Timestamp, ending::Deadline},
+    model::{EndReason, Role, Session, SessionId, SessionState, Timestamp, ending::Deadline, session::Untold},
     scheduler::{self, Exit, Observation},
 };
 
@@ -30,6 +30,10 @@ const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
 
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
+
+/// Slurm's daemons tell the accounts of a start's end within seconds; nobody waits longer for it
+/// (seconds).
+const ACCOUNTS_DELAY: i64 = 60;
 
 impl Sessions {
     /// Runs until the portal stops. Tasks in flight are left to the tracker.
@@ -432,6 +436,10 @@ impl Sessions {
         {
             // The last word, with all that was suspended; also of one that was never seen to run.
             self.db.set_starts(session.id, &starts, at).await?;
+            // Of one that has ended nobody asks again, so the accounts get the time that they need.
+            if starts.untold == Untold::Later && self.clock.now().seconds_since(at) < ACCOUNTS_DELAY {
+                return Ok(());
+            }
         }
         let ending = Ending {
             reason,

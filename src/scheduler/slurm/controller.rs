@@ -314,6 +314,11 @@ impl Controller {
         answer(&ran).is_ok_and(|level| LEVELS.contains(&level.trim()))
     }
 
+    /// Whether there are accounts, as far as is known.
+    pub fn keeps_accounts(&self) -> bool {
+        self.keeps_accounts.load(Ordering::Relaxed)
+    }
+
     /// What the accounts say of a job, one record for each of its starts; none where they keep none.
     pub async fn account(&self, job: u32) -> Option<Vec<Record>> {
         self.accounts(Which::Job(job)).await.filter(|records| !records.is_empty())
@@ -325,7 +330,7 @@ impl Controller {
     }
 
     async fn accounts(&self, which: Which) -> Option<Vec<Record>> {
-        if !self.keeps_accounts.load(Ordering::Relaxed) {
+        if !self.keeps_accounts() {
             return None;
         }
         let separator = separator();

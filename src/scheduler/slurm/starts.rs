@@ -5,7 +5,7 @@
 use super::{Shared, accounts::Record, queue::Row};
 use crate::model::{
     SessionId,
-    session::{Allocation, Placement, Starts},
+    session::{Allocation, Placement, Starts, Untold},
 };
 
 impl Shared {
@@ -16,9 +16,13 @@ impl Shared {
         if let Some(row) = view.job(session, number) {
             let own = row.allocation(self.config.clock.now().plus_seconds(-age));
             let earlier = self.earlier_starts(session, row).await;
-            let is_whole = earlier.is_some();
+            let untold = match &earlier {
+                Some(_all) => Untold::Nothing,
+                None if 0 < row.restarts && self.controller.keeps_accounts() => Untold::Later,
+                None => Untold::Perhaps,
+            };
             let allocations = earlier.unwrap_or_default().into_iter().chain(own).collect();
-            return Some(Starts { latest: row.start(), allocations, is_whole, job: Some(row.job) });
+            return Some(Starts { latest: row.start(), allocations, untold, job: Some(row.job) });
         }
         // A view that is no answer has forgotten nothing.
         let job = number.filter(|_| view.objection().is_none())?;
@@ -27,7 +31,7 @@ impl Shared {
             return None;
         }
         let latest = i64::try_from(records.len()).unwrap_or(1);
-        Some(Starts { latest, allocations: allocations(&records, latest), is_whole: true, job: Some(job) })
+        Some(Starts { latest, allocations: allocations(&records, latest), untold: Untold::Nothing, job: Some(job) })
     }
 
     /// What its job held before it was put back into the queue; `None` where there is no such time,

@@ -14,7 +14,7 @@ use lyceum::{
         Capacity, Clock, Maintenance, SessionId, Stock, Timestamp, UserId, Window,
         queue::ShellJob,
         quota::{Change, Class, Field, Kind, Period},
-        session::{Allocation, Starts},
+        session::{Allocation, Starts, Untold},
         size::GIB,
     },
 };
@@ -266,7 +266,7 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
         let begun = clock.now().plus_seconds(-60);
         let held = Allocation { start: 1, from: begun, to: None, gpus: 5, cpus: 8, memory_bytes: GIB };
         let set = async |id, held| {
-            let starts = Starts { latest: 1, allocations: vec![held], is_whole: false, job: Some(7) };
+            let starts = Starts { latest: 1, allocations: vec![held], untold: Untold::Perhaps, job: Some(7) };
             db.set_starts(id, &starts, clock.now()).await.unwrap();
         };
         set(first.id, held).await;

@@ -17,7 +17,7 @@ use lyceum::{
         Capacity, Clock, SessionId, Stock, Timestamp, UserId,
         queue::ShellJob,
         quota::{Change, Field, Kind, Period, Spent},
-        session::{Allocation, Starts},
+        session::{Allocation, Starts, Untold},
         size::GIB,
     },
 };
@@ -129,7 +129,7 @@ async fn the_portals_own_are_not_counted_twice() {
         let own = ShellJob { session: Some(id), ..job(7, 1, None) };
         // Nobody has learnt its number yet: its mark says whose it is.
         assert!(!db.set_shell_job(ada, &own).await.unwrap());
-        let starts = Starts { latest: 1, allocations: Vec::new(), is_whole: false, job: Some(7) };
+        let starts = Starts { latest: 1, allocations: Vec::new(), untold: Untold::Perhaps, job: Some(7) };
         db.set_starts(id, &Starts { allocations: vec![Allocation { start: 1, ..own.held }], ..starts }, at(9))
             .await
             .unwrap();

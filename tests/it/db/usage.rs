@@ -14,7 +14,7 @@ use lyceum::{
     model::{
         Role, Timestamp, UserId, Username,
         quota::{Interval, Window},
-        session::{Allocation, Starts},
+        session::{Allocation, Starts, Untold},
         timeline::{self, Step},
     },
 };
@@ -252,8 +252,8 @@ async fn each_start_of_a_session_counts() {
             let (from, to) = (at(from), to.map(at));
             Allocation { start, from, to, gpus: 2, cpus: 4, memory_bytes: 1 }
         };
-        let set = async |latest, allocations: &[Allocation], is_whole, now: i64| {
-            let starts = Starts { latest, allocations: allocations.to_vec(), is_whole, job: Some(7) };
+        let set = async |latest, allocations: &[Allocation], untold, now: i64| {
+            let starts = Starts { latest, allocations: allocations.to_vec(), untold, job: Some(7) };
             db.set_starts(id, &starts, at(now)).await.unwrap();
         };
         let used = async |now: i64| {
@@ -271,24 +271,24 @@ async fn each_start_of_a_session_counts() {
             let usage = db.usage(&super::asking(ada), at(now)).await.unwrap().usage;
             (usage.gpus, usage.gpu_seconds / 2)
         };
-        set(1, &[held(1, 10, None)], false, 10).await;
+        set(1, &[held(1, 10, None)], Untold::Perhaps, 10).await;
         assert_eq!((used(30).await, hours(30).await), ((20, 1), (2, 3600)));
         // It leaves its node, and is promised as much again.
-        set(2, &[], false, 30).await;
+        set(2, &[], Untold::Perhaps, 30).await;
         assert_eq!((used(60).await, hours(60).await), ((20, 1), (2, 3620)));
         // The accounts say it better.
-        set(2, &[held(1, 10, Some(25))], true, 60).await;
+        set(2, &[held(1, 10, Some(25))], Untold::Nothing, 60).await;
         assert_eq!((used(60).await, hours(60).await), ((15, 1), (2, 3615)));
-        set(2, &[held(1, 10, Some(25)), held(2, 70, None)], true, 71).await;
+        set(2, &[held(1, 10, Some(25)), held(2, 70, None)], Untold::Nothing, 71).await;
         assert_eq!((used(90).await, hours(90).await), ((35, 1), (2, 3615)));
         assert_eq!(number(&db, "SELECT COUNT(*) FROM intervals WHERE ended_at IS NULL").await, 1);
         // One of which nobody was told before.
-        set(3, &[held(1, 10, Some(25)), held(2, 70, Some(75)), held(3, 80, None)], true, 81).await;
+        set(3, &[held(1, 10, Some(25)), held(2, 70, Some(75)), held(3, 80, None)], Untold::Nothing, 81).await;
         end(&db, id, at(100)).await;
         assert_eq!((used(200).await, hours(200).await), ((40, 1), (0, 40)));
         assert_eq!(number(&db, "SELECT CAST(SUM(ended_at - started_at) / 1000 AS BIGINT) FROM intervals").await, 40);
         // What has ended stays as it is.
-        set(4, &[], true, 200).await;
+        set(4, &[], Untold::Nothing, 200).await;
         assert_eq!(used(200).await, (40, 1));
         assert_consistent(&db).await;
     })
