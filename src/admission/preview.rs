@@ -204,8 +204,8 @@ impl Admission {
         let spent =
             |row: &Used| Spent { gpu_milliseconds: row.gpu_milliseconds, cpu_milliseconds: row.cpu_milliseconds };
         let mut of_groups: HashMap<String, Spent> =
-            groups.rows.iter().map(|row| (row.id.clone(), spent(row))).collect();
-        let person = |row: Used| Some((row.id.parse().ok()?, (row.name.clone(), spent(&row))));
+            groups.rows.iter().map(|row| (row.id.to_string(), spent(row))).collect();
+        let person = |row: Used| Some((row.id.parse().ok()?, (row.name.to_string(), spent(&row))));
         let mut of_people: HashMap<UserId, (String, Spent)> = people.rows.into_iter().filter_map(person).collect();
         let called: HashMap<UserId, &String> = holdings.by_user.iter().map(|(user, name, _)| (*user, name)).collect();
         for committed in self.db.committed(window, now).await? {

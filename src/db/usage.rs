@@ -65,9 +65,9 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Used {
     /// Of the person or group; a model's name.
-    pub id: String,
+    pub id: Arc<str>,
     /// A person, a group or a model; empty where no group was charged, or it is gone.
-    pub name: String,
+    pub name: Arc<str>,
     /// GPUs × milliseconds.
     pub gpu_milliseconds: i64,
     /// Cores × milliseconds; 0 by model.
@@ -104,7 +104,7 @@ pub struct Known(Arc<Mutex<Told>>);
 struct Told {
     ledger: Ledger,
     /// What each of its owners is called.
-    names: Vec<String>,
+    names: Vec<Arc<str>>,
     /// Where each of its owners stands in the order of names.
     ranks: Vec<usize>,
     /// The last one that is in it, in the order in which they ended.
@@ -175,15 +175,16 @@ impl Db {
                 // In the order of names at once: to compare ten thousand of them takes longer than all else.
                 let mut named = vec![None; told.names.len()];
                 for (place, id, sum) in sums.each {
-                    named[told.ranks[place]] = Some((id, told.names[place].as_str(), sum));
+                    named[told.ranks[place]] = Some((id, &told.names[place], sum));
                 }
                 list(named.into_iter().flatten().collect(), asked)
             }
             By::Group => {
                 // Sessions that were charged to nobody, and those of groups that are gone, are one row.
-                let mut named: BTreeMap<(&str, &str), Sum> = BTreeMap::new();
+                let nobody = Arc::from("");
+                let mut named: BTreeMap<(&Arc<str>, &Arc<str>), Sum> = BTreeMap::new();
                 for (_, id, sum) in sums.each {
-                    let key = groups.get(id).map_or(("", ""), |name| (id, name.as_str()));
+                    let key = groups.get(&**id).map_or((&nobody, &nobody), |name| (id, name));
                     let all = named.entry(key).or_default();
                     all.spent.gpu_milliseconds += sum.spent.gpu_milliseconds;
                     all.spent.cpu_milliseconds += sum.spent.cpu_milliseconds;
@@ -228,10 +229,10 @@ impl Db {
         })
     }
 
-    async fn group_names(&self) -> Result<HashMap<String, String>> {
+    async fn group_names(&self) -> Result<HashMap<String, Arc<str>>> {
         let rows: Vec<(String, String)> =
             reading!(self, pool => query_as("SELECT id, name FROM groups").fetch_all(pool).await)?;
-        Ok(rows.into_iter().collect())
+        Ok(rows.into_iter().map(|(id, name)| (id, name.into())).collect())
     }
 
     /// Reads what is not known yet, so that nobody who asks has to wait for a year of it.
@@ -265,7 +266,7 @@ impl Db {
             let rows: Vec<(String, String)> =
                 reading!(self, pool => query_as("SELECT id, name FROM users").fetch_all(pool).await)?;
             let mut names: HashMap<String, String> = rows.into_iter().collect();
-            told.names = told.ledger.owners().iter().map(|id| names.remove(id).unwrap_or_default()).collect();
+            told.names = told.ledger.owners().iter().map(|id| names.remove(&**id).unwrap_or_default().into()).collect();
             told.ranks = ranks(&told.names);
         }
         Ok(told)
@@ -279,7 +280,7 @@ impl Db {
 }
 
 /// What these come to, and those of them that were asked for, in their order.
-fn list(mut sums: Vec<(&str, &str, Sum)>, asked: &Asked) -> UsedList {
+fn list(mut sums: Vec<(&Arc<str>, &Arc<str>, Sum)>, asked: &Asked) -> UsedList {
     let mut whole = UsedList { count: i64::try_from(sums.len()).unwrap_or(i64::MAX), ..UsedList::default() };
     for (.., Sum { spent, .. }) in &sums {
         whole.total.gpu_milliseconds = whole.total.gpu_milliseconds.saturating_add(spent.gpu_milliseconds);
@@ -293,9 +294,9 @@ fn list(mut sums: Vec<(&str, &str, Sum)>, asked: &Asked) -> UsedList {
     }
     sums.sort_unstable_by(|one, other| place(asked.sort, one).cmp(&place(asked.sort, other)));
     let limit = asked.page.as_ref().map_or(usize::MAX, |page| usize::try_from(page.limit).unwrap_or(0));
-    let row = |(id, name, sum): (&str, &str, Sum)| Used {
-        id: id.to_owned(),
-        name: name.to_owned(),
+    let row = |(id, name, sum): (&Arc<str>, &Arc<str>, Sum)| Used {
+        id: id.clone(),
+        name: name.clone(),
         gpu_milliseconds: sum.spent.gpu_milliseconds,
         cpu_milliseconds: sum.spent.cpu_milliseconds,
         sessions: sum.sessions,
@@ -305,7 +306,7 @@ fn list(mut sums: Vec<(&str, &str, Sum)>, asked: &Asked) -> UsedList {
 }
 
 /// Where each of them stands among all, in their order.
-fn ranks(names: &[String]) -> Vec<usize> {
+fn ranks(names: &[Arc<str>]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..names.len()).collect();
     order.sort_unstable_by_key(|place| &names[*place]);
     let mut ranks = vec![0; names.len()];
@@ -322,7 +323,7 @@ impl From<Sum> for FromShell {
 }
 
 /// Where a row stands: the greatest first, then by id; or by name alone.
-fn place<'a>(sort: Sort, (id, name, sum): &(&'a str, &'a str, Sum)) -> (Reverse<i64>, &'a str) {
+fn place<'a>(sort: Sort, (id, name, sum): &(&'a Arc<str>, &'a Arc<str>, Sum)) -> (Reverse<i64>, &'a str) {
     match sort {
         Sort::Name => (Reverse(0), name),
         Sort::Gpus => (Reverse(sum.spent.gpu_milliseconds), id),
@@ -332,7 +333,7 @@ fn place<'a>(sort: Sort, (id, name, sum): &(&'a str, &'a str, Sum)) -> (Reverse<
 }
 
 /// Sums by model from those by list of GPUs.
-fn models(lists: &[(usize, &str, Sum)], sort: Sort) -> Result<UsedList> {
+fn models(lists: &[(usize, &Arc<str>, Sum)], sort: Sort) -> Result<UsedList> {
     let mut used: BTreeMap<String, Used> = BTreeMap::new();
     for (_, list, sum) in lists {
         add_models(&mut used, &Json::read::<Vec<Gpu>>(list, "session's GPUs")?, sum);
@@ -356,7 +357,7 @@ fn models(lists: &[(usize, &str, Sum)], sort: Sort) -> Result<UsedList> {
 /// Each GPU of a list was held so long; an allocation counts once for each model in it.
 fn add_models(used: &mut BTreeMap<String, Used>, gpus: &[Gpu], sum: &Sum) {
     for (index, gpu) in gpus.iter().enumerate() {
-        let model = || gpu.model.clone();
+        let model = || Arc::from(gpu.model.as_str());
         let fresh = || Used { id: model(), name: model(), gpu_milliseconds: 0, cpu_milliseconds: 0, sessions: 0 };
         let row = used.entry(gpu.model.clone()).or_insert_with(fresh);
         row.gpu_milliseconds = row.gpu_milliseconds.saturating_add(sum.milliseconds);

@@ -3,7 +3,10 @@
 //! hundred thousand take a millisecond, which no sum kept for each day can do when most people use
 //! something on few days. Where allocations come from, and names, is `db`'s business.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use super::{
     Timestamp,
@@ -62,7 +65,7 @@ pub struct Sum {
 #[derive(Clone, Debug, Default)]
 pub struct Sums<'a> {
     /// Of each owner (by place in [`Ledger::owners`]), group or list of GPUs that held something then.
-    pub each: Vec<(usize, &'a str, Sum)>,
+    pub each: Vec<(usize, &'a Arc<str>, Sum)>,
     /// The part of all of it that was not started through the portal.
     pub from_shell: Sum,
 }
@@ -138,7 +141,7 @@ impl Ledger {
 
     /// Everybody who ever held something, in the order in which they came.
     #[must_use]
-    pub fn owners(&self) -> &[String] {
+    pub fn owners(&self) -> &[Arc<str>] {
         &self.owners.all
     }
 
@@ -174,7 +177,7 @@ impl Ledger {
         }
         let used = sums.into_iter().zip(&words.all).enumerate();
         let used = used.filter(|(_, (sum, _))| 0 < sum.sessions);
-        Sums { each: used.map(|(place, (sum, word))| (place, word.as_str(), sum)).collect(), from_shell }
+        Sums { each: used.map(|(place, (sum, word))| (place, word, sum)).collect(), from_shell }
     }
 
     /// What was used in each span. They follow one another, and none reaches beyond now, up to
@@ -184,18 +187,20 @@ impl Ledger {
         let mut used: Vec<UsedIn> =
             spans.iter().map(|span| UsedIn { span: *span, spent: Spent::default(), sessions: 0 }).collect();
         let mut first: HashMap<u32, i64> = HashMap::new();
+        let mut near = 0;
         for line in self.lines(of) {
             let (from, to) = (Timestamp(line.from), Timestamp(line.to));
-            timeline::overlaps(spans, from, to, |place, part| {
+            near = timeline::first_after(spans, from, near);
+            timeline::overlaps(spans, near, from, to, |place, part| {
                 timeline::add(&mut used[place].spent, (line.gpus, line.cpus), part);
             });
             if line.session != ALONE {
                 first.entry(line.session).and_modify(|at| *at = line.from.min(*at)).or_insert(line.from);
-            } else if let Some(place) = timeline::place(spans, from) {
+            } else if let Some(place) = timeline::place(spans, from, near) {
                 used[place].sessions += 1;
             }
         }
-        for place in first.into_values().filter_map(|from| timeline::place(spans, Timestamp(from))) {
+        for place in first.into_values().filter_map(|from| timeline::place(spans, Timestamp(from), near)) {
             used[place].sessions += 1;
         }
         used
@@ -205,8 +210,8 @@ impl Ledger {
         let (owner, groups) = match of {
             Of::Everybody => (None, None),
             // Nobody has the number that stands for who never held anything.
-            Of::Owner(id) => (Some(self.owners.places.get(id).copied().unwrap_or(u32::MAX)), None),
-            Of::Groups(ids) => (None, Some(self.groups.all.iter().map(|id| ids.contains(id)).collect::<Vec<_>>())),
+            Of::Owner(id) => (Some(self.owners.places.get(id.as_str()).copied().unwrap_or(u32::MAX)), None),
+            Of::Groups(ids) => (None, Some(self.groups.all.iter().map(|id| ids.contains(&**id)).collect::<Vec<_>>())),
         };
         self.over.iter().chain(&self.open).filter(move |line| {
             owner.is_none_or(|owner| line.owner == owner)
@@ -235,8 +240,8 @@ impl Line {
 /// Each text once, known by its place.
 #[derive(Clone, Debug, Default)]
 struct Words {
-    all: Vec<String>,
-    places: HashMap<String, u32>,
+    all: Vec<Arc<str>>,
+    places: HashMap<Arc<str>, u32>,
 }
 
 impl Words {
@@ -245,8 +250,9 @@ impl Words {
             return *place;
         }
         let place = u32::try_from(self.all.len()).expect("far fewer than four thousand million people");
-        self.all.push(word.to_owned());
-        self.places.insert(word.to_owned(), place);
+        let word: Arc<str> = word.into();
+        self.all.push(word.clone());
+        self.places.insert(word, place);
         place
     }
 }
@@ -354,7 +360,7 @@ mod tests {
             }
             counted.sort_by_key(|(key, _)| *key);
             let told = ledger.sums(by, &of, Timestamp(from), Timestamp(to), Timestamp(now));
-            let mut each: Vec<(&str, Sum)> = told.each.into_iter().map(|(_, key, sum)| (key, sum)).collect();
+            let mut each: Vec<(&str, Sum)> = told.each.into_iter().map(|(_, key, sum)| (&**key, sum)).collect();
             each.sort_by_key(|(key, _)| *key);
             prop_assert_eq!((each, told.from_shell), (counted, from_shell));
         }

@@ -63,18 +63,27 @@ pub fn midnight(date: Date, zone: &TimeZone) -> Option<Timestamp> {
     Some(Timestamp(Zoned::timestamp(&begin).as_millisecond()))
 }
 
-/// Tells of each span that holds a part of this time its place, and how long that part is.
-pub fn overlaps(spans: &[Span], from: Timestamp, to: Timestamp, mut tell: impl FnMut(usize, i64)) {
-    let first = spans.partition_point(|span| span.to <= from);
+/// The place of the first span that ends after this moment. It is looked for at `near` first, for
+/// most allocations begin on the day of the one before.
+#[must_use]
+pub fn first_after(spans: &[Span], at: Timestamp, near: usize) -> usize {
+    let is_over = |span: &Span| span.to <= at;
+    let is_near = spans.get(near).is_some_and(|span| !is_over(span)) && spans[..near].last().is_none_or(is_over);
+    if is_near { near } else { spans.partition_point(is_over) }
+}
+
+/// Tells of each span that holds a part of this time its place, and how long that part is; `first`
+/// is the first one that ends after its beginning.
+pub fn overlaps(spans: &[Span], first: usize, from: Timestamp, to: Timestamp, mut tell: impl FnMut(usize, i64)) {
     for (place, span) in spans.iter().enumerate().skip(first).take_while(|(_, span)| span.from < to) {
         tell(place, span.to.min(to).0.saturating_sub(span.from.max(from).0));
     }
 }
 
-/// The place of the span that holds this moment.
+/// The place of the span that holds this moment, looked for at `near` first.
 #[must_use]
-pub fn place(spans: &[Span], at: Timestamp) -> Option<usize> {
-    let place = spans.partition_point(|span| span.to <= at);
+pub fn place(spans: &[Span], at: Timestamp, near: usize) -> Option<usize> {
+    let place = first_after(spans, at, near);
     spans.get(place).is_some_and(|span| span.from <= at).then_some(place)
 }
 
@@ -156,11 +165,12 @@ mod tests {
             let (from, to) = (start + from, start + from + length);
             let spans = cut(Timestamp(from * 1000), Timestamp(to * 1000), step, &zone);
             let mut told = vec![Spent::default(); spans.len()];
-            let mut begun = 0;
+            let (mut begun, mut near) = (0, 0);
             for (gpus, cpus, first, last) in &all {
                 let moments = (Timestamp(first * 1000), Timestamp(last * 1000));
-                overlaps(&spans, moments.0, moments.1, |place, part| add(&mut told[place], (*gpus, *cpus), part));
-                begun += usize::from(place(&spans, moments.0).is_some_and(|at| spans[at].from <= moments.0));
+                near = first_after(&spans, moments.0, near);
+                overlaps(&spans, near, moments.0, moments.1, |place, part| add(&mut told[place], (*gpus, *cpus), part));
+                begun += usize::from(place(&spans, moments.0, near).is_some_and(|at| spans[at].from <= moments.0));
             }
             prop_assert_eq!(begun, all.iter().filter(|held| (from..to).contains(&held.2)).count());
 

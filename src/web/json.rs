@@ -1,9 +1,28 @@
 //! From a request's JSON to a type, and from serde's refusals to ours: each names the field
-//! with a code and a sentence, and repeats nothing of what was sent.
+//! with a code and a sentence, and repeats nothing of what was sent. And long answers, which are
+//! written at one go; short ones are `axum::Json`'s.
 
-use serde::de::DeserializeOwned;
+use axum::{
+    http::header,
+    response::{IntoResponse, Response},
+};
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::{Error, FieldError, Result};
+
+/// A body that may be long. `axum::Json` writes piece by piece into a buffer that grows in small
+/// steps, which ten thousand rows notice.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Long<T>(pub T);
+
+impl<T: Serialize> IntoResponse for Long<T> {
+    fn into_response(self) -> Response {
+        match serde_json::to_vec(&self.0) {
+            Ok(document) => ([(header::CONTENT_TYPE, "application/json")], document).into_response(),
+            Err(error) => Error::internal(error).into_response(),
+        }
+    }
+}
 
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T> {
     // Every request is an object; serde would also take an array of its fields in order.

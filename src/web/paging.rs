@@ -3,14 +3,14 @@
 
 use std::{fmt::Display, str::FromStr};
 
-use axum::{
-    http::header,
-    response::{IntoResponse, Response},
-};
+use axum::response::{IntoResponse, Response};
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 
-use super::error::{Error, Result};
+use super::{
+    error::{Error, Result},
+    json::Long,
+};
 
 /// `?limit=` and `?cursor=` of a list.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -66,13 +66,9 @@ impl<T> Listed<T> {
     }
 }
 
-/// As JSON. `axum::Json` writes byte by byte into a growing buffer, which a long list notices.
 impl<T: Serialize> IntoResponse for Listed<T> {
     fn into_response(self) -> Response {
-        match serde_json::to_vec(&self) {
-            Ok(document) => ([(header::CONTENT_TYPE, "application/json")], document).into_response(),
-            Err(error) => Error::internal(error).into_response(),
-        }
+        Long(self).into_response()
     }
 }
 

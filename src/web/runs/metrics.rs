@@ -21,6 +21,7 @@ use crate::{
         Portal,
         error::{Error, NotModified, Problem, Result},
         extract::{CurrentUser, Id, Json, Query},
+        json::Long,
     },
 };
 
@@ -263,13 +264,7 @@ fn unchanged(version: &HeaderValue) -> Response {
 
 fn versioned<T: Serialize>(version: &HeaderValue, body: &T) -> Response {
     let vary = (header::VARY, HeaderValue::from_static("accept"));
-    match serde_json::to_vec(body) {
-        Ok(document) => {
-            let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-            ([kind, (header::ETAG, version.clone()), vary], document).into_response()
-        }
-        Err(error) => Error::internal(error).into_response(),
-    }
+    ([(header::ETAG, version.clone()), vary], Long(body)).into_response()
 }
 
 /// Curves of several runs.
@@ -369,6 +364,5 @@ pub async fn many(
         buckets += found.iter().map(|curve| curve.buckets.len()).sum::<usize>();
         items.extend(found.into_iter().map(|curve| CurveOfRun { id: id.clone(), curve }));
     }
-    let document = serde_json::to_vec(&FoundCurves { items }).map_err(Error::internal)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+    Ok(Long(FoundCurves { items }).into_response())
 }

@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use axum::{
     extract::{RawQuery, State},
-    http::header,
     response::{IntoResponse, Response},
 };
 use serde::Serialize;
@@ -18,8 +17,9 @@ use crate::{
     runs::{Cell, Column, Group, Item, Kind, SmallLine, Spread, Table},
     web::{
         Portal,
-        error::{Error, Problem, Result},
+        error::{Problem, Result},
         extract::CurrentUser,
+        json::Long,
     },
 };
 
@@ -106,8 +106,7 @@ pub struct ResultGroup {
 pub async fn list(user: CurrentUser, State(portal): State<Arc<Portal>>, RawQuery(query): RawQuery) -> Result<Response> {
     let address = Address::read(&query.unwrap_or_default(), false)?;
     let table = portal.runs.results(&user.user, &address.of, &address.asked).await?;
-    let document = serde_json::to_vec(&Results::new(table, &user.user)).map_err(Error::internal)?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], document).into_response())
+    Ok(Long(Results::new(table, &user.user)).into_response())
 }
 
 impl Results {

@@ -91,10 +91,10 @@ struct Place(i64, String);
 impl Place {
     fn of(row: &Used, sort: Sort) -> Self {
         match sort {
-            Sort::Name => Self(0, row.name.clone()),
-            Sort::Gpus => Self(row.gpu_milliseconds, row.id.clone()),
-            Sort::Cpus => Self(row.cpu_milliseconds, row.id.clone()),
-            Sort::Sessions => Self(row.sessions, row.id.clone()),
+            Sort::Name => Self(0, row.name.to_string()),
+            Sort::Gpus => Self(row.gpu_milliseconds, row.id.to_string()),
+            Sort::Cpus => Self(row.cpu_milliseconds, row.id.to_string()),
+            Sort::Sessions => Self(row.sessions, row.id.to_string()),
         }
     }
 }
@@ -198,7 +198,7 @@ fn used_row(row: Used, most: Spent, link: Option<&str>) -> UsedRow {
         href: link.map(|link| format!("{link}{}", row.name)),
         gpu_bar: hundredths(row.gpu_milliseconds, most.gpu_milliseconds),
         cpu_bar: hundredths(row.cpu_milliseconds, most.cpu_milliseconds),
-        name: row.name,
+        name: row.name.to_string(),
         gpus: row.gpu_milliseconds,
         cpus: row.cpu_milliseconds,
         sessions: row.sessions,

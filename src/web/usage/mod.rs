@@ -10,7 +10,6 @@ mod range;
 use std::sync::Arc;
 
 use axum::{
-    Json as Answer,
     extract::State,
     http::{HeaderMap, header},
     response::{IntoResponse, Response},
@@ -24,6 +23,7 @@ use super::{
     csv,
     error::{Error, Problem, Result},
     extract::{CurrentUser, Query},
+    json::Long,
 };
 use crate::{
     auth::Principal,
@@ -84,7 +84,8 @@ pub struct FromShell {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct UsageRow {
     /// A person, a group (empty: none was charged, or it is gone), a model, or a date.
-    name: String,
+    #[schema(value_type = String)]
+    name: Arc<str>,
     /// GPUs × seconds, of what was really held.
     gpu_seconds: i64,
     /// Cores × seconds; 0 by model.
@@ -128,7 +129,7 @@ pub async fn sums(
     if wants_csv(&headers) {
         return Ok(table(by, &items));
     }
-    Ok(Answer(UsageAnswer { from, to, by, whose: whose_name, items, from_shell: from_shell.into() }).into_response())
+    Ok(Long(UsageAnswer { from, to, by, whose: whose_name, items, from_shell: from_shell.into() }).into_response())
 }
 
 /// Whose use somebody asks for, with its word.
@@ -217,7 +218,7 @@ impl From<Used> for UsageRow {
 impl From<UsedIn> for UsageRow {
     fn from(used: UsedIn) -> Self {
         Self {
-            name: used.span.date.to_string(),
+            name: used.span.date.to_string().into(),
             gpu_seconds: seconds(used.spent.gpu_milliseconds),
             cpu_seconds: seconds(used.spent.cpu_milliseconds),
             sessions: used.sessions,
@@ -229,7 +230,7 @@ fn table(by: &str, rows: &[UsageRow]) -> Response {
     let mut text = csv::line([by, "gpu_seconds", "cpu_seconds", "sessions"]);
     for row in rows {
         let numbers = [row.gpu_seconds, row.cpu_seconds, row.sessions].map(|number| number.to_string());
-        text += &csv::line(std::iter::once(&row.name).chain(&numbers));
+        text += &csv::line(std::iter::once(&*row.name).chain(numbers.iter().map(String::as_str)));
     }
     let headers = [
         (header::CONTENT_TYPE, "text/csv; charset=utf-8"),

@@ -50,7 +50,7 @@ async fn what_was_used_is_summed_up_to_the_millisecond() {
             assert_eq!(list.most.cpu_milliseconds, list.rows.iter().map(|row| row.cpu_milliseconds).max().unwrap_or(0));
             list.rows
                 .into_iter()
-                .map(|row| (row.name, row.gpu_milliseconds, row.cpu_milliseconds, row.sessions))
+                .map(|row| (row.name.to_string(), row.gpu_milliseconds, row.cpu_milliseconds, row.sessions))
                 .collect::<Vec<_>>()
         };
         let row = |name: &str, gpus, cpus, sessions| (name.to_owned(), gpus, cpus, sessions);
@@ -96,17 +96,17 @@ async fn lists_go_on_where_they_stopped_in_every_order() {
         for sort in [Sort::Name, Sort::Gpus, Sort::Cpus, Sort::Sessions] {
             let asked = Asked { to: START.plus_seconds(99), now: START.plus_seconds(99), sort, ..ALL };
             let whole = db.used(&asked).await.unwrap();
-            let amounts: Vec<_> = whole.rows.iter().map(|row| (row.name.as_str(), row.sessions)).collect();
+            let amounts: Vec<_> = whole.rows.iter().map(|row| (&*row.name, row.sessions)).collect();
             if sort == Sort::Name {
                 assert_eq!(amounts[..3], [("ada", 1), ("bob", 1), ("cleo", 2)]);
             } else {
                 assert_eq!(amounts[..3], [("eve", 3), ("finn", 3), ("cleo", 2)], "{sort:?}");
             }
             let stands_at = |row: &Used| match sort {
-                Sort::Name => (0, row.name.clone()),
-                Sort::Gpus => (row.gpu_milliseconds, row.id.clone()),
-                Sort::Cpus => (row.cpu_milliseconds, row.id.clone()),
-                Sort::Sessions => (row.sessions, row.id.clone()),
+                Sort::Name => (0, row.name.to_string()),
+                Sort::Gpus => (row.gpu_milliseconds, row.id.to_string()),
+                Sort::Cpus => (row.cpu_milliseconds, row.id.to_string()),
+                Sort::Sessions => (row.sessions, row.id.to_string()),
             };
             let (mut read, mut after) = (Vec::new(), None);
             loop {
@@ -172,7 +172,7 @@ async fn spans_hold_the_overlap_of_every_allocation() {
             let window = Window { from, to: Some(to) };
             for person in people.iter().filter(|person| owner.is_none_or(|owner| owner == **person)) {
                 let theirs = held.iter().filter(|(holder, _)| holder == person).map(|(_, interval)| *interval);
-                let row = list.rows.iter().find(|row| row.id == person.to_string());
+                let row = list.rows.iter().find(|row| *row.id == person.to_string());
                 let told = row.map(|row| (row.gpu_milliseconds, row.cpu_milliseconds)).unwrap_or_default();
                 let spent = window.spent(theirs, now);
                 assert_eq!(told, (spent.gpu_milliseconds, spent.cpu_milliseconds));
@@ -196,7 +196,7 @@ async fn what_others_do_is_known_at_once() {
         let asked = Asked { to: hour(9), now: hour(9), ..ALL };
         let used = async || {
             let list = db.used(&asked).await.unwrap();
-            list.rows.into_iter().map(|row| (row.name, row.cpu_milliseconds / 3_600_000)).collect::<Vec<_>>()
+            list.rows.into_iter().map(|row| (row.name.to_string(), row.cpu_milliseconds / 3_600_000)).collect::<Vec<_>>()
         };
         let told =
             |rows: &[(&str, i64)]| rows.iter().map(|(name, hours)| ((*name).to_owned(), *hours)).collect::<Vec<_>>();
