@@ -3,6 +3,7 @@
 //! `read`). What has to be written is `plan`'s to decide, how it is said to Slurm is
 //! `scheduler::slurm::accounting`'s; this file keeps at it.
 
+mod meaning;
 mod plan;
 mod read;
 mod wanted;

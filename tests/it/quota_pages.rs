@@ -8,7 +8,7 @@ use lyceum::{
     model::{
         GroupName, Resources, Role, SessionId, UserId, Username,
         files::Measured,
-        quota::{Field, Limit, Slurms, Usage},
+        quota::{Effective, Field, Limit, Slurms, Usage},
         session::SessionSpec,
     },
     scheduler::slurm::Quotas,
@@ -535,7 +535,9 @@ async fn where_slurm_keeps_them_the_pages_are_read() {
     let slurms = Slurms {
         source: source.clone(),
         account: account.clone(),
-        each: vec![(Field::Gpus, Limit::AtMost(2)), (Field::MemoryBytes, Limit::AtMost(3 << 30))],
+        qualities: vec!["gpu".to_owned()],
+        each: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: "Slurm: QOS gpu".into() })],
+        share: vec![(Field::Gpus, Limit::AtMost(2)), (Field::MemoryBytes, Limit::AtMost(3 << 30))],
         besides: vec!["6000 minutes of gres/gpu (GrpTRESMins)".to_owned()],
         ..Slurms::default()
     };
@@ -551,6 +553,8 @@ async fn where_slurm_keeps_them_the_pages_are_read() {
     let of_ada = seen(&boss, "/admin/quotas/users/ada").await;
     for wanted in [
         "Slurm: account lab",
+        "Slurm: QOS gpu",
+        "sacctmgr modify qos where name=gpu",
         "6000 minutes of gres/gpu",
         "sacctmgr modify user where name=ada account=lab set GrpTRES=gres/gpu=2,cpu=-1,mem=3072M",
     ] {

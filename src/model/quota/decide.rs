@@ -229,8 +229,13 @@ mod tests {
 
     #[test]
     fn what_slurm_holds_back_is_handed_on() {
-        let most = vec![(Field::Cpus, super::super::Effective { limit: Limit::AtMost(8), source: "one job".into() })];
-        let each = vec![(Field::Gpus, Limit::AtMost(2)), (Field::Sessions, Limit::AtMost(1))];
+        let at_most = |value, source: &'static str| super::super::Effective {
+            limit: Limit::AtMost(value),
+            source: source.into(),
+        };
+        let lab = |value| at_most(value, "Slurm: account lab");
+        let most = vec![(Field::Cpus, at_most(8, "one job"))];
+        let each = vec![(Field::Gpus, lab(2)), (Field::Sessions, lab(1))];
         let slurms = Slurms { source: "Slurm: account lab".to_owned(), each, most, ..Slurms::default() };
         let rows = [row(Scope::User, Field::Light, 1)];
         let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&slurms, &WHOLE);
@@ -247,7 +252,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        let full = Slurms { handed_in: Some(2), ..slurms };
+        let full = Slurms { handed_in: Some(lab(2)), ..slurms };
         let limits = Limits::resolve(&rows, &WHOLE, true, NOW).with_slurms(&full, &WHOLE);
         let situation = Situation { limits: &limits, ..situation(true) };
         let waits = decide(&ask(1, 1, GIB), &situation);

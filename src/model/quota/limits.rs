@@ -42,17 +42,15 @@ impl Limits {
             Field::MemoryBytes => machines(capacity.memory_bytes),
             _ => Effective { limit: Limit::Unlimited, source: slurms.source.clone().into() },
         };
-        let said = |field: &Field| slurms.each.iter().find(|(name, _)| name == field).map(|(_, limit)| *limit);
-        let bound = |limit| Effective { limit, source: slurms.source.clone().into() };
+        let said = |field: &Field| slurms.each.iter().find(|(name, _)| name == field).map(|(_, limit)| limit.clone());
         let mut each = self.each;
         each.retain(|(field, _)| !matches!(field, Field::GpusOf(_)));
         for (field, effective) in each.iter_mut().filter(|(field, _)| field.is_slurms()) {
-            *effective = said(field).map_or_else(|| unlimited(field), bound);
+            *effective = said(field).unwrap_or_else(|| unlimited(field));
         }
         let models = slurms.each.iter().filter(|(field, _)| matches!(field, Field::GpusOf(_)));
-        each.extend(models.map(|(field, limit)| (field.clone(), bound(*limit))));
-        let handed_in = slurms.handed_in.map(|most| bound(Limit::AtMost(most)));
-        Self { each, most: slurms.most.clone(), handed_in }
+        each.extend(models.cloned());
+        Self { each, most: slurms.most.clone(), handed_in: slurms.handed_in.clone() }
     }
 
     /// How many sessions and jobs may be in Slurm at once, also in its queue: it takes no more than that.
@@ -82,12 +80,16 @@ pub struct Slurms {
     pub source: String,
     /// The account; empty where Slurm knows them in none that they would charge.
     pub account: String,
-    /// What they may have at once, and how long something may take.
-    pub each: Vec<(Field, Limit)>,
+    /// The qualities of service that limit what they start.
+    pub qualities: Vec<String>,
+    /// What their share of the account says they may have at once.
+    pub share: Vec<(Field, Limit)>,
+    /// What they may have at once, and how long something may take, wherever that stands.
+    pub each: Vec<(Field, Effective)>,
     /// What one workload may have.
     pub most: Vec<(Field, Effective)>,
     /// How many jobs may be in Slurm at once, also in its queue.
-    pub handed_in: Option<i64>,
+    pub handed_in: Option<Effective>,
     /// What else stands there that the portal does not count alike, in Slurm's words.
     pub besides: Vec<String>,
 }
@@ -243,16 +245,17 @@ mod tests {
     #[test]
     fn slurm_says_what_it_keeps_and_nothing_else() {
         let a100 = Field::GpusOf("a100".to_owned());
+        let at_most = |value, source: &str| Effective { limit: Limit::AtMost(value), source: source.to_owned().into() };
         let slurms = Slurms {
             source: "Slurm: account lab".to_owned(),
-            each: vec![(Field::Gpus, Limit::AtMost(2)), (a100.clone(), Limit::AtMost(1))],
-            most: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: "Slurm: one job".into() })],
+            each: vec![(Field::Gpus, at_most(2, "Slurm: QOS gpu")), (a100.clone(), at_most(1, "Slurm: account lab"))],
+            most: vec![(Field::Gpus, at_most(1, "Slurm: one job"))],
             ..Slurms::default()
         };
         let rows = [row(Scope::User, 7), LimitRow { field: Field::Pending, ..row(Scope::User, 3) }];
         let limits = Limits::resolve(&rows, &WHOLE, false, NOW).with_slurms(&slurms, &WHOLE);
         let told = |field: &Field| (limits.of(field).limit.value(), limits.of(field).source.to_string());
-        assert_eq!(told(&Field::Gpus), (2, "Slurm: account lab".to_owned()));
+        assert_eq!(told(&Field::Gpus), (2, "Slurm: QOS gpu".to_owned()));
         assert_eq!(told(&a100), (1, "Slurm: account lab".to_owned()));
         assert_eq!(told(&Field::Cpus), (32, "machine".to_owned()), "what Slurm does not limit");
         assert_eq!(told(&Field::Sessions), (-1, "Slurm: account lab".to_owned()));

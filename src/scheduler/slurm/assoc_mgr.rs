@@ -1,10 +1,12 @@
 //! What Slurm's controller keeps people to, and what they hold of it: `scontrol show assoc_mgr`,
 //! one answer for everybody, however many there are. Of it are read the limits of associations
-//! that the portal has a word for. What a limit means for whom is somebody else's to decide.
+//! that the portal has a word for; those by QOS are `qos`'s. What a limit means for whom is somebody
+//! else's to decide.
 
 use super::{
     accounting::{Amounts, Association, is_enforced, number},
     controller::{answer, command, slurm_user, value},
+    qos::{self, Qualities},
     settings::Settings,
 };
 
@@ -22,6 +24,7 @@ pub struct Reading {
     pub records: Vec<Record>,
     /// Associations with single partitions, whose limits are not read.
     pub by_partition: usize,
+    pub qualities: Qualities,
 }
 
 /// One association: an account, or somebody's share of one.
@@ -37,20 +40,21 @@ pub struct Record {
     pub held: Amounts,
     /// `MaxTRESPerJob`: what one job may hold.
     pub one_job: Amounts,
-    /// How many jobs may run at once, and how many do: `GrpJobs`, of a user the lesser of that and `MaxJobs`
-    /// (which an account only hands down).
+    /// How many jobs may run at once, and how many do: `GrpJobs`, and of one user `MaxJobs`.
     pub jobs: Option<i64>,
+    pub jobs_each: Option<i64>,
     pub running: i64,
-    /// How many jobs may be in Slurm at once, those that wait in its queue too: `GrpSubmitJobs` and
-    /// `MaxSubmitJobs` likewise.
+    /// How many jobs may be in Slurm at once, those that wait in its queue too: `GrpSubmitJobs`, and of
+    /// one user `MaxSubmitJobs`.
     pub handed_in: Option<i64>,
+    pub handed_in_each: Option<i64>,
     /// `MaxWall` (minutes).
     pub longest: Option<i64>,
     /// `GrpTRESMins`: what may be used in all, by Slurm's own count, which it lets decay or sets back.
     pub minutes: Amounts,
 }
 
-/// Asks the controller, twice. An error is a sentence about who does not answer.
+/// Asks for all of it. An error is a sentence about who does not answer.
 pub async fn read(settings: &Settings) -> Result<Reading, String> {
     let away = |why: String| format!("Slurm’s controller does not answer: {why}");
     let ask = async |words: &[&str]| {
@@ -60,8 +64,10 @@ pub async fn read(settings: &Settings) -> Result<Reading, String> {
     let config = ask(&["show", "config"]).await.map_err(away)?;
     let said = ask(&["--oneliner", "show", "assoc_mgr", "flags=assoc"]).await.map_err(away)?;
     let (records, by_partition) = parse(&said)?;
+    let cluster = value(&config, "ClusterName").to_owned();
     Ok(Reading {
-        cluster: value(&config, "ClusterName").to_owned(),
+        qualities: qos::read(settings, &cluster).await?,
+        cluster,
         slurm_user: slurm_user(&config).to_owned(),
         is_enforced: is_enforced(value(&config, "AccountingStorageEnforce")),
         hidden: value(&config, "PrivateData").to_owned(),
@@ -104,13 +110,7 @@ fn whose(line: &str) -> Option<(Association, &str, Fields<'_>)> {
 fn record(association: Association, fields: &[(&str, &str)]) -> Option<Record> {
     let text = |key: &str| fields.iter().find(|(name, _)| *name == key).map_or("", |(_, value)| *value);
     let parent = text("ParentAccount").split('(').next().unwrap_or_default();
-    let (grp_jobs, running) = limit_and_use(text("GrpJobs"))?;
-    let (max_jobs, _) = limit_and_use(text("MaxJobs"))?;
-    let (grp_submit, max_submit) = (limit_and_use(text("GrpSubmitJobs"))?.0, limit_and_use(text("MaxSubmitJobs"))?.0);
-    let lesser = |all: Option<i64>, each: Option<i64>| {
-        let each = each.filter(|_| association.user.is_some());
-        [all, each].into_iter().flatten().min()
-    };
+    let (jobs, running) = limit_and_use(text("GrpJobs"))?;
     let (together, held) = amounts(text("GrpTRES"))?;
     Some(Record {
         parent: (!parent.is_empty()).then(|| parent.to_ascii_lowercase()),
@@ -118,8 +118,10 @@ fn record(association: Association, fields: &[(&str, &str)]) -> Option<Record> {
         together,
         held,
         one_job: amounts(text("MaxTRESPJ"))?.0,
-        jobs: lesser(grp_jobs, max_jobs),
-        handed_in: lesser(grp_submit, max_submit),
+        jobs,
+        jobs_each: limit_and_use(text("MaxJobs"))?.0,
+        handed_in: limit_and_use(text("GrpSubmitJobs"))?.0,
+        handed_in_each: limit_and_use(text("MaxSubmitJobs"))?.0,
         running: running.unwrap_or(0),
         longest: limit_and_use(text("MaxWallPJ"))?.0,
         minutes: amounts(text("GrpTRESMins"))?.0,
@@ -128,7 +130,7 @@ fn record(association: Association, fields: &[(&str, &str)]) -> Option<Record> {
 }
 
 /// `cpu=2(1),mem=N(256)`: limits, and what is held.
-fn amounts(text: &str) -> Option<(Amounts, Amounts)> {
+pub(super) fn amounts(text: &str) -> Option<(Amounts, Amounts)> {
     let (mut limits, mut held) = (Amounts::new(), Amounts::new());
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (kind, said) = part.split_once('=')?;
@@ -140,7 +142,7 @@ fn amounts(text: &str) -> Option<(Amounts, Amounts)> {
 }
 
 /// `2(1)`, `N(1)`, `2` or nothing.
-fn limit_and_use(text: &str) -> Option<(Option<i64>, Option<i64>)> {
+pub(super) fn limit_and_use(text: &str) -> Option<(Option<i64>, Option<i64>)> {
     let (limit, used) = match text.strip_suffix(')').and_then(|text| text.split_once('(')) {
         Some((limit, used)) => (limit, Some(number(used)?)),
         None => (text, None),
@@ -215,11 +217,11 @@ mod tests {
         assert_eq!((root.parent.as_deref(), &root.together), (None, &Amounts::new()));
         assert_eq!(lab.together, some(&[("cpu", 6), ("gres/gpu", 3)]));
         assert_eq!((lab.held["gres/gpu"], lab.held["mem"], lab.running), (1, 256, 1));
-        assert_eq!((lab.jobs, lab.parent.as_deref()), (Some(9), Some("root")), "MaxJobs=5 is each user’s");
+        assert_eq!((lab.jobs, lab.jobs_each, lab.parent.as_deref()), (Some(9), Some(5), Some("root")));
         assert_eq!(lab.minutes, some(&[("gres/gpu", 6000)]));
         assert_eq!(ada.together, some(&[("cpu", 2), ("gres/gpu", 1), ("mem", 3072)]));
-        assert_eq!((ada.handed_in, lab.handed_in), (Some(7), None));
-        assert_eq!((ada.jobs, ada.longest, ada.is_default), (Some(3), Some(1560), false));
+        assert_eq!((ada.handed_in, ada.handed_in_each, lab.handed_in_each), (None, Some(7), None));
+        assert_eq!((ada.jobs, ada.jobs_each, ada.longest, ada.is_default), (None, Some(3), Some(1560), false));
         assert_eq!(ada.one_job, some(&[("gres/gpu", 1)]));
         assert_eq!((child.parent.as_deref(), child.longest), (Some("lab"), Some(60)), "it has what is above");
     }

@@ -13,6 +13,7 @@ mod job;
 mod listing;
 mod machines;
 mod mark;
+pub mod qos;
 mod queue;
 mod settings;
 mod shell;

@@ -190,18 +190,24 @@ fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
         return None;
     }
     let unix = user.unix_name.as_deref().unwrap_or(user.name.as_str());
-    let (account, amounts) = (&slurms.account, in_slurms_words(&slurms.each));
+    let (account, amounts) = (&slurms.account, in_slurms_words(&slurms.share));
     let most = slurms.most.iter().map(|(field, most)| {
         format!("One session or job has at most {} ({}).", field.amount(most.limit.value()), most.source)
     });
-    let handed_in = slurms.handed_in.map(|jobs| {
+    let handed_in = slurms.handed_in.iter().map(|most| {
         format!(
-            "At most {} may be in Slurm at once, also in its queue (MaxSubmitJobs); what is more waits here.",
-            Field::Jobs.amount(jobs)
+            "At most {} may be in Slurm at once, also in its queue ({}, MaxSubmitJobs); what is more waits here.",
+            Field::Jobs.amount(most.limit.value()),
+            most.source
+        )
+    });
+    let qualities = slurms.qualities.iter().map(|name| {
+        format!(
+            "What QOS {name} limits is changed by sacctmgr modify qos where name={name} set MaxTRESPerUser=gres/gpu=…"
         )
     });
     Some(SlurmPanel {
-        lines: most.chain(handed_in).chain(besides(&slurms.besides)).collect(),
+        lines: most.chain(handed_in).chain(qualities).chain(besides(&slurms.besides)).collect(),
         command: format!("sacctmgr modify user where name={unix} account={account} set GrpTRES={amounts}"),
     })
 }

@@ -155,7 +155,7 @@ pub async fn page(
             .collect(),
         columns: columns(&visit, &range, by, sort),
         has_cores: by != By::GpuModel,
-        rows: list.items.into_iter().map(|row| used_row(row, most, links(whose, by))).collect(),
+        rows: list.items.iter().map(|row| used_row(row, most, links(whose, by))).collect(),
         count,
         csv_href: href("/usage/compare/table", range.words(visit.words()).iter().chain(&kept)),
         first_href: (!is_first).then(|| visit.address(&range, by_word, sort_word, "")),
@@ -193,7 +193,7 @@ fn links(whose: Whose, by: By) -> Option<&'static str> {
     (whose == Whose::Everybody && by == By::User).then_some("/admin/users/")
 }
 
-fn used_row(row: Used, most: Spent, link: Option<&str>) -> UsedRow {
+fn used_row(row: &Used, most: Spent, link: Option<&str>) -> UsedRow {
     UsedRow {
         href: link.map(|link| format!("{link}{}", row.name)),
         gpu_bar: hundredths(row.gpu_milliseconds, most.gpu_milliseconds),

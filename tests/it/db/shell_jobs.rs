@@ -66,7 +66,8 @@ async fn used(db: &Db, by: By, now: i64) -> Vec<(String, i64, i64, i64)> {
     let asked =
         Asked { by, whose: Whose::Everybody, from: START, to: at(now), now: at(now), sort: Sort::Name, page: None };
     let rows = db.used(&asked).await.unwrap().rows.into_iter();
-    rows.map(|row| (row.name.to_string(), row.gpu_milliseconds / 1000, row.cpu_milliseconds / 1000, row.sessions)).collect()
+    rows.map(|row| (row.name.to_string(), row.gpu_milliseconds / 1000, row.cpu_milliseconds / 1000, row.sessions))
+        .collect()
 }
 
 #[tokio::test]

@@ -196,7 +196,10 @@ async fn what_others_do_is_known_at_once() {
         let asked = Asked { to: hour(9), now: hour(9), ..ALL };
         let used = async || {
             let list = db.used(&asked).await.unwrap();
-            list.rows.into_iter().map(|row| (row.name.to_string(), row.cpu_milliseconds / 3_600_000)).collect::<Vec<_>>()
+            list.rows
+                .into_iter()
+                .map(|row| (row.name.to_string(), row.cpu_milliseconds / 3_600_000))
+                .collect::<Vec<_>>()
         };
         let told =
             |rows: &[(&str, i64)]| rows.iter().map(|(name, hours)| ((*name).to_owned(), *hours)).collect::<Vec<_>>();

@@ -171,3 +171,46 @@ async fn what_the_mode_needs_is_said() {
     assert!(!fine && said.contains("sacctmgr add account lab cluster=test"), "{said}");
     assert!(said.contains("those that are shown do not bind"), "{said}");
 }
+
+/// Where a site limits by quality of service: that of the association, then that of the partition.
+#[tokio::test]
+async fn limits_of_a_quality_of_service_are_the_portals() {
+    let Some(scene) = scene("read").await else { return };
+    let Scene { house, person, unix, cluster, .. } = &scene;
+    scene.set(&["group", "vision", "chargeable=yes"]);
+    let add = |words: &[&str]| cluster.tell("sacctmgr", &[&["--immediate", "add", "qos"], words].concat());
+    add(&["gpu", "set", "MaxTRESPerUser=gres/gpu=1", "GrpTRES=cpu=7", "MaxWall=01:00:00", "MaxSubmitJobsPerUser=9"]);
+    let name = format!("name={unix}");
+    scene.by_hand(&["user", "where", &name, "account=lab", "set", "qos+=gpu", "defaultqos=gpu", "GrpTRES=gres/gpu=4"]);
+    let effective = scene.holds("gpus", 1).await;
+    let slurms = |limit: i64, qos: &str| json!({ "limit": limit, "source": format!("Slurm: QOS {qos}") });
+    assert_eq!(effective["gpus"], slurms(1, "gpu"), "{effective}");
+    assert_eq!(effective["max_session_seconds"], slurms(3600, "gpu"), "{effective}");
+    let page = scene.page(&format!("/admin/quotas/users/{}", person.name)).await;
+    for said in ["7 cores (Slurm: QOS gpu, all together)", "modify qos where name=gpu", "set GrpTRES=gres/gpu=4,cpu=-1"]
+    {
+        assert!(page.contains(said), "{said}: {page}");
+    }
+
+    let (status, refused) = person.ask(house, "POST", "/sessions", &asked(2)).await;
+    let why = refused.to_string();
+    assert!(status == 409 && why.contains("your limit is 1 GPU (Slurm: QOS gpu)"), "{status} {why}");
+    let first = person.start(house, asked(1)).await;
+    person.state(house, first, "running").await;
+    let second = person.start(house, asked(1)).await;
+    eventually("Slurm holds it back", async || {
+        let session = person.session(house, second).await;
+        assert_eq!(session["state"], "queued", "{session}");
+        session["detail"].as_str()?.contains("QOSMaxGRESPerUser").then_some(())
+    })
+    .await;
+
+    // The partition's decides first, here as there.
+    add(&["part", "set", "MaxTRESPerUser=gres/gpu=2"]);
+    cluster.tell("scontrol", &["update", "partitionname=debug", "qos=part"]);
+    let effective = scene.holds("gpus", 2).await;
+    assert_eq!(effective["gpus"], slurms(2, "part"), "{effective}");
+    person.state(house, second, "running").await;
+    person.end(house, first).await;
+    person.end(house, second).await;
+}
