@@ -146,9 +146,10 @@ fn slurms(accounts: &Accounts<'_>, qualities: &Qualities, account: &str, share: 
     let of_one = first(|qos| qos.handed_in_each).or(of_account(share.handed_in_each));
     let of_share = of_account(share.handed_in).filter(|_| first(|qos| qos.handed_in).is_none());
     let handed_in = [of_one, of_share].into_iter().flatten().min_by_key(|(jobs, _)| *jobs);
+    let limiting = layers.iter().filter(|qos| qos.limits_something());
     Slurms {
         account: account.to_owned(),
-        qualities: layers.iter().filter(|qos| qos.limits_something()).map(|qos| qos.name.clone()).collect(),
+        qualities: limiting.map(|qos| (qos.name.clone(), fields(&qos.each))).collect(),
         share: fields(&share.together),
         each,
         most,
@@ -341,7 +342,8 @@ mod tests {
         assert_eq!(most(Field::Cpus), (5, "Slurm: account lab, one job".to_owned()));
         let handed_in = slurms.handed_in.unwrap();
         assert_eq!((handed_in.limit, &*handed_in.source), (Limit::AtMost(40), "Slurm: account lab"));
-        assert_eq!((slurms.qualities, slurms.besides.len()), (vec!["part".to_owned(), "own".to_owned()], 2));
+        let names: Vec<&str> = slurms.qualities.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!((names, slurms.besides.len()), (vec!["part", "own"], 2));
         assert_eq!(slurms.share, fields(&records[1].together), "what stands there, for who changes it");
     }
 

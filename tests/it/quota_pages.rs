@@ -535,7 +535,7 @@ async fn where_slurm_keeps_them_the_pages_are_read() {
     let slurms = Slurms {
         source: source.clone(),
         account: account.clone(),
-        qualities: vec!["gpu".to_owned()],
+        qualities: vec![("gpu".to_owned(), vec![(Field::Gpus, Limit::AtMost(1))])],
         each: vec![(Field::Gpus, Effective { limit: Limit::AtMost(1), source: "Slurm: QOS gpu".into() })],
         share: vec![(Field::Gpus, Limit::AtMost(2)), (Field::MemoryBytes, Limit::AtMost(3 << 30))],
         besides: vec!["6000 minutes of gres/gpu (GrpTRESMins)".to_owned()],
@@ -554,7 +554,7 @@ async fn where_slurm_keeps_them_the_pages_are_read() {
     for wanted in [
         "Slurm: account lab",
         "Slurm: QOS gpu",
-        "sacctmgr modify qos where name=gpu",
+        "sacctmgr modify qos where name=gpu set MaxTRESPerUser=gres/gpu=1,cpu=-1,mem=-1",
         "6000 minutes of gres/gpu",
         "sacctmgr modify user where name=ada account=lab set GrpTRES=gres/gpu=2,cpu=-1,mem=3072M",
     ] {

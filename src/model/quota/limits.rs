@@ -80,8 +80,8 @@ pub struct Slurms {
     pub source: String,
     /// The account; empty where Slurm knows them in none that they would charge.
     pub account: String,
-    /// The qualities of service that limit what they start.
-    pub qualities: Vec<String>,
+    /// The qualities of service that limit what they start, with what each says one person may have at once.
+    pub qualities: Vec<(String, Vec<(Field, Limit)>)>,
     /// What their share of the account says they may have at once.
     pub share: Vec<(Field, Limit)>,
     /// What they may have at once, and how long something may take, wherever that stands.

@@ -201,14 +201,13 @@ fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
             most.source
         )
     });
-    let qualities = slurms.qualities.iter().map(|name| {
-        format!(
-            "What QOS {name} limits is changed by sacctmgr modify qos where name={name} set MaxTRESPerUser=gres/gpu=…"
-        )
+    let share = format!("sacctmgr modify user where name={unix} account={account} set GrpTRES={amounts}");
+    let qualities = slurms.qualities.iter().map(|(name, each)| {
+        format!("sacctmgr modify qos where name={name} set MaxTRESPerUser={}", in_slurms_words(each))
     });
     Some(SlurmPanel {
-        lines: most.chain(handed_in).chain(qualities).chain(besides(&slurms.besides)).collect(),
-        command: format!("sacctmgr modify user where name={unix} account={account} set GrpTRES={amounts}"),
+        lines: most.chain(handed_in).chain(besides(&slurms.besides)).collect(),
+        commands: std::iter::once(share).chain(qualities).collect(),
     })
 }
 
@@ -216,7 +215,7 @@ fn account_in_slurm(together: &Together) -> SlurmPanel {
     let (account, amounts) = (&together.account, in_slurms_words(&together.limits));
     SlurmPanel {
         lines: besides(&together.besides).collect(),
-        command: format!("sacctmgr modify account where name={account} set GrpTRES={amounts}"),
+        commands: vec![format!("sacctmgr modify account where name={account} set GrpTRES={amounts}")],
     }
 }
 

@@ -136,7 +136,8 @@ pub struct LimitsPage {
 #[derive(Clone, Debug, Default)]
 pub struct SlurmPanel {
     pub lines: Vec<String>,
-    pub command: String,
+    /// What changes it, with what stands there now.
+    pub commands: Vec<String>,
 }
 
 /// What stands above the form.

@@ -291,8 +291,10 @@ pub fn in_slurm(word: &Word) -> LimitsPage {
                 "Slurm also limits 6000 minutes of gres/gpu (GrpTRESMins): it counts them by itself, not in the portal’s period, and holds jobs back there.",
             ),
         ],
-        command: "sacctmgr modify user where name=carol account=lab set GrpTRES=gres/gpu=8,cpu=32,mem=262144M"
-            .to_owned(),
+        commands: vec![
+            "sacctmgr modify user where name=carol account=lab set GrpTRES=gres/gpu=8,cpu=32,mem=262144M".to_owned(),
+            "sacctmgr modify qos where name=gpu set MaxTRESPerUser=gres/gpu=4,cpu=-1,mem=-1".to_owned(),
+        ],
     });
     page
 }

@@ -187,8 +187,11 @@ async fn limits_of_a_quality_of_service_are_the_portals() {
     assert_eq!(effective["gpus"], slurms(1, "gpu"), "{effective}");
     assert_eq!(effective["max_session_seconds"], slurms(3600, "gpu"), "{effective}");
     let page = scene.page(&format!("/admin/quotas/users/{}", person.name)).await;
-    for said in ["7 cores (Slurm: QOS gpu, all together)", "modify qos where name=gpu", "set GrpTRES=gres/gpu=4,cpu=-1"]
-    {
+    for said in [
+        "7 cores (Slurm: QOS gpu, all together)",
+        "modify qos where name=gpu set MaxTRESPerUser=gres/gpu=1,",
+        "set GrpTRES=gres/gpu=4,cpu=-1",
+    ] {
         assert!(page.contains(said), "{said}: {page}");
     }
 
