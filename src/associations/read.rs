@@ -14,7 +14,10 @@ use super::{
 use crate::{
     admission::{Admission, kept::Kept},
     model::{Finding, Loops, Timestamp, finding::Level, time::human_duration},
-    scheduler::slurm::{Settings, assoc_mgr},
+    scheduler::slurm::{
+        Settings, assoc_mgr,
+        qos::{self, Qualities},
+    },
 };
 
 /// Reads Slurm's limits, again and again.
@@ -25,6 +28,8 @@ pub struct Reader {
     settings: Settings,
     every: Duration,
     seen: Mutex<Seen>,
+    /// What the accounting said last: it may be away while the controller is there.
+    qualities: Mutex<Qualities>,
 }
 
 /// What the last good look found that somebody should know.
@@ -52,7 +57,14 @@ impl Reader {
     pub fn new(admission: Admission, settings: &Settings) -> Option<Arc<Self>> {
         let kept = admission.kept.clone()?;
         let every = Duration::from_secs(settings.interval.unsigned_abs()) * ROUND;
-        Some(Arc::new(Self { admission, kept, settings: settings.clone(), every, seen: Mutex::default() }))
+        Some(Arc::new(Self {
+            admission,
+            kept,
+            settings: settings.clone(),
+            every,
+            seen: Mutex::default(),
+            qualities: Mutex::default(),
+        }))
     }
 
     /// Keeps what the portal says as Slurm has it, for ever.
@@ -73,6 +85,8 @@ impl Reader {
 
     async fn look(&self) -> Result<()> {
         let said = assoc_mgr::read(&self.settings).await.map_err(Error::Slurm)?;
+        let answer = qos::read(&self.settings, &said.cluster).await;
+        let away = answer.map(|qualities| *self.qualities.lock() = qualities).map_err(Error::Slurm);
         let users = self.admission.db.list_users().await?;
         let mut groups = Vec::new();
         let mut unknown_groups = Vec::new();
@@ -88,15 +102,16 @@ impl Reader {
         missing.retain(|name| !accounts.whole.contains_key(name.as_str()));
         missing.dedup();
         let otherwise = self.settings.account.to_ascii_lowercase();
-        if self.kept.set(reading(&accounts, &said.qualities, &users, &groups, &otherwise)) {
+        if self.kept.set(reading(&accounts, &self.qualities.lock(), &users, &groups, &otherwise)) {
             tracing::info!(associations = said.records.len(), "slurm's limits have changed");
         }
-        let at = Some(self.admission.clock.now());
+        let before = self.seen.lock().at.filter(|_| away.is_err());
+        let at = before.or(Some(self.admission.clock.now()));
         let associations = said.records.len().saturating_add(said.by_partition);
         let (cluster, is_enforced, by_partition) = (said.cluster, said.is_enforced, said.by_partition);
         *self.seen.lock() =
             Seen { at, cluster, associations, by_partition, is_enforced, missing, unknown_groups, trouble: None };
-        Ok(())
+        away
     }
 
     /// How what is known of Slurm's limits is, for the health report.
@@ -118,7 +133,7 @@ fn judge(seen: &Seen, now: Timestamp) -> Finding {
     let mut faults: Vec<(String, String)> = Vec::new();
     if let Some(why) = &seen.trouble {
         let what = format!("{why}; the limits of {ago} ago stand until it does");
-        faults.push((what, "scontrol ping; systemctl status munge slurmctld".to_owned()));
+        faults.push((what, "scontrol ping; sacctmgr show qos; systemctl status munge slurmctld slurmdbd".to_owned()));
     }
     if !seen.is_enforced {
         let what = "Slurm keeps nobody to limits of associations, and neither does the portal".to_owned();

@@ -7,6 +7,7 @@ use crate::scheduler::slurm::{
     Settings,
     accounting::{Accounting, Association, Books},
     assoc_mgr::{self, Reading},
+    qos,
 };
 
 const NAME: &str = "Slurm quotas";
@@ -66,7 +67,14 @@ fn judge(books: &Books, named: &[String], account: &str, level: &str) -> Vec<Fin
 pub(super) async fn read(settings: &Settings, account: &str, level: &str) -> Vec<Finding> {
     let named = settings.accounts.values().chain([&settings.account]).map(|account| account.to_ascii_lowercase());
     match assoc_mgr::read(settings).await {
-        Ok(reading) => judge_reading(&reading, &named.collect::<Vec<_>>(), account, level),
+        Ok(reading) => {
+            let mut findings = judge_reading(&reading, &named.collect::<Vec<_>>(), account, level);
+            if let Err(why) = qos::read(settings, &reading.cluster).await {
+                let what = format!("{why}; until it does, what a QOS limits stands as it was read last");
+                findings.push(Finding::new(NAME, Level::Warning, what).mend("systemctl status slurmdbd munge"));
+            }
+            findings
+        }
         Err(why) => {
             let what = format!("{why}; until it does, the limits that were read last stand");
             vec![Finding::new(NAME, Level::Fault, what).mend("scontrol show assoc_mgr flags=assoc; scontrol ping")]

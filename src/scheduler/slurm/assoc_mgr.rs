@@ -6,7 +6,6 @@
 use super::{
     accounting::{Amounts, Association, is_enforced, number},
     controller::{answer, command, slurm_user, value},
-    qos::{self, Qualities},
     settings::Settings,
 };
 
@@ -24,7 +23,6 @@ pub struct Reading {
     pub records: Vec<Record>,
     /// Associations with single partitions, whose limits are not read.
     pub by_partition: usize,
-    pub qualities: Qualities,
 }
 
 /// One association: an account, or somebody's share of one.
@@ -54,7 +52,7 @@ pub struct Record {
     pub minutes: Amounts,
 }
 
-/// Asks for all of it. An error is a sentence about who does not answer.
+/// Asks the controller, twice. An error is a sentence about who does not answer.
 pub async fn read(settings: &Settings) -> Result<Reading, String> {
     let away = |why: String| format!("Slurm’s controller does not answer: {why}");
     let ask = async |words: &[&str]| {
@@ -64,10 +62,8 @@ pub async fn read(settings: &Settings) -> Result<Reading, String> {
     let config = ask(&["show", "config"]).await.map_err(away)?;
     let said = ask(&["--oneliner", "show", "assoc_mgr", "flags=assoc"]).await.map_err(away)?;
     let (records, by_partition) = parse(&said)?;
-    let cluster = value(&config, "ClusterName").to_owned();
     Ok(Reading {
-        qualities: qos::read(settings, &cluster).await?,
-        cluster,
+        cluster: value(&config, "ClusterName").to_owned(),
         slurm_user: slurm_user(&config).to_owned(),
         is_enforced: is_enforced(value(&config, "AccountingStorageEnforce")),
         hidden: value(&config, "PrivateData").to_owned(),

@@ -90,7 +90,7 @@ const QOS: &str =
 const USUAL: &str = "format=account,user,partition,qos,defaultqos";
 
 /// Asks for all of it. An error is a sentence about who does not answer.
-pub(super) async fn read(settings: &Settings, cluster: &str) -> Result<Qualities, String> {
+pub async fn read(settings: &Settings, cluster: &str) -> Result<Qualities, String> {
     let ask = async |tool: &str, words: &[&str]| {
         let words = words.iter().map(|word| (*word).to_owned()).collect();
         answer(&command(settings, tool, words).await?)

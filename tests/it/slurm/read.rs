@@ -151,6 +151,21 @@ async fn what_was_read_last_stands() {
     scene.cluster.start_controller();
     scene.in_slurm("user", &["GrpTRES=gres/gpu=2"]);
     scene.holds("gpus", 2).await;
+    // Without the accounting there is no news of a QOS, and of all else there is.
+    scene.cluster.accounts().kill_daemon();
+    let round = scene.told("loops", "accounting does not answer").await;
+    assert_eq!(round["level"], "warning", "{round}");
+    scene.holds("gpus", 2).await;
+    let conf = scene.cluster.conf();
+    let beside = House::new(&[
+        ("LYCEUM_SCHEDULER__KIND", "slurm"),
+        ("LYCEUM_SCHEDULER__SLURM__CONF", conf.to_str().unwrap()),
+        ("LYCEUM_SCHEDULER__SLURM__QUOTAS", "read"),
+    ]);
+    let (_, said) = beside.run(&["check"]);
+    assert!(said.contains("what a QOS limits stands as it was read last"), "{said}");
+    scene.cluster.accounts().start_daemon();
+    scene.told("findings", "; Slurm keeps the limits").await;
     // A portal that begins anew refuses nothing before it has read.
     scene.house.restart().await;
     scene.holds("gpus", 2).await;
