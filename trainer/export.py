@@ -1,8 +1,9 @@
 """Everything about a model in one folder, for use elsewhere: `.keras`, safetensors, ONNX, labels,
 preprocessing, a model card, and checksums.
 
-ONNX is made by Keras itself, on TensorFlow or PyTorch, in a process of its own, since a process
-has one backend; the answers of the result are compared with those of the model.
+ONNX is written by `graph`, on any backend. A network with a layer that it does not know is left to Keras, on TensorFlow
+or PyTorch where they are, in a process of its own, since a process has one backend. Either way the answers of
+the result are compared with those of the model.
 """
 
 from __future__ import annotations
@@ -70,25 +71,20 @@ def _safetensors(model: Any, output: Path) -> str | None:
 
 def onnx_model(trained: afterwards.Trained, path: Path, output: Path) -> dict[str, Any]:
     """Writes `model.onnx`; or says why it cannot be."""
-    able = {"tensorflow": "tf2onnx", "torch": "onnxscript"}
-    there = [name for name in able if all(importlib.util.find_spec(package) for package in (name, able[name], "onnx"))]
-    if not there:
-        return {"onnx": None, "onnx_reason": "needs onnx with tensorflow and tf2onnx, or with torch and onnxscript"}
+    if importlib.util.find_spec("onnx") is None:
+        return {"onnx": None, "onnx_reason": "this environment lacks the Python package onnx"}
+    from . import graph
+
     target = output / "model.onnx"
     target.unlink(missing_ok=True)
     beside = target.with_name(f".{os.getpid()}-model.onnx")
-    env = os.environ | {
-        "KERAS_BACKEND": there[0],
-        "CUDA_VISIBLE_DEVICES": "",
-        "PYTHONPATH": str(Path(__file__).parents[1]),
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", _CONVERT, str(path), str(beside)], env=env, capture_output=True, text=True
-    )
     try:
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no word why"])[-1]
-            return {"onnx": None, "onnx_reason": f"the conversion failed: {last[:300]}"}
+        try:
+            graph.write(trained.model, beside)
+        except graph.Unknown as error:
+            reason = _by_keras(path, beside, str(error))
+            if reason:
+                return {"onnx": None, "onnx_reason": reason}
         difference = _difference(trained, beside)
         if difference is not None and not difference <= TOLERANCE:
             return {"onnx": None, "onnx_reason": f"the converted model answers differently, by {difference:.2g}"}
@@ -96,6 +92,25 @@ def onnx_model(trained: afterwards.Trained, path: Path, output: Path) -> dict[st
         return {"onnx": "model.onnx", "onnx_difference": difference}
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _by_keras(path: Path, output: Path, unknown: str) -> str | None:
+    """Has Keras write it; or says why it did not."""
+    able = {"tensorflow": "tf2onnx", "torch": "onnxscript"}
+    there = [name for name in able if all(importlib.util.find_spec(package) for package in (name, able[name]))]
+    if not there:
+        return f"{unknown}; Keras could, with tensorflow and tf2onnx, or with torch and onnxscript"
+    env = os.environ | {
+        "KERAS_BACKEND": there[0],
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": str(Path(__file__).parents[1]),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", _CONVERT, str(path), str(output)], env=env, capture_output=True, text=True
+    )
+    if done.returncode:
+        return f"the conversion failed: {(done.stderr.strip().splitlines() or ['no word why'])[-1][:300]}"
+    return None
 
 
 def _difference(trained: afterwards.Trained, path: Path) -> float | None:
