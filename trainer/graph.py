@@ -82,6 +82,7 @@ class _Graph:
                 if isinstance(operation, keras.Model):
                     found = self.model(operation, [known[id(x)] for x in node.input_tensors])
                 elif isinstance(operation, keras.Layer):
+                    _is_called_plainly(operation, node.arguments, known)
                     found = [self.layer(operation, [known[id(x)] for x in node.input_tensors])]
                 else:
                     found = [self.operation(operation, node.arguments, known)]
@@ -105,9 +106,10 @@ class _Graph:
 
     def activation(self, function: Any, x: str) -> str:
         name = getattr(function, "__name__", str(function))
-        if name in ("linear", "None"):
+        if function is None or function is keras.activations.linear:
             return x
-        if name not in _ACTIVATIONS:
+        # What somebody calls by the same name may do something else.
+        if name not in _ACTIVATIONS or function is not getattr(keras.activations, name):
             raise Unknown(f"nothing is written for the activation {name}")
         return _ACTIVATIONS[name](self, x)
 
@@ -118,6 +120,13 @@ class _Graph:
 
 def _unknown(layer: Any) -> Unknown:
     return Unknown(f"nothing is written for the layer {type(layer).__name__} ({layer.name})")
+
+
+def _is_called_plainly(layer: Any, arguments: Any, known: dict[int, str]) -> None:
+    """With values by their place and nothing else: no mask, no training of its own, no names in another order."""
+    by_name = [value for value in arguments.kwargs.values() if value is not None and value is not False]
+    if by_name or any(id(x) not in known for x in keras.tree.flatten(arguments.args)):
+        raise Unknown(f"the layer {layer.name} ({type(layer).__name__}) is called with more than its values")
 
 
 def _plain(x: Any) -> str:
@@ -206,7 +215,7 @@ def _normalised(graph: _Graph, layer: Any, x: str) -> str:
 
 def _layer_normalised(graph: _Graph, layer: Any, x: str) -> str:
     axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
-    if len(axes) != 1 or not layer.scale or not layer.center or getattr(layer, "rms_scaling", False):
+    if list(axes) != [-1] or not layer.scale or not layer.center or getattr(layer, "rms_scaling", False):
         raise Unknown(f"the layer {layer.name} is no normalisation of the last axis with scale and centre")
     scale, offset = _weights(layer.gamma), _weights(layer.beta)
     inputs = [x, graph.constant(scale), graph.constant(offset)]
@@ -232,6 +241,8 @@ def _reduce(kind: str, axes: list[int]) -> Callable[..., str]:
 
 def _join(kind: str) -> Callable[..., str]:
     def made(graph: _Graph, layer: Any, *inputs: str) -> str:
+        if layer._reshape_required:
+            raise Unknown(f"the layer {layer.name} joins values of unlike rank")
         whole = inputs[0]
         for more in inputs[1:]:
             whole = graph.node(kind, [whole, more])
@@ -263,6 +274,11 @@ def _cropped(graph: _Graph, layer: Any, x: str) -> str:
     large = np.iinfo(np.int64).max
     ends = [-bottom if bottom else large, -right if right else large]
     return graph.node("Slice", [x, *(graph.constant(v, np.int64) for v in ([top, left], ends, [1, 2]))])
+
+
+def _flattened(graph: _Graph, layer: Any, x: str) -> str:
+    _last(layer)
+    return graph.node("Flatten", [x], axis=1)
 
 
 def _reshaped(graph: _Graph, layer: Any, x: str) -> str:
@@ -368,11 +384,11 @@ _LAYERS: dict[type, Callable[..., str]] = {
     keras.layers.UpSampling2D: _upsampled,
     keras.layers.ZeroPadding2D: _padded,
     keras.layers.Cropping2D: _cropped,
-    keras.layers.Flatten: lambda graph, layer, x: graph.node("Flatten", [x], axis=1),
+    keras.layers.Flatten: _flattened,
     keras.layers.Reshape: _reshaped,
     keras.layers.ReLU: _relu,
     keras.layers.Activation: lambda graph, layer, x: graph.activation(layer.activation, x),
-    keras.layers.Softmax: lambda graph, layer, x: graph.node("Softmax", [x], axis=-1),
+    keras.layers.Softmax: lambda graph, layer, x: graph.node("Softmax", [x], axis=layer.axis),
     keras.layers.LeakyReLU: lambda graph, layer, x: graph.node("LeakyRelu", [x], alpha=float(layer.negative_slope)),
     modern.Positions: lambda graph, layer, x: graph.node("Add", [x, graph.constant(_weights(layer.table))]),
     keras.layers.Add: _join("Add"),

@@ -109,7 +109,8 @@ fn slurms(accounts: &Accounts<'_>, qualities: &Qualities, account: &str, share: 
     };
     let source = format!("Slurm: account {account}");
     let layers = qualities.of(&share.association);
-    let is_theirs = |kind: &str| layers.iter().any(|qos| qos.together.contains_key(kind));
+    let is_said = |of: fn(&Qos) -> &Amounts, kind: &str| layers.iter().any(|qos| of(qos).contains_key(kind));
+    let is_theirs = |kind: &str| is_said(|qos| &qos.together, kind);
     let first = |of: fn(&Qos) -> Option<i64>| {
         layers.iter().find_map(|qos| Some((of(qos)?, format!("Slurm: QOS {}", qos.name))))
     };
@@ -132,8 +133,8 @@ fn slurms(accounts: &Accounts<'_>, qualities: &Qualities, account: &str, share: 
 
     let mut most = Least::default();
     first_of_each_kind(&layers, |qos| &qos.one_job, &mut most, ", one job");
-    let is_said = |kind: &str| layers.iter().any(|qos| qos.one_job.contains_key(kind));
-    most.bound(share.one_job.iter().filter(|(kind, _)| !is_said(kind)), &format!("{source}, one job"));
+    let of_share = share.one_job.iter().filter(|(kind, _)| !is_said(|qos| &qos.one_job, kind));
+    most.bound(of_share, &format!("{source}, one job"));
     first_of_each_kind(&layers, |qos| &qos.together, &mut most, ", all together");
     for above in accounts.above(account) {
         let source = format!("Slurm: account {}, all together", above.association.account);

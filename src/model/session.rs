@@ -193,7 +193,7 @@ pub struct Starts {
     pub latest: i64,
     /// In the order of the starts; none of one that has not begun.
     pub allocations: Vec<Allocation>,
-    /// What of others there is.
+    /// Whether there are others that it does not tell of.
     pub untold: Untold,
     /// The number of its job, in a batch system.
     pub job: Option<u32>,

@@ -76,9 +76,29 @@ class Doubled(layers.Dense):
         return 2 * super().call(x)
 
 
+def relu(x):
+    return -x
+
+
+def causal(x):
+    x = layers.Reshape((-1, 3))(x)
+    return layers.MultiHeadAttention(1, 3)(x, x, use_causal_mask=True)
+
+
+def in_another_order(x):
+    x = layers.Reshape((-1, 3))(x)
+    return layers.MultiHeadAttention(1, 3)(x, key=x, value=layers.Dense(3)(x))
+
+
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
+        (causal, "called with more than its values"),
+        (in_another_order, "called with more than its values"),
+        (lambda x: layers.Dropout(0.5)(x, training=True), "called with more than its values"),
+        (lambda x: layers.Add()([x, layers.GlobalAveragePooling2D()(x)]), "of unlike rank"),
+        (layers.LayerNormalization(axis=1), "no normalisation of the last axis"),
+        (layers.Conv2D(3, 1, activation=relu), "the activation relu"),
         (Doubled(3), "the layer Doubled"),
         (layers.UpSampling2D(2, interpolation="bicubic"), "interpolates by bicubic"),
         (layers.Conv2D(3, 1, activation=lambda x: ops.sin(x)), "the activation <lambda>"),
