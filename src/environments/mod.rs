@@ -119,7 +119,9 @@ impl Default for Recipe {
             name: DEFAULT.to_owned(),
             title: "Keras on JAX, scikit-learn, TensorBoard".to_owned(),
             requirements: Cow::Borrowed(include_str!("../../notebooks/requirements.txt")),
-            imports: words("numpy pandas matplotlib.pyplot sklearn jax keras tensorboard ipykernel jupyterlab"),
+            imports: words(
+                "numpy pandas matplotlib.pyplot sklearn jax keras onnxruntime safetensors tensorboard ipykernel jupyterlab",
+            ),
             commands: vec![words("jupyter lab --version"), words("tensorboard --version_tb")],
             disk_bytes: 2 << 30,
         }
