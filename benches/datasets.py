@@ -2,6 +2,7 @@
 array. Lyceum's builder does that, hashes every file, looks for broken and double ones, and splits."""
 
 import json
+import os
 import shutil
 import subprocess
 import time
@@ -21,15 +22,23 @@ for n in range(count):
     one.save(f"{folder}/{n % 10}/{n:05}.jpg", quality=90)
 """
 
+# With as many processes as are said, each of which writes every so manieth picture.
 PILLOW = """
-import sys, glob
+import sys, glob, multiprocessing
 import numpy
 from PIL import Image
 files = sorted(glob.glob(sys.argv[1] + "/*/*.jpg"))
-array = numpy.lib.format.open_memmap(sys.argv[2], mode="w+", dtype="uint8", shape=(len(files), 256, 256, 3))
-for n, file in enumerate(files):
-    array[n] = numpy.asarray(Image.open(file).convert("RGB").resize((256, 256), Image.BILINEAR))
-array.flush()
+count = int(sys.argv[3])
+numpy.lib.format.open_memmap(sys.argv[2], mode="w+", dtype="uint8", shape=(len(files), 256, 256, 3))
+def work(first):
+    array = numpy.load(sys.argv[2], mmap_mode="r+")
+    for n in range(first, len(files), count):
+        array[n] = numpy.asarray(Image.open(files[n]).convert("RGB").resize((256, 256), Image.BILINEAR))
+    array.flush()
+if count == 1:
+    work(0)
+else:
+    multiprocessing.Pool(count).map(work, range(count))
 """
 
 COUNT = 10_000
@@ -48,7 +57,8 @@ def datasets(stand, options):
     compared = {
         "Lyceum": [str(options.binary), "dataset", "build", str(spec)],
         "Lyceum, 1 thread": [str(options.binary), "dataset", "build", "--threads", "1", str(spec)],
-        "Pillow": [python, "-c", PILLOW, str(pictures), str(array)],
+        "Pillow": [python, "-c", PILLOW, str(pictures), str(array), "1"],
+        "Pillow, all cores": [python, "-c", PILLOW, str(pictures), str(array), str(os.cpu_count())],
     }
 
     def measure(_, command):
@@ -59,7 +69,9 @@ def datasets(stand, options):
         return count / (time.monotonic() - begun)
 
     rates = in_turns(options.rounds, compared, measure)
-    pillow = median(rates.pop("Pillow"))
+    pillows = {name: median(rates.pop(name)) for name in ("Pillow", "Pillow, all cores")}
+    others = " · ".join(f"{name} {rate:,.0f}/s" for name, rate in pillows.items())
     for name, values in rates.items():
         figure = median(values)
-        yield result(f"{count} JPEG of 640 × 480 to 256 × 256, {name}", f"{figure:,.0f}/s", f"Pillow {pillow:,.0f}/s", times(figure, pillow))
+        ratios = " · ".join(times(figure, rate) for rate in pillows.values())
+        yield result(f"{count} JPEG of 640 × 480 to 256 × 256, {name}", f"{figure:,.0f}/s", others, ratios)

@@ -20,6 +20,7 @@ import directory  # noqa: F401
 import life  # noqa: F401
 import rows
 import slurm  # noqa: F401
+import training  # noqa: F401
 from stand import Stand
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -38,6 +39,7 @@ def main():
     parser.add_argument("--binary", default=ROOT / "target/release/lyceum")
     parser.add_argument("--load", default=None, help="the program of benches/load.rs")
     parser.add_argument("--tools", default="/var/tmp/lyceum-bench-tools", help="where JupyterHub and CHP are installed")
+    parser.add_argument("--keras", default="python3", help="a Python with Keras and JAX, as the portal's default environment")
     parser.add_argument("--work", default="/var/tmp/lyceum-bench", help="a directory to make, and to remove again")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="of load, each time")
