@@ -292,10 +292,7 @@ fn list(mut sums: Vec<(&Arc<str>, &Arc<str>, Sum)>, asked: &Asked) -> UsedList {
         let after = (Reverse(*amount), text.as_str());
         sums.retain(|row| after < place(asked.sort, row));
     }
-    // People come in the order of names.
-    if (asked.by, asked.sort) != (By::User, Sort::Name) {
-        sums.sort_unstable_by(|one, other| place(asked.sort, one).cmp(&place(asked.sort, other)));
-    }
+    sums.sort_unstable_by(|one, other| place(asked.sort, one).cmp(&place(asked.sort, other)));
     let limit = asked.page.as_ref().map_or(usize::MAX, |page| usize::try_from(page.limit).unwrap_or(0));
     let row = |(id, name, sum): (&Arc<str>, &Arc<str>, Sum)| Used {
         id: id.clone(),
