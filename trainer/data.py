@@ -29,6 +29,17 @@ class Sample(NamedTuple):
     boxes: np.ndarray | None = None  # float32 N×5: class, x, y, width, height in pixels
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Some of an array's pictures, which stay where they are until they are asked for."""
+
+    images: np.ndarray
+    at: np.ndarray
+
+    def __getitem__(self, i: int | np.ndarray) -> np.ndarray:
+        return self.images[self.at[i]]
+
+
 @dataclass
 class Part:
     """One split."""
@@ -36,7 +47,7 @@ class Part:
     names: Sequence[str]
     read: Callable[[int], Sample]
     labels: np.ndarray | None = None  # int32, classification
-    array: np.ndarray | None = None  # uint8 N×H×W×C where the pixels lie together
+    array: np.ndarray | Rows | None = None  # uint8 N×H×W×C where the pixels lie together
 
     def __len__(self) -> int:
         return len(self.names)
@@ -134,7 +145,7 @@ def chosen(part: Part, rows: np.ndarray) -> Part:
     return Part(names, lambda i: part.read(int(rows[i])), labels)
 
 
-def arrays(names: Sequence[str], images: np.ndarray, labels: np.ndarray) -> Part:
+def arrays(names: Sequence[str], images: np.ndarray | Rows, labels: np.ndarray) -> Part:
     """Pictures with a class each that lie in one array."""
     return Part(names, lambda i: Sample(images[i], int(labels[i])), labels, images)
 

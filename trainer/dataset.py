@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 
 from . import pixels
-from .data import Data, Part, Sample, decoded
+from .data import Data, Part, Rows, Sample, arrays, decoded
 from .errors import bad_config, bad_data
 from .pixels import Broken, Shape
 
-VERSION = 1
+VERSION = 2
 
 
 def dataset(config: dict[str, Any], threads: int) -> Data:
@@ -70,20 +70,20 @@ def _cached(root: Path, files: dict[str, str], rows: list[dict[str, str]], about
         except (OSError, ValueError) as error:
             raise bad_data(f"{root / files[key]} cannot be read: {error}", "data.path") from None
 
-    images = load("images")
-    names = [rows[int(i)]["path"] for i in load("rows")]
+    # The pictures of all splits are in one array; these are the places of this split's.
+    images, at = load("images"), np.asarray(load("rows"))
+    names = [rows[i]["path"] for i in at]
     match about["kind"]:
         case "classification":
-            labels = np.asarray(load("labels"), np.int32)
-            return Part(names, lambda i: Sample(np.asarray(images[i]), int(labels[i])), labels, images)
+            return arrays(names, Rows(images, at), np.asarray(load("labels"), np.int32))
         case "segmentation":
             masks = load("masks")
-            return Part(names, lambda i: Sample(np.asarray(images[i]), mask=np.asarray(masks[i])), None, images)
+            return Part(names, lambda i: Sample(np.asarray(images[at[i]]), mask=np.asarray(masks[at[i]])))
         case _:
             boxes = np.asarray(load("boxes"), np.float32).reshape(-1, 6)
-            starts = np.searchsorted(boxes[:, 0], np.arange(len(images) + 1))
+            starts = np.searchsorted(boxes[:, 0], np.arange(len(at) + 1))
             return Part(
-                names, lambda i: Sample(np.asarray(images[i]), boxes=boxes[starts[i] : starts[i + 1], 1:]), None, images
+                names, lambda i: Sample(np.asarray(images[at[i]]), boxes=boxes[starts[i] : starts[i + 1], 1:])
             )
 
 

@@ -134,6 +134,11 @@ impl Index {
         self.bytes
     }
 
+    /// How many rows there are.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+
     pub fn row(&self, number: u32) -> Option<&Row> {
         self.rows.get(number as usize)
     }

@@ -9,6 +9,7 @@ use super::{
     Datasets, Error, Result,
     browse::{Index, LONGEST_MANIFEST, MOST_BOXES},
     build::{
+        arrays,
         catalogue::Split,
         command, document,
         document::Document,
@@ -179,7 +180,7 @@ impl Datasets {
     pub async fn picture(&self, user: &User, dataset: &Dataset, row: u32, full: bool) -> Result<Vec<u8>> {
         let contents = self.contents(user, dataset).await?;
         let (width, height, channels) = size(&contents.document);
-        let data = self.slot(user, dataset, &contents, row, "images", channels).await?;
+        let data = self.slot(user, dataset, &contents, row, arrays::IMAGES, channels).await?;
         let picture = Pixels { width, height, channels, data };
         draw(move || preview::thumbnail(picture, full)).await
     }
@@ -191,7 +192,7 @@ impl Datasets {
             return Err(Error::NotFound);
         }
         let (width, height, _) = size(&contents.document);
-        let classes = self.slot(user, dataset, &contents, row, "masks", 1).await?;
+        let classes = self.slot(user, dataset, &contents, row, arrays::MASKS, 1).await?;
         draw(move || preview::mask(width, height, classes)).await
     }
 
@@ -203,31 +204,26 @@ impl Datasets {
         draw(move || preview::redrawn(&bytes)).await
     }
 
-    /// The bytes of one picture in an array of its split.
+    /// The bytes of one picture in an array.
     async fn slot(
         &self,
         user: &User,
         dataset: &Dataset,
         contents: &Contents,
         row: u32,
-        what: &str,
+        array: &str,
         channels: u8,
     ) -> Result<Vec<u8>> {
-        let row = contents.index.row(row).ok_or(Error::NotFound)?;
-        let split = row.split.filter(|_| contents.document.cache.is_some());
-        let split = split.ok_or(Error::Wrong(Wrong::NoPictures))?;
-        let counts = contents.document.counts;
-        let count = match split {
-            Split::Train => counts.train,
-            Split::Val => counts.val,
-            Split::Test => counts.test,
-        };
+        let found = contents.index.row(row).ok_or(Error::NotFound)?;
+        if found.split.is_none() || contents.document.cache.is_none() {
+            return Err(Error::Wrong(Wrong::NoPictures));
+        }
         let (width, height, _) = size(&contents.document);
-        let shape = [usize::try_from(count).unwrap_or(usize::MAX), height as usize, width as usize, channels.into()];
-        let shape = if what == "masks" { &shape[..3] } else { &shape[..] };
+        let shape = [contents.index.count(), height as usize, width as usize, channels.into()];
+        let shape = if array == arrays::MASKS { &shape[..3] } else { &shape[..] };
         let each = u64::from(width) * u64::from(height) * u64::from(channels);
-        let from = header(Element::U8, shape).len() as u64 + each * u64::from(row.place);
-        let path = Path::new(&dataset.directory).join(format!("cache/{}.{what}.npy", split.name()));
+        let from = header(Element::U8, shape).len() as u64 + each * u64::from(row);
+        let path = Path::new(&dataset.directory).join(array);
         let (spot, entry) = self.files.look(user, &RawPath::from(path.as_path())).await?;
         if entry.size_bytes < from + each {
             return Err(Error::Wrong(Wrong::Damaged));

@@ -207,9 +207,12 @@ def built(folder, kind, about=None, cache=True):
     """A dataset as the portal builds it, small."""
     rng = np.random.default_rng(3)
     (folder / "cache").mkdir(parents=True)
-    images = rng.integers(0, 256, (6, 8, 10, 3), dtype=np.uint8)
+    images = rng.integers(0, 256, (7, 8, 10, 3), dtype=np.uint8)
+    # Splits take turns, and what is broken has a place as well.
+    of_split = {"train": np.array([0, 2, 3, 5]), "val": np.array([1, 4])}
+    split_of = {i: split for split, at in of_split.items() for i in at}
     rows = [
-        [f"{i}.png", "ab"[i % 2] if kind == "classification" else "", ["train", "val"][i >= 4], 10, 8, 1, "0" * 64, ""]
+        [f"{i}.png", "ab"[i % 2] if kind == "classification" else "", split_of[i], 10, 8, 1, "0" * 64, ""]
         for i in range(6)
     ]
     rows.append(["broken.png", "", "", "", "", 3, "0" * 64, "is truncated"])
@@ -217,23 +220,26 @@ def built(folder, kind, about=None, cache=True):
         csv.writer(file, lineterminator="\n").writerows(
             [["path", "label", "split", "width", "height", "size", "hash", "error"], *rows]
         )
+    everything = {"images": images}
+    if kind == "segmentation":
+        everything["masks"] = rng.integers(0, 2, (7, 8, 10), dtype=np.uint8)
+    for key, array in everything.items():
+        np.save(folder / f"cache/{key}.npy", array)
     listed = {}
-    for split, at in (("train", slice(0, 4)), ("val", slice(4, 6))):
-        arrays = {"images": images[at], "rows": np.arange(6, dtype=np.int64)[at]}
-        count = len(arrays["images"])
+    for split, at in of_split.items():
+        arrays = {"rows": at.astype(np.int64)}
+        count = len(at)
         if kind == "classification":
-            arrays["labels"] = np.arange(count, dtype=np.int32) % 2
-        elif kind == "segmentation":
-            arrays["masks"] = rng.integers(0, 2, (count, 8, 10), dtype=np.uint8)
-        else:
+            arrays["labels"] = (at % 2).astype(np.int32)
+        elif kind == "detection":
             arrays["boxes"] = np.array(
                 [[0, 1, 2, 3, 4, 5], [count - 1, 0, 1, 1, 2, 2], [count - 1, 1, 0, 0, 3, 3]], np.float32
             )
-        listed[split] = {}
+        listed[split] = {key: f"cache/{key}.npy" for key in everything}
         for key, array in arrays.items():
             np.save(folder / f"cache/{split}.{key}.npy", array)
             listed[split][key] = f"cache/{split}.{key}.npy"
-    for i, image in enumerate(images):
+    for i, image in enumerate(images[:6]):
         Image.fromarray(image).save(folder / f"{i}.png")
     with open(folder / "boxes.csv", "w", newline="") as file:
         csv.writer(file).writerows(
@@ -244,7 +250,7 @@ def built(folder, kind, about=None, cache=True):
             ]
         )
     text = {
-        "version": 1,
+        "version": 2,
         "kind": kind,
         "classes": ["a", "b"],
         "source": {"kind": "folder", "root": str(folder)},
@@ -264,14 +270,15 @@ def test_a_built_dataset(tmp_path, kind):
     images = built(tmp_path / "set", kind)
     data = load(tmp_path, task=kind, data={"kind": "dataset", "path": "set"})
     assert data.classes == ["a", "b"] and data.mean == [1, 2, 3] and data.fingerprint == "f" * 64
-    assert data.parts["train"].names == ["0.png", "1.png", "2.png", "3.png"] and dict(data.problems) == {
+    assert data.parts["train"].names == ["0.png", "2.png", "3.png", "5.png"] and dict(data.problems) == {
         "broken.png": "is truncated"
     }
     sample = data.parts["val"].read(1)
-    assert (sample.image == images[5]).all()
+    assert (sample.image == images[4]).all()
     match kind:
         case "classification":
-            assert sample.label == 1
+            part = data.parts["train"]
+            assert sample.label == 0 and (part.array[np.array([3, 1])] == images[[5, 2]]).all()
         case "segmentation":
             assert sample.mask.shape == (8, 10)
         case _:
@@ -288,7 +295,7 @@ def test_a_built_dataset_without_a_cache(tmp_path, kind):
         cache=False,
     )
     data = load(tmp_path, task=kind, data={"kind": "dataset", "path": "set"})
-    assert data.shape.hwc == (16, 20, 3) and data.mean == pytest.approx(images[:4].mean((0, 1, 2)), abs=3)
+    assert data.shape.hwc == (16, 20, 3) and data.mean == pytest.approx(images[[0, 2, 3, 5]].mean((0, 1, 2)), abs=3)
     if kind == "detection":
         assert data.parts["train"].read(0).boxes.tolist() == [[1, 4, 4, 10, 8]]
 
@@ -296,7 +303,7 @@ def test_a_built_dataset_without_a_cache(tmp_path, kind):
 @pytest.mark.parametrize(
     ("about", "given", "message"),
     [
-        ({"version": 2}, {}, "format 2"),
+        ({"version": 1}, {}, "format 1"),
         ({"kind": "audio"}, {}, "unknown kind"),
         ({}, {"task": "detection"}, "for classification, not for detection"),
         ({}, {"image": {"width": 9}}, "built with 10"),

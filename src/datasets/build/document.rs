@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::spec::{Kind, Resize, Spec};
 
 /// The version that is written.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// The name of the file.
 pub const NAME: &str = "dataset.json";
 
@@ -68,7 +68,8 @@ pub struct Image {
     pub resize: Resize,
 }
 
-/// The files of a split, relative to the dataset.
+/// The files of a split, relative to the dataset. Pictures and masks of all splits are in the same two, at
+/// the rows of the manifest that `rows` names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Files {
     pub images: String,

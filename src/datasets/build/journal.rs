@@ -3,7 +3,7 @@
 //! another specification or of files that have changed since is thrown away.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, BufRead, BufReader, BufWriter, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
 };
@@ -54,6 +54,14 @@ impl Journal {
             writeln!(file, "{fingerprint}").map_err(fail)?;
         }
         Ok((Self { path: path.to_owned(), file }, records))
+    }
+
+    /// Without the pixels that it tells of, a journal is worth nothing.
+    pub fn forget(path: &Path) -> Result<(), Error> {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::writing(path, error)),
+            _ => Ok(()),
+        }
     }
 
     /// Adds what was read; it lasts when this returns.
@@ -126,9 +134,9 @@ mod tests {
         let (mut journal, records) = Journal::open(&path, "f", 3).unwrap();
         assert_eq!(records, [None, None, None]);
         journal.append(&[(1, record(5)), (2, record(6))]).unwrap();
-        let whole = std::fs::read(&path).unwrap();
+        let whole = fs::read(&path).unwrap();
         for length in 0..=whole.len() {
-            std::fs::write(&path, &whole[..length]).unwrap();
+            fs::write(&path, &whole[..length]).unwrap();
             let (_, records) = Journal::open(&path, "f", 3).unwrap();
             let complete = whole[..length].split(|byte| *byte == b'\n').count() - 1;
             assert_eq!(records.iter().flatten().count(), complete.saturating_sub(1), "cut at {length}");

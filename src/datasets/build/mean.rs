@@ -7,6 +7,10 @@ use image::{DynamicImage, GrayImage, ImageFormat, RgbImage};
 
 use super::spec::Spec;
 
+/// Values that are summed at a time, in the fastest memory; multiples of one and of three channels.
+const TILE: usize = 64 * LANES;
+const LANES: usize = 48;
+
 pub struct Mean {
     width: u32,
     height: u32,
@@ -32,11 +36,31 @@ impl Mean {
         }
     }
 
-    pub fn add(&mut self, picture: &[u8]) {
-        self.pictures += 1;
-        self.sums.iter_mut().zip(picture).for_each(|(sum, &value)| *sum += u64::from(value));
-        for pixel in picture.chunks_exact(self.channels) {
-            self.squares.iter_mut().zip(pixel).for_each(|(sum, &value)| *sum += u64::from(value) * u64::from(value));
+    /// Bytes of a picture.
+    pub fn values(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// Adds pictures that lie one behind the other.
+    pub fn add(&mut self, pictures: &[u8]) {
+        let values = self.values();
+        // So many that no sum of 32 bits overflows: 512 × (TILE / LANES) squares of 255.
+        for pictures in pictures.chunks(values * 512) {
+            self.pictures += (pictures.len() / values) as u64;
+            for (tile, sums) in self.sums.chunks_mut(TILE).enumerate() {
+                let (mut tile_sums, mut squares) = ([0_u32; TILE], [0_u32; LANES]);
+                for picture in pictures.chunks_exact(values) {
+                    let part = &picture[tile * TILE..][..sums.len()];
+                    tile_sums.iter_mut().zip(part).for_each(|(sum, &value)| *sum += u32::from(value));
+                    for lanes in part.chunks(LANES) {
+                        let square = |value: u8| u32::from(u16::from(value) * u16::from(value));
+                        squares.iter_mut().zip(lanes).for_each(|(sum, &value)| *sum += square(value));
+                    }
+                }
+                sums.iter_mut().zip(tile_sums).for_each(|(sum, more)| *sum += u64::from(more));
+                let channels = (0..self.channels).cycle();
+                channels.zip(squares).for_each(|(channel, more)| self.squares[channel] += u64::from(more));
+            }
         }
     }
 
@@ -88,10 +112,33 @@ mod tests {
         )
         .unwrap();
         let mut mean = Mean::new(&spec);
-        mean.add(&[0, 10, 255, 0, 30, 255]);
-        mean.add(&[100, 10, 255, 100, 30, 255]);
+        mean.add(&[0, 10, 255, 0, 30, 255, 100, 10, 255, 100, 30, 255]);
         assert_eq!(mean.channels(), (vec![50.0, 20.0, 255.0], vec![50.0, 10.0, 0.0]));
         let picture = image::load_from_memory(&mean.picture().unwrap()).unwrap().into_rgb8();
         assert_eq!(picture.into_raw(), [50, 10, 255, 50, 30, 255]);
+    }
+
+    #[test]
+    fn means_of_many_and_of_large_pictures() {
+        for (width, height, channels, count) in [(61, 53, 3, 2), (1, 1, 3, 70_000), (1, 1, 1, 1025), (97, 64, 1, 3)] {
+            let spec = format!(
+                r#"{{"kind":"classification","source":{{"kind":"generated","count":9}},"output":"/o",
+                    "width":{width},"height":{height},"channels":{channels}}}"#
+            );
+            let mut mean = Mean::new(&serde_json::from_str(&spec).unwrap());
+            let values = width * height * channels;
+            // The brightest there is, so that a sum that is too narrow shows.
+            let bright = |at: usize| if at.is_multiple_of(7) { u8::try_from(at % 251).unwrap() } else { 255 };
+            let pictures: Vec<u8> = (0..values * count).map(bright).collect();
+            mean.add(&pictures);
+            let of = |channel: usize| pictures.iter().skip(channel).step_by(channels).map(|&value| f64::from(value));
+            let (means, deviations) = mean.channels();
+            for channel in 0..channels {
+                let number = float((width * height * count) as u64);
+                let expected = of(channel).sum::<f64>() / number;
+                let spread = of(channel).map(|value| (value - expected).powi(2)).sum::<f64>() / number;
+                assert!((means[channel] - expected).abs() < 1e-5 && (deviations[channel] - spread.sqrt()).abs() < 1e-5);
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! to the same; nothing has the dataset's name before all of it is there. It knows nothing of the
 //! portal, and leaves limits, logs and the person it runs as to the workload that it runs in.
 
+pub mod arrays;
 mod boxes;
 pub mod catalogue;
 mod colours;
@@ -36,6 +37,7 @@ use std::{
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use thiserror::Error;
 
+use arrays::Arrays;
 use document::Document;
 use progress::{Phase, Progress, Speed};
 use spec::Spec;
@@ -99,11 +101,13 @@ pub fn build(
     let work = Work::begin(&spec.output)?;
     report(&Speed::new(0).progress(Phase::Listing, 0, 0, 0));
     let catalogue = readers::catalogue(spec, &work.folder)?;
-    let records = pass::Pass { spec, catalogue: &catalogue, work: &work.folder, threads, stop }.run(report)?;
-    let decision = split::decide(spec, &catalogue, &records).map_err(Error::Nothing)?;
-    let out = work.out()?;
-    let (records, decision, folder) = (&records, &decision, &work.folder);
-    let writing = write::Writing { spec, catalogue: &catalogue, records, decision, work: folder, out: &out, stop };
+    let (out, catalogue) = (work.folder.join("out"), &catalogue);
+    let pass = pass::Pass { spec, catalogue, work: &work.folder, out: &out, threads, stop };
+    let (records, arrays) = pass.run(report)?;
+    let decision = split::decide(spec, catalogue, &records).map_err(Error::Nothing)?;
+    let (records, decision, arrays) = (&records, &decision, arrays.as_ref());
+    clear(&out, arrays).map_err(|error| Error::writing(&out, error))?;
+    let writing = write::Writing { spec, catalogue, records, decision, arrays, out: &out, threads, stop };
     let document = writing.run(report)?;
     work.finish(&out)?;
     Ok(document)
@@ -142,17 +146,6 @@ impl Work {
         }
     }
 
-    /// An empty directory to write to.
-    fn out(&self) -> Result<PathBuf, Error> {
-        let out = self.folder.join("out");
-        let fail = |error| Error::writing(&out, error);
-        match fs::remove_dir_all(&out) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(fail(error)),
-            _ => fs::create_dir(&out).map_err(fail)?,
-        }
-        Ok(out)
-    }
-
     /// Gives the dataset its name, and clears up.
     fn finish(self, out: &Path) -> Result<(), Error> {
         let renamed = match renameat_with(CWD, out, CWD, &self.target, RenameFlags::NOREPLACE) {
@@ -174,6 +167,22 @@ impl Work {
         let _ = fs::remove_dir_all(&self.folder);
         Ok(())
     }
+}
+
+/// Removes what an earlier attempt has written to the directory of the dataset, but for the arrays.
+fn clear(out: &Path, arrays: Option<&Arrays>) -> io::Result<()> {
+    fs::create_dir_all(out)?;
+    let kept = arrays.map(Arrays::paths).unwrap_or_default();
+    for entry in walkdir::WalkDir::new(out).min_depth(1).contents_first(true) {
+        let entry = entry?;
+        if entry.file_type().is_dir() {
+            // It stays if there is something in it that does.
+            let _ = fs::remove_dir(entry.path());
+        } else if !kept.contains(&entry.path()) {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
 }
 
 /// `.NAME.building` beside the dataset.

@@ -2,16 +2,7 @@
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>), which every
 //! framework can map into memory. The number of rows has to be known at the beginning.
 
-use std::{
-    fs::File,
-    io::{self, BufWriter, Write},
-    path::Path,
-};
-
-/// Writes an array of `shape`, row by row.
-pub struct Npy {
-    file: BufWriter<File>,
-}
+use std::{fs::File, io, io::Write, path::Path};
 
 /// A type of elements; all little-endian.
 #[derive(Clone, Copy, Debug)]
@@ -22,21 +13,12 @@ pub enum Element {
     F32,
 }
 
-impl Npy {
-    pub fn create(path: &Path, element: Element, shape: &[usize]) -> io::Result<Self> {
-        let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
-        file.write_all(&header(element, shape))?;
-        Ok(Self { file })
-    }
-
-    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all(bytes)
-    }
-
-    /// The file lasts when this returns.
-    pub fn finish(self) -> io::Result<()> {
-        self.file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
-    }
+/// Writes a whole array; it lasts when this returns.
+pub fn save(path: &Path, element: Element, shape: &[usize], elements: &[u8]) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&header(element, shape))?;
+    file.write_all(elements)?;
+    file.sync_all()
 }
 
 /// Everything before the first element; a multiple of 64 bytes.

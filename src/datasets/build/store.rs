@@ -109,15 +109,18 @@ pub fn read_file(path: &Path) -> Result<Vec<u8>, String> {
         _ => format!("it cannot be read: {error}"),
     };
     // Opening a pipe would wait for somebody to write.
-    if !fs::metadata(path).map_err(said)?.is_file() {
+    let about = fs::metadata(path).map_err(said)?;
+    if !about.is_file() {
         return Err("it is not a file".to_owned());
     }
-    bounded(File::open(path).map_err(said)?).map_err(said)?.ok_or_else(too_large)
+    bounded(File::open(path).map_err(said)?, about.size()).map_err(said)?.ok_or_else(too_large)
 }
 
-/// Everything that `from` has, or nothing if that is too much.
-fn bounded(from: impl Read) -> io::Result<Option<Vec<u8>>> {
-    let mut bytes = Vec::new();
+/// Everything that `from` has, about `expected` bytes, or nothing if that is too much.
+fn bounded(from: impl Read, expected: u64) -> io::Result<Option<Vec<u8>>> {
+    // What somebody claims of a file is worth a MiB; a byte more than it has shows its end.
+    let room = usize::try_from(expected.min(1 << 20)).unwrap_or(0) + 1;
+    let mut bytes = Vec::with_capacity(room);
     from.take(LARGEST_FILE + 1).read_to_end(&mut bytes)?;
     Ok((bytes.len() as u64 <= LARGEST_FILE).then_some(bytes))
 }

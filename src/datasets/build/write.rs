@@ -1,31 +1,40 @@
-//! Writes the dataset: the manifest with a row for every file of the source, the splits with
-//! their pixels in the manifest's order, and `dataset.json` last. All of it goes to a directory
+//! Writes the dataset around the pixels, which are there already: the manifest with a row for every
+//! file of the source, what each split has of the pixels, and `dataset.json` last. All of it goes to a directory
 //! that nobody is told of; whoever called renames it when it is whole.
 
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
+    fs::File,
     io::{self, BufWriter, Write},
-    os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Instant,
 };
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::{
-    Error, boxes,
+    Error,
+    arrays::{self, Arrays},
+    boxes,
     catalogue::{Catalogue, LabelledBox, Split},
     document::{self, Counts, Document, Files, Image, Origin},
     fit::Fit,
     journal::Record,
     mean::Mean,
-    npy::{Element, Npy},
-    pass,
+    npy::{self, Element},
     progress::{Phase, Progress, Speed},
     spec::{Kind, Source, Spec},
     split::{Decision, Why},
 };
+
+/// Bytes of pixels that a thread sums up at a time.
+const BLOCK: usize = 1 << 20;
 
 /// What is written, from what.
 pub struct Writing<'a> {
@@ -33,10 +42,11 @@ pub struct Writing<'a> {
     pub catalogue: &'a Catalogue,
     pub records: &'a [Record],
     pub decision: &'a Decision,
-    /// The directory of the work, where the pixels are.
-    pub work: &'a Path,
+    /// The pixels, if they are kept.
+    pub arrays: Option<&'a Arrays>,
     /// The directory that is filled.
     pub out: &'a Path,
+    pub threads: usize,
     pub stop: &'a AtomicBool,
 }
 
@@ -63,7 +73,7 @@ impl Writing<'_> {
         self.file("classes.txt", |to| to.write_all(names.as_bytes()))?;
 
         let mut mean = Mean::new(self.spec);
-        let cache = if self.spec.keeps_pictures() { Some(self.cache(&boxes, &mut mean, report)?) } else { None };
+        let cache = self.arrays.map(|arrays| self.cache(arrays, &boxes, &mut mean, report)).transpose()?;
         let channels = cache.is_some().then(|| mean.channels());
         if cache.is_some() {
             let picture = mean.picture().map_err(|error| Error::writing(&self.out.join("mean.png"), error))?;
@@ -227,89 +237,77 @@ impl Writing<'_> {
         Split::ALL.into_iter().map(of_split).collect()
     }
 
-    /// The resized pictures, split by split.
+    /// What belongs to the arrays of pictures: which of them each split has, and what they show.
     fn cache(
         &self,
+        arrays: &Arrays,
         boxes: &[Vec<LabelledBox>],
         mean: &mut Mean,
         report: &mut dyn FnMut(&Progress),
     ) -> Result<BTreeMap<String, Files>, Error> {
-        let folder = self.out.join("cache");
-        fs::create_dir(&folder).map_err(|error| Error::writing(&folder, error))?;
-        let path = self.work.join(pass::PIXELS);
-        let pixels = File::open(&path).map_err(|error| Error::reading(&path, error))?;
-        let total = Split::ALL.iter().map(|split| self.rows(*split).count()).sum();
-        let (mut speed, mut done) = (Speed::new(0), 0);
-        let mut told = std::time::Instant::now();
-        let mut step = || {
-            done += 1;
-            if told.elapsed().as_secs() >= 1 || done == total {
-                told = std::time::Instant::now();
-                report(&speed.progress(Phase::Writing, done, total, 0));
+        let folder = self.out.join(arrays::FOLDER);
+        self.sum_up(arrays, mean, report)?;
+        for (at, row) in self.decision.rows.iter().enumerate() {
+            if row.split.is_none() {
+                arrays.forget(at);
             }
-            if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
-        };
+        }
+        arrays.finish()?;
         let mut cache = BTreeMap::new();
         for split in Split::ALL {
             let rows: Vec<usize> = self.rows(split).collect();
             if !rows.is_empty() {
-                let files = self.split(split, &rows, &pixels, boxes, mean, &mut step)?;
-                cache.insert(split.name().to_owned(), files);
+                cache.insert(split.name().to_owned(), self.split(split, &rows, arrays, boxes)?);
             }
         }
         sync_folder(&folder)?;
         Ok(cache)
     }
 
-    fn split(
-        &self,
-        split: Split,
-        rows: &[usize],
-        pixels: &File,
-        boxes: &[Vec<LabelledBox>],
-        mean: &mut Mean,
-        step: &mut dyn FnMut() -> Result<(), Error>,
-    ) -> Result<Files, Error> {
-        let name = |what: &str| format!("cache/{}.{what}.npy", split.name());
-        let path = |name: &str| self.out.join(name);
-        let (size, mask_size) = pass::slot(self.spec);
-        let (height, width) = (self.spec.height as usize, self.spec.width as usize);
-
-        let images = name("images");
-        let fail = |error| Error::writing(&path(&images), error);
-        let shape = [rows.len(), height, width, self.spec.channels.into()];
-        let mut array = Npy::create(&path(&images), Element::U8, &shape).map_err(fail)?;
-        let masks = (mask_size > 0).then(|| name("masks"));
-        let mut mask_array = match &masks {
-            Some(name) => Some(Npy::create(&path(name), Element::U8, &shape[..3]).map_err(fail)?),
-            None => None,
-        };
-        let mut slot = vec![0; size + mask_size];
-        for &at in rows {
-            let place = at as u64 * slot.len() as u64;
-            pixels
-                .read_exact_at(&mut slot, place)
-                .map_err(|error| Error::reading(&self.work.join(pass::PIXELS), error))?;
-            let (picture, mask) = slot.split_at(size);
-            if split == Split::Train {
-                mean.add(picture);
+    /// Sums up the pictures to train with, on several threads.
+    fn sum_up(&self, arrays: &Arrays, mean: &mut Mean, report: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
+        let rows: Vec<usize> = self.rows(Split::Train).collect();
+        let blocks: Vec<&[usize]> = rows.chunks((BLOCK / mean.values()).max(1)).collect();
+        let (next, mean) = (AtomicUsize::new(0), Mutex::new(mean));
+        let (mut speed, mut done, mut told) = (Speed::new(0), 0, Instant::now());
+        thread::scope(|scope| {
+            let (send, receive) = mpsc::channel::<Result<usize, Error>>();
+            for _ in 0..self.threads.clamp(1, 512).min(blocks.len()) {
+                let (send, next, mean, blocks) = (send.clone(), &next, &mean, &blocks);
+                scope.spawn(move || {
+                    let mut pictures = Vec::new();
+                    while !self.stop.load(Ordering::Relaxed) {
+                        let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
+                        pictures.clear();
+                        let read = block.iter().try_for_each(|&at| arrays.read(at, &mut pictures));
+                        let failed = read.is_err();
+                        if !failed {
+                            mean.lock().add(&pictures);
+                        }
+                        // Nobody listens any more once another thread has failed.
+                        if send.send(read.map(|()| block.len())).is_err() || failed {
+                            return;
+                        }
+                    }
+                });
             }
-            array.write(picture).map_err(fail)?;
-            if let Some(array) = &mut mask_array {
-                array.write(mask).map_err(fail)?;
+            drop(send);
+            for block in receive {
+                done += block?;
+                if told.elapsed().as_secs() >= 1 || done == rows.len() {
+                    told = Instant::now();
+                    report(&speed.progress(Phase::Writing, done, rows.len(), 0));
+                }
             }
-            step()?;
-        }
-        array.finish().map_err(fail)?;
-        mask_array.map_or(Ok(()), Npy::finish).map_err(fail)?;
+            if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
+        })
+    }
 
+    fn split(&self, split: Split, rows: &[usize], arrays: &Arrays, boxes: &[Vec<LabelledBox>]) -> Result<Files, Error> {
         let array = |what: &str, element, shape: &[usize], bytes: Vec<u8>| {
-            let name = name(what);
-            let written = Npy::create(&path(&name), element, shape).and_then(|mut array| {
-                array.write(&bytes)?;
-                array.finish()
-            });
-            written.map(|()| name.clone()).map_err(|error| Error::writing(&path(&name), error))
+            let name = format!("{}/{}.{what}.npy", arrays::FOLDER, split.name());
+            let path = self.out.join(&name);
+            npy::save(&path, element, shape, &bytes).map(|()| name).map_err(|error| Error::writing(&path, error))
         };
         let numbers = rows.iter().flat_map(|&at| (at as u64).to_le_bytes()).collect();
         let label = |&at: &usize| self.decision.rows[at].label.unwrap_or_default().to_le_bytes();
@@ -328,11 +326,11 @@ impl Writing<'_> {
             _ => None,
         };
         Ok(Files {
-            images: images.clone(),
+            images: arrays::IMAGES.to_owned(),
             rows: array("rows", Element::I64, &[rows.len()], numbers)?,
             labels,
             boxes,
-            masks,
+            masks: arrays.has_masks().then(|| arrays::MASKS.to_owned()),
         })
     }
 

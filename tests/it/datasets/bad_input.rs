@@ -5,9 +5,9 @@ use std::fs;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use image::{DynamicImage, ImageBuffer, ImageFormat, Luma};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Place, encoded, picture, png, zip};
+use super::{Dataset, Place, encoded, picture, png, zip};
 
 /// Eight by eight pixels of red, as a printer wants it.
 const CMYK: &str = "/9j/7gAOQWRvYmUAZAAAAAAA/9sAQwANCQoLCggNCwoLDg4NDxMgFRMSEhMnHB4XIC4pMTAuKS0sMzpKPjM2RjcsLUBXQUZMTlJT\
@@ -63,14 +63,10 @@ fn broken_pictures_are_listed_and_stop_nothing() {
     assert_eq!(dataset.table("notes.csv"), [["nobody", "this folder holds no picture, so that it is no class"]]);
 
     // What is deep or printed is used, with the colours that it has.
+    let (_, pixels) = dataset.array("images.npy");
     let find = |name: &str| {
-        let splits = ["train", "val"].map(|split| {
-            let places = dataset.places(&format!("{split}.rows.npy"));
-            let at = places.iter().position(|at| dataset.rows[*at].path == name)?;
-            let (_, pixels) = dataset.array(&format!("{split}.images.npy"));
-            Some(<[u8; 3]>::try_from(&pixels[at * 16 * 16 * 3..][..3]).unwrap())
-        });
-        splits.into_iter().flatten().next().unwrap()
+        let at = dataset.rows.iter().position(|row| row.path == name).unwrap();
+        <[u8; 3]>::try_from(&pixels[at * 16 * 16 * 3..][..3]).unwrap()
     };
     assert_eq!(find("mouse/deep.png"), [64; 3]);
     let red = find("mouse/printed.jpg");
@@ -159,4 +155,22 @@ fn ten_thousand_classes() {
     assert_eq!((dataset.split("train").len(), dataset.split("val").len()), (10_000, 10_000));
     let labels = dataset.numbers("val.labels.npy");
     assert!((0..10_000).eq(labels), "each class is there once, in order");
+}
+
+#[test]
+fn what_is_in_no_split_takes_no_room() {
+    use std::os::unix::fs::MetadataExt;
+
+    let place = Place::new();
+    place.classes(&[("cat", 60), ("mouse", 60)]);
+    let spec = |name: &str, most: Value| {
+        place.folder(json!({"output": place.path(name), "width": 128, "height": 128, "max_per_class": most}))
+    };
+    let (all, some) = (place.build(&spec("all", json!(null))), place.build(&spec("some", json!(6))));
+    assert_eq!(some.document["counts"]["left_out"], 2 * 54);
+    let room = |dataset: &Dataset| fs::metadata(dataset.folder.join("cache/images.npy")).unwrap();
+    assert_eq!(room(&all).len(), room(&some).len(), "each row has its place");
+    assert!(room(&some).blocks() * 4 < room(&all).blocks(), "{} of {}", room(&some).blocks(), room(&all).blocks());
+    let (_, kept) = some.part("images", "train");
+    assert!(kept.chunks(128 * 128 * 3).all(|picture| picture.iter().any(|value| *value > 0)));
 }

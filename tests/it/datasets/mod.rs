@@ -141,6 +141,16 @@ impl Dataset {
         (shape, bytes[end..].to_vec())
     }
 
+    /// What a split has of `images` or `masks`: shape and bytes.
+    pub fn part(&self, array: &str, split: &str) -> (Vec<usize>, Vec<u8>) {
+        let (mut shape, bytes) = self.array(&format!("{array}.npy"));
+        let places = self.places(&format!("{split}.rows.npy"));
+        let each: usize = shape[1..].iter().product();
+        assert_eq!((shape[0], bytes.len()), (self.rows.len(), self.rows.len() * each));
+        shape[0] = places.len();
+        (shape, places.iter().flat_map(|at| &bytes[at * each..][..each]).copied().collect())
+    }
+
     /// An array of whole numbers of four bytes.
     pub fn numbers(&self, name: &str) -> Vec<i32> {
         let (_, bytes) = self.array(name);

@@ -23,7 +23,7 @@ fn folders_become_a_dataset_and_the_seed_decides() {
     assert!(!place.path(".out.building").exists(), "the work is cleared up");
 
     // The arrays say of each picture what the manifest says.
-    let (shape, pixels) = dataset.array("train.images.npy");
+    let (shape, pixels) = dataset.part("images", "train");
     assert_eq!((shape, pixels.len()), (vec![21, 16, 16, 3], 21 * 16 * 16 * 3));
     let (labels, places) = (dataset.numbers("train.labels.npy"), dataset.places("train.rows.npy"));
     assert!(places.is_sorted());
@@ -69,7 +69,7 @@ fn an_archive_is_what_its_folder_is() {
     let spec = place.spec("classification", source, json!({"output": place.path("zipped"), "cache": false}));
     let zipped = place.build(&spec);
     assert_eq!(zipped.hash(), folder.hash());
-    assert_eq!(zipped.array("train.images.npy").0[1..], [16, 16, 3], "archives always have a cache");
+    assert_eq!(zipped.array("images.npy").0[1..], [16, 16, 3], "archives always have a cache");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn idx_files_packed_or_not() {
     let dataset = place.build(&place.spec("classification", source("images.gz"), change.clone()));
     assert_eq!(dataset.document["classes"], json!(["0", "1", "2"]));
     assert_eq!((dataset.split("test").len(), dataset.split("val").len()), (30, 9));
-    let (shape, kept) = dataset.array("train.images.npy");
+    let (shape, kept) = dataset.part("images", "train");
     assert_eq!(shape, [21, 4, 5, 1]);
     for (picture, at) in kept.chunks(20).zip(dataset.places("train.rows.npy")) {
         let number: usize = dataset.rows[at].path["train-".len()..].parse().unwrap();
@@ -249,7 +249,7 @@ fn masks_in_grey_and_in_colours() {
     let errors = dataset.errors();
     assert_eq!(errors["images/alone.jpg"], "there is no mask for it in masks/");
     assert_eq!(errors["images/small.jpg"], "its mask is 5 × 5 pixels, and it is 20 × 10");
-    let (shape, masks) = dataset.array("train.masks.npy");
+    let (shape, masks) = dataset.part("masks", "train");
     assert_eq!(shape, [3, 20, 20]);
     let mut line = vec![0; 10];
     line.extend([2; 10]);
@@ -270,7 +270,7 @@ fn masks_in_grey_and_in_colours() {
         dataset.table("notes.csv")[0],
         ["images/0.jpg", "20 pixels of its mask have colours that the list does not name"]
     );
-    let (_, masks) = dataset.array("train.masks.npy");
+    let (_, masks) = dataset.part("masks", "train");
     assert_eq!(masks[14 * 20..15 * 20], [255; 20], "what is unknown is ignored");
 
     spec["source"]["colours"] = json!(null);
@@ -293,7 +293,7 @@ fn shapes_are_drawn_for_every_kind() {
     assert!(boxes.document["per_class"]["train"].as_array().unwrap().iter().all(|count| count.as_u64().unwrap() > 0));
     let masks = build("segmentation", "masks");
     assert_eq!(masks.document["classes"], json!(["background", "circle", "square", "triangle"]));
-    let (_, classes) = masks.array("train.masks.npy");
+    let (_, classes) = masks.part("masks", "train");
     assert!((0..4).all(|class| classes.contains(&class)) && classes.iter().all(|class| *class < 4));
     assert_eq!(build("segmentation", "again").hash(), masks.hash());
 }
