@@ -247,6 +247,7 @@ def _page(about: dict[str, Any], base: str) -> str:
     """A page to try it by hand. Addresses are relative: it does not matter where it is seen."""
     escaped = {key: html.escape(str(value)) for key, value in about.items()}
     size = about["input"]
+    runtime = {"onnx": "ONNX Runtime", "keras": "Keras"}[about["runtime"]]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escaped["name"]}</title>
@@ -258,7 +259,7 @@ table {{ border-collapse: collapse; width: 100% }} td {{ padding: .2rem .5rem .2
 img {{ max-width: 100%; max-height: 16rem; image-rendering: pixelated }}
 </style></head><body>
 <h1>{escaped["name"]}</h1>
-<p>{escaped["task"]}, {len(about["classes"])} classes; sees {size["width"]} × {size["height"]} pixels; {escaped["snapshot"]}, by {escaped["runtime"]}</p>
+<p>{escaped["task"]}, {len(about["classes"])} classes; sees {size["width"]} × {size["height"]} pixels; {escaped["snapshot"]}, computed by {runtime}</p>
 <p><label>A picture <input type="file" accept="image/*" id="picture"></label></p>
 <div id="answer" aria-live="polite"></div>
 <p>The same from a program, with a token of yours:</p>
