@@ -1,5 +1,6 @@
 """Pictures to one size, beside a loop in Pillow as people write it: open, resize, put into one
-array. Lyceum's builder does that, hashes every file, looks for broken and double ones, and splits."""
+array; and one that keeps each as PNG instead, as DIGITS does unless told otherwise. Lyceum's builder
+fills an array, hashes every file, looks for broken and double ones, and splits."""
 
 import json
 import os
@@ -41,6 +42,17 @@ else:
     multiprocessing.Pool(count).map(work, range(count))
 """
 
+# What DIGITS' tools do with a picture, into one file instead of a database.
+PILLOW_PNG = """
+import sys, glob, io
+from PIL import Image
+with open(sys.argv[2], "wb") as out:
+    for file in sorted(glob.glob(sys.argv[1] + "/*/*.jpg"))[:int(sys.argv[3])]:
+        buffer = io.BytesIO()
+        Image.open(file).convert("RGB").resize((256, 256), Image.BILINEAR).save(buffer, "PNG")
+        out.write(buffer.getvalue())
+"""
+
 COUNT = 10_000
 
 
@@ -54,22 +66,27 @@ def datasets(stand, options):
     spec = stand.work / "spec.json"
     source = {"kind": "folder", "path": str(pictures)}
     spec.write_text(json.dumps({"kind": "classification", "source": source, "output": str(output)}))
+    lyceum = [str(options.binary), "dataset", "build"]
+    pillow = [python, "-c", PILLOW, str(pictures), str(array)]
+    # How many pictures each command takes; the slowest needs fewer to show its speed.
     compared = {
-        "Lyceum": [str(options.binary), "dataset", "build", str(spec)],
-        "Lyceum, 1 thread": [str(options.binary), "dataset", "build", "--threads", "1", str(spec)],
-        "Pillow": [python, "-c", PILLOW, str(pictures), str(array), "1"],
-        "Pillow, all cores": [python, "-c", PILLOW, str(pictures), str(array), str(os.cpu_count())],
+        "Lyceum": (count, [*lyceum, str(spec)]),
+        "Lyceum, 1 thread": (count, [*lyceum, "--threads", "1", str(spec)]),
+        "Pillow": (count, [*pillow, "1"]),
+        "Pillow, all cores": (count, [*pillow, str(os.cpu_count())]),
+        "Pillow, PNG": (count // 10, [python, "-c", PILLOW_PNG, str(pictures), str(array), str(count // 10)]),
     }
 
-    def measure(_, command):
+    def measure(_, counted):
+        number, command = counted
         shutil.rmtree(output, ignore_errors=True)
         array.unlink(missing_ok=True)
         begun = time.monotonic()
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return count / (time.monotonic() - begun)
+        return number / (time.monotonic() - begun)
 
     rates = in_turns(options.rounds, compared, measure)
-    pillows = {name: median(rates.pop(name)) for name in ("Pillow", "Pillow, all cores")}
+    pillows = {name: median(rates.pop(name)) for name in compared if name.startswith("Pillow")}
     others = " · ".join(f"{name} {rate:,.0f}/s" for name, rate in pillows.items())
     for name, values in rates.items():
         figure = median(values)

@@ -1,8 +1,12 @@
 //! The files of `numpy` (format 1.0,
 //! <https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html>), which every
-//! framework can map into memory. The number of rows has to be known at the beginning.
+//! framework can map into memory.
 
-use std::{fs::File, io, io::Write, path::Path};
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+};
 
 /// A type of elements; all little-endian.
 #[derive(Clone, Copy, Debug)]

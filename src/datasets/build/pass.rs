@@ -63,7 +63,6 @@ impl Pass<'_> {
 
         let (next, gate) = (AtomicUsize::new(0), Gate::default());
         let halt = AtomicBool::new(false);
-        let mut saved = 0;
         let result = thread::scope(|scope| {
             let (send, receive) = mpsc::channel::<Result<Read, Error>>();
             for _ in 0..self.threads.clamp(1, 512) {
@@ -83,7 +82,7 @@ impl Pass<'_> {
                 });
             }
             drop(send);
-            let collected = collect(&receive, arrays.as_ref(), &mut journal, &mut records, &mut saved, report);
+            let collected = collect(&receive, arrays.as_ref(), &mut journal, &mut records, report);
             if collected.is_err() {
                 halt.store(true, Ordering::Relaxed);
             }
@@ -196,7 +195,6 @@ fn collect(
     arrays: Option<&Arrays>,
     journal: &mut Journal,
     records: &mut [Option<Record>],
-    saved: &mut usize,
     report: &mut dyn FnMut(&Progress),
 ) -> Result<(), Error> {
     let total = records.len();
@@ -209,7 +207,6 @@ fn collect(
         // A line of the journal promises pixels that are there after a power failure too.
         arrays.map_or(Ok(()), Arrays::sync)?;
         journal.append(fresh)?;
-        *saved += fresh.len();
         fresh.clear();
         Ok(())
     };
