@@ -110,6 +110,41 @@ test("the gallery goes on, is filtered and searched", async () => {
   await page.goto(page.url().replace(/\?.*/, ""));
 });
 
+test("masks lie over the pictures that they are of", async () => {
+  const { page } = person;
+  await newDataset("Shapes");
+  await page.getByLabel("What they teach").selectOption("segmentation");
+  await page.getByLabel("How many").fill("60");
+  await page.getByLabel("Name", { exact: true }).fill("Shapes with masks");
+  await make();
+  await isReady();
+  // The ground has one colour, give or take twelve of noise; what lies on it has another.
+  const spreads = await page.locator("#gallery a.thumb").evaluateAll((links) =>
+    Promise.all(
+      links.slice(0, 12).map(async (link) => {
+        const pixels = async (address) => {
+          const picture = await createImageBitmap(await (await fetch(address)).blob());
+          const canvas = new OffscreenCanvas(picture.width, picture.height).getContext("2d");
+          canvas.drawImage(picture, 0, 0);
+          const { data } = canvas.getImageData(0, 0, picture.width, picture.height);
+          return Array.from({ length: data.length / 4 }, (_, at) => [...data.slice(at * 4, at * 4 + 3)]);
+        };
+        const picture = await pixels(link.href);
+        const mask = (await pixels(link.querySelectorAll("image")[1].href.baseVal)).map(String);
+        const many = (key) => mask.filter((other) => other === key).length;
+        const ground = [...new Set(mask)].sort((a, b) => many(b) - many(a))[0];
+        const red = (wanted) => picture.filter((_, at) => (mask[at] === ground) === wanted).map(([value]) => value);
+        const spread = (values) => Math.max(...values) - Math.min(...values);
+        return { sizes: [picture.length, mask.length], ground: spread(red(true)), all: spread(picture.map(([value]) => value)) };
+      }),
+    ),
+  );
+  assert.equal(spreads.length, 12);
+  for (const { sizes, ground } of spreads) assert.ok(sizes[0] === sizes[1] && ground <= 24, JSON.stringify(spreads));
+  assert.ok(spreads.some(({ all }) => all > 48), JSON.stringify(spreads));
+  await check("dataset-masks");
+});
+
 test("a folder of pictures, with what is wrong among them", async () => {
   inHome(PICTURES);
   inHome(`
@@ -162,7 +197,8 @@ with zipfile.ZipFile(sys.argv[1], "w") as archive:
   const facts = await page.locator(".facts-list").innerText();
   assert.match(facts, /1 broken/, "the name that leads out of it is listed and leads nowhere");
   const { items } = await ask(portal, name, "/datasets");
-  assert.deepEqual(items.map((one) => [one.name, one.pictures]), [["packed pictures", 48], ["pictures", 48], ["Shapes with boxes", 3000]]);
+  const expected = [["packed pictures", 48], ["pictures", 48], ["Shapes with masks", 60], ["Shapes with boxes", 3000]];
+  assert.deepEqual(items.map((one) => [one.name, one.pictures]), expected);
 });
 
 test("what cannot be is said beside its field, and nothing is made", async () => {
@@ -174,7 +210,7 @@ test("what cannot be is said beside its field, and nothing is made", async () =>
   await page.getByText("Nothing was made.").waitFor();
   await page.getByText("There is no such file or folder.").first().waitFor();
   await check("dataset-new-wrong");
-  assert.equal((await ask(portal, name, "/datasets")).items.length, 3);
+  assert.equal((await ask(portal, name, "/datasets")).items.length, 4);
 });
 
 test("one is renamed, shown to others and removed with its directory", async () => {
@@ -192,6 +228,6 @@ test("one is renamed, shown to others and removed with its directory", async () 
   await page.getByRole("button", { name: "Remove" }).click();
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
   await page.getByText("The dataset is forgotten.").waitFor();
-  assert.equal((await ask(portal, name, "/datasets")).items.length, 2);
+  assert.equal((await ask(portal, name, "/datasets")).items.length, 3);
   browser.assertNoFaults(person, [/status of 422/]);
 });
