@@ -4,6 +4,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use futures_util::StreamExt;
+use serde::Deserialize;
 
 use super::{
     Datasets, Error, Result,
@@ -44,6 +45,8 @@ const SHELF: usize = 192 << 20;
 pub enum Wrong {
     /// It is not what the builder writes.
     Damaged,
+    /// It is what another version of the builder wrote.
+    OtherVersion,
     /// The manifest is too long to be listed.
     TooLong,
     /// No pictures were kept.
@@ -54,6 +57,7 @@ impl fmt::Display for Wrong {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Damaged => "its directory does not hold what was built there",
+            Self::OtherVersion => "another version of the portal has built it, in a format that is not read here; it has to be built again",
             Self::TooLong => "it has too many pictures to be listed here",
             Self::NoPictures => "no resized pictures were kept with it",
         })
@@ -126,16 +130,24 @@ async fn part(
 
 pub(super) async fn document(files: &Files, user: &User, dataset: &Dataset) -> Result<Option<Document>> {
     let path = Path::new(&dataset.directory).join(document::NAME);
-    Ok(read(files, user, &path, LONGEST_DOCUMENT).await?.and_then(|(_, bytes)| parse(&bytes)))
+    Ok(read(files, user, &path, LONGEST_DOCUMENT).await?.and_then(|(_, bytes)| parse(&bytes).ok()))
 }
 
 /// A document that can be worked with: nobody promised that ours is what lies there.
-fn parse(bytes: &[u8]) -> Option<Document> {
-    let document: Document = serde_json::from_slice(bytes).ok()?;
+fn parse(bytes: &[u8]) -> std::result::Result<Document, Wrong> {
+    #[derive(Deserialize)]
+    struct Version {
+        version: u32,
+    }
+    let Version { version } = serde_json::from_slice(bytes).map_err(|_not_ours| Wrong::Damaged)?;
+    if version != document::VERSION {
+        return Err(Wrong::OtherVersion);
+    }
+    let document: Document = serde_json::from_slice(bytes).map_err(|_not_ours| Wrong::Damaged)?;
     let sizes =
         (1..=LARGEST_SIDE).contains(&document.image.width) && (1..=LARGEST_SIDE).contains(&document.image.height);
     let channels = matches!(document.image.channels, 1 | 3);
-    (document.version == document::VERSION && sizes && channels).then_some(document)
+    if sizes && channels { Ok(document) } else { Err(Wrong::Damaged) }
 }
 
 impl Datasets {
@@ -154,7 +166,8 @@ impl Datasets {
         if let Some(contents) = self.shelf.lock().find(&key) {
             return Ok(contents);
         }
-        let document = self.document(user, dataset).await?.ok_or(Error::Wrong(Wrong::Damaged))?;
+        let found = read(&self.files, user, &folder.join(document::NAME), LONGEST_DOCUMENT).await?;
+        let document = found.ok_or(Wrong::Damaged).and_then(|(_, bytes)| parse(&bytes)).map_err(Error::Wrong)?;
         let found = read(&self.files, user, &folder.join("manifest.csv"), LONGEST_MANIFEST).await?;
         let (_, manifest) = found.ok_or(Error::Wrong(Wrong::Damaged))?;
         let mut boxes = Vec::new();
@@ -299,4 +312,16 @@ async fn draw(work: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> Result
 fn behind_header(array: &[u8]) -> &[u8] {
     let length = array.get(8..10).and_then(|bytes| bytes.first_chunk::<2>()).map_or(0, |two| u16::from_le_bytes(*two));
     array.get(10 + usize::from(length)..).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_of_another_version_is_told_from_a_damaged_one() {
+        assert_eq!(parse(br#"{"version": 1, "kind": "classification"}"#), Err(Wrong::OtherVersion));
+        assert_eq!(parse(format!(r#"{{"version": {}}}"#, document::VERSION).as_bytes()), Err(Wrong::Damaged));
+        assert_eq!(parse(b"{}"), Err(Wrong::Damaged));
+    }
 }

@@ -82,7 +82,13 @@ async fn a_dataset_is_made_looked_at_and_removed() {
     let (refused, said) = status(&house, &other, "GET", &format!("/datasets/{id}/items")).await;
     assert!((400..500).contains(&refused), "{said}");
     assert_eq!(status(&house, &other, "DELETE", &format!("/datasets/{id}?files=true")).await.0, 404);
-    assert!(folder.join("dataset.json").exists());
+    // What another version has built is told from what is damaged.
+    let (document, manifest) = (folder.join("dataset.json"), folder.join("manifest.csv"));
+    let text = fs::read_to_string(&document).unwrap();
+    fs::write(&document, text.replacen("\"version\": 2", "\"version\": 1", 1)).unwrap();
+    fs::write(&manifest, fs::read(&manifest).unwrap()).unwrap();
+    let (refused, said) = status(&house, &person, "GET", &format!("/datasets/{id}/items")).await;
+    assert!(refused == 409 && said.to_string().contains("has to be built again"), "{said}");
 
     assert_eq!(status(&house, &person, "DELETE", &format!("/datasets/{id}?files=true")).await.0, 204);
     assert!(!folder.exists());
