@@ -487,10 +487,10 @@ impl Drop for House {
     }
 }
 
-/// Others make and remove accounts meanwhile, so once may not be enough.
+/// Others make and remove accounts meanwhile, and the last process may be slow to go: half a minute is enough.
 fn remove_account(name: &str) {
     let is_there = || nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
-    for _ in 0..20 {
+    for _ in 0..120 {
         // Some were never needed, and so never made.
         if !is_there() {
             return;
