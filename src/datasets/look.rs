@@ -57,7 +57,7 @@ impl fmt::Display for Wrong {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         to.write_str(match self {
             Self::Damaged => "its directory does not hold what was built there",
-            Self::OtherVersion => "another version of the portal has built it, in a format that is not read here; it has to be built again",
+            Self::OtherVersion => "another version of the portal has built it, in a format that is not read here; remove it with its directory, and make it again",
             Self::TooLong => "it has too many pictures to be listed here",
             Self::NoPictures => "no resized pictures were kept with it",
         })

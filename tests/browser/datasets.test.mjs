@@ -63,6 +63,14 @@ async function newDataset(source) {
   await page.getByRole("radio", { name: new RegExp(`^${source}`) }).check({ force: true });
 }
 
+async function newShapes(kind, count, called) {
+  const { page } = person;
+  await newDataset("Shapes");
+  await page.getByLabel("What they teach").selectOption(kind);
+  await page.getByLabel("How many").fill(String(count));
+  await page.getByLabel("Name", { exact: true }).fill(called);
+}
+
 async function make() {
   const { page } = person;
   await page.getByRole("button", { name: "Make it" }).click();
@@ -82,10 +90,7 @@ test("the first visit says what to do", async () => {
 
 test("shapes are drawn, with the build before one's eyes", async () => {
   const { page } = person;
-  await newDataset("Shapes");
-  await page.getByLabel("What they teach").selectOption("detection");
-  await page.getByLabel("How many").fill("3000");
-  await page.getByLabel("Name", { exact: true }).fill("Shapes with boxes");
+  await newShapes("detection", 3000, "Shapes with boxes");
   await check("dataset-new-shapes");
   await make();
   await browser.appears(page, page.getByText(/^\w[\w ]*: \d+ of 3000/), 60, "how far it is");
@@ -112,10 +117,7 @@ test("the gallery goes on, is filtered and searched", async () => {
 
 test("masks lie over the pictures that they are of", async () => {
   const { page } = person;
-  await newDataset("Shapes");
-  await page.getByLabel("What they teach").selectOption("segmentation");
-  await page.getByLabel("How many").fill("60");
-  await page.getByLabel("Name", { exact: true }).fill("Shapes with masks");
+  await newShapes("segmentation", 60, "Shapes with masks");
   await make();
   await isReady();
   // The ground has one colour, give or take twelve of noise; what lies on it has another.

@@ -25,6 +25,7 @@ pub mod spec;
 mod split;
 pub mod store;
 mod text;
+mod workers;
 mod write;
 
 use std::{
@@ -120,7 +121,8 @@ fn built(spec: &Spec) -> Result<Option<Document>, Error> {
     }
     let text = fs::read(spec.output.join(document::NAME)).ok();
     let document = text.and_then(|text| serde_json::from_slice::<Document>(&text).ok());
-    let same = document.filter(|document| document.spec == *spec);
+    // What another version has built is read by nobody any more.
+    let same = document.filter(|document| document.version == document::VERSION && document.spec == *spec);
     same.map(Some).ok_or_else(|| Error::Exists(spec.output.clone()))
 }
 

@@ -4,11 +4,7 @@
 
 use std::{
     path::Path,
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
+    sync::{atomic::AtomicBool, mpsc},
     time::{Duration, Instant},
 };
 
@@ -24,6 +20,7 @@ use super::{
     picture::{self, Gate, Pixels},
     progress::{Phase, Progress, Speed},
     spec::Spec,
+    workers::share_out,
 };
 
 const JOURNAL: &str = "journal";
@@ -61,37 +58,17 @@ impl Pass<'_> {
         let arrays = keep.then(|| Arrays::open(self.out, self.spec, count, begun)).transpose()?;
         let missing: Vec<usize> = (0..count).filter(|&at| records[at].is_none()).collect();
 
-        let (next, gate) = (AtomicUsize::new(0), Gate::default());
-        let halt = AtomicBool::new(false);
-        let result = thread::scope(|scope| {
-            let (send, receive) = mpsc::channel::<Result<Read, Error>>();
-            for _ in 0..self.threads.clamp(1, 512) {
-                let (send, arrays, next, gate, halt, missing) =
-                    (send.clone(), arrays.as_ref(), &next, &gate, &halt, &missing);
-                scope.spawn(move || {
-                    let mut bench = Workbench::new(self.spec.resize, (self.spec.width, self.spec.height));
-                    while !halt.load(Ordering::Relaxed) && !self.stop.load(Ordering::Relaxed) {
-                        let Some(&at) = missing.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-                        let read = self.read(at, &mut bench, gate, arrays);
-                        let failed = read.is_err();
-                        // Nobody listens any more once another thread has failed.
-                        if send.send(read.map(|record| (at, record))).is_err() || failed {
-                            return;
-                        }
-                    }
-                });
-            }
-            drop(send);
-            let collected = collect(&receive, arrays.as_ref(), &mut journal, &mut records, report);
-            if collected.is_err() {
-                halt.store(true, Ordering::Relaxed);
-            }
-            collected
-        });
-        result?;
-        if self.stop.load(Ordering::Relaxed) {
-            return Err(Error::Stopped);
-        }
+        let gate = Gate::default();
+        share_out(
+            (missing.len(), self.threads),
+            self.stop,
+            || Workbench::new(self.spec.resize, (self.spec.width, self.spec.height)),
+            |bench, at| {
+                let at = missing[at];
+                self.read(at, bench, &gate, arrays.as_ref()).map(|record| (at, record))
+            },
+            |receive| collect(receive, arrays.as_ref(), &mut journal, &mut records, report),
+        )?;
         Ok((records.into_iter().flatten().collect(), arrays))
     }
 

@@ -150,8 +150,8 @@ fn jpeg_is_whole(bytes: &[u8]) -> bool {
                 if marker == 0xDA {
                     // The picture itself, up to the next marker that stands for more than a byte.
                     let Some(rest) = bytes.get(at..) else { return false };
-                    let stands_alone = |at: &usize| !matches!(rest.get(at + 1), None | Some(0x00 | 0xD0..=0xD7 | 0xFF));
-                    let next = memchr::memchr_iter(0xFF, rest).find(stands_alone);
+                    let is_marker = |at: &usize| !matches!(rest.get(at + 1), None | Some(0x00 | 0xD0..=0xD7 | 0xFF));
+                    let next = memchr::memchr_iter(0xFF, rest).find(is_marker);
                     let Some(next) = next else { return false };
                     at += next;
                 }

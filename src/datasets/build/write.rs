@@ -7,11 +7,7 @@ use std::{
     fs::File,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
-    sync::{
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc,
-    },
-    thread,
+    sync::atomic::AtomicBool,
     time::Instant,
 };
 
@@ -31,6 +27,7 @@ use super::{
     progress::{Phase, Progress, Speed},
     spec::{Kind, Source, Spec},
     split::{Decision, Why},
+    workers::share_out,
 };
 
 /// Bytes of pixels that a thread sums up at a time.
@@ -268,39 +265,29 @@ impl Writing<'_> {
     fn sum_up(&self, arrays: &Arrays, mean: &mut Mean, report: &mut dyn FnMut(&Progress)) -> Result<(), Error> {
         let rows: Vec<usize> = self.rows(Split::Train).collect();
         let blocks: Vec<&[usize]> = rows.chunks((BLOCK / mean.values()).max(1)).collect();
-        let (next, mean) = (AtomicUsize::new(0), Mutex::new(mean));
+        let mean = Mutex::new(mean);
         let (mut speed, mut done, mut told) = (Speed::new(0), 0, Instant::now());
-        thread::scope(|scope| {
-            let (send, receive) = mpsc::channel::<Result<usize, Error>>();
-            for _ in 0..self.threads.clamp(1, 512).min(blocks.len()) {
-                let (send, next, mean, blocks) = (send.clone(), &next, &mean, &blocks);
-                scope.spawn(move || {
-                    let mut pictures = Vec::new();
-                    while !self.stop.load(Ordering::Relaxed) {
-                        let Some(block) = blocks.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
-                        pictures.clear();
-                        let read = block.iter().try_for_each(|&at| arrays.read(at, &mut pictures));
-                        let failed = read.is_err();
-                        if !failed {
-                            mean.lock().add(&pictures);
-                        }
-                        // Nobody listens any more once another thread has failed.
-                        if send.send(read.map(|()| block.len())).is_err() || failed {
-                            return;
-                        }
+        share_out(
+            (blocks.len(), self.threads),
+            self.stop,
+            Vec::new,
+            |pictures, at| {
+                pictures.clear();
+                blocks[at].iter().try_for_each(|&row| arrays.read(row, pictures))?;
+                mean.lock().add(pictures);
+                Ok(blocks[at].len())
+            },
+            |receive| {
+                for block in receive {
+                    done += block?;
+                    if told.elapsed().as_secs() >= 1 || done == rows.len() {
+                        told = Instant::now();
+                        report(&speed.progress(Phase::Writing, done, rows.len(), 0));
                     }
-                });
-            }
-            drop(send);
-            for block in receive {
-                done += block?;
-                if told.elapsed().as_secs() >= 1 || done == rows.len() {
-                    told = Instant::now();
-                    report(&speed.progress(Phase::Writing, done, rows.len(), 0));
                 }
-            }
-            if self.stop.load(Ordering::Relaxed) { Err(Error::Stopped) } else { Ok(()) }
-        })
+                Ok(())
+            },
+        )
     }
 
     fn split(&self, split: Split, rows: &[usize], arrays: &Arrays, boxes: &[Vec<LabelledBox>]) -> Result<Files, Error> {

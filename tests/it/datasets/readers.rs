@@ -48,6 +48,11 @@ fn folders_become_a_dataset_and_the_seed_decides() {
     let said = place.command(&named("again", 9)).output().unwrap();
     assert!(String::from_utf8_lossy(&said.stderr).contains("is there already"));
     assert_eq!(place.build(&named("again", 7)).hash(), dataset.hash(), "built already");
+    let document = place.path("again/dataset.json");
+    let text = fs::read_to_string(&document).unwrap();
+    fs::write(&document, text.replacen("\"version\": 2", "\"version\": 1", 1)).unwrap();
+    let said = place.command(&named("again", 7)).output().unwrap();
+    assert!(String::from_utf8_lossy(&said.stderr).contains("is there already"), "built by another version");
 }
 
 #[test]

@@ -88,7 +88,7 @@ async fn a_dataset_is_made_looked_at_and_removed() {
     fs::write(&document, text.replacen("\"version\": 2", "\"version\": 1", 1)).unwrap();
     fs::write(&manifest, fs::read(&manifest).unwrap()).unwrap();
     let (refused, said) = status(&house, &person, "GET", &format!("/datasets/{id}/items")).await;
-    assert!(refused == 409 && said.to_string().contains("has to be built again"), "{said}");
+    assert!(refused == 409 && said.to_string().contains("make it again"), "{said}");
 
     assert_eq!(status(&house, &person, "DELETE", &format!("/datasets/{id}?files=true")).await.0, 204);
     assert!(!folder.exists());
