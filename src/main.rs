@@ -266,6 +266,11 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
         ..start::Settings::default()
     };
     let started = start::prepare(&paths, &settings)?;
+    let own = lyceum::helper::identity::own().map(|own| own.name).unwrap_or_default();
+    if start::ends_with_login(&started.paths.run, &own, std::path::Path::new(start::LINGERING)) {
+        let run = started.paths.run.display();
+        tracing::warn!(%run, "sessions end when you sign out of this machine; `loginctl enable-linger` prevents that");
+    }
     // No thread existed until here; from here on we are not root.
     runtime()?.block_on(async {
         let app = App::open(&config, environment, started, Clock::even()).await?;

@@ -1,12 +1,14 @@
 //! Checks of the places on disk: the data directory, its secrets, room, the database's file
 //! system and the length of run directories.
 
-use std::{fs, os::unix::fs::MetadataExt};
+use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use super::{Facts, Finding, Level};
 use crate::{
     db::place::{existing, network_file_system},
+    helper::identity,
     model::{finding, size::human_size},
+    start::{LINGERING, ends_with_login},
 };
 
 /// The most that a run directory's path may measure: Jupyter's kernels add 50 bytes to it,
@@ -109,6 +111,16 @@ pub fn run_directory(facts: &Facts) -> Finding {
             .mend(format!("ls -ld {}", place.display()));
     }
     Finding::new(name, Level::Ok, path.to_string())
+}
+
+/// A run directory that goes when its user signs out of the machine takes the sessions along.
+pub fn lingering(facts: &Facts) -> Option<Finding> {
+    let user = identity::own().ok()?.name;
+    ends_with_login(&facts.run, &user, Path::new(LINGERING)).then(|| {
+        let what =
+            format!("{} is removed when {user} signs out of the machine, and all sessions end", facts.run.display());
+        Finding::new("lingering", Level::Warning, what).mend("loginctl enable-linger")
+    })
 }
 
 pub fn database(facts: &Facts) -> Finding {

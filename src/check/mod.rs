@@ -98,6 +98,7 @@ pub async fn run(facts: &Facts, person: Option<&str>) -> Vec<Finding> {
         disk::run_directory(facts),
         disk::database(facts),
     ];
+    findings.extend(disk::lingering(facts));
     findings.extend(machine::python(facts).await);
     findings.push(network::package_index(facts).await);
     findings.extend(machine::environments(facts).await);

@@ -78,8 +78,31 @@ pub fn layout(surroundings: &Surroundings) -> Result<Paths> {
     })
 }
 
+/// Whether run directories go when their user signs out of the machine: they lie below `/run/user`, and the user
+/// does not linger there, which `lingering` (`/var/lib/systemd/linger`) has a file for.
+#[must_use]
+pub fn ends_with_login(run: &Path, user: &str, lingering: &Path) -> bool {
+    run.starts_with("/run/user") && !lingering.join(user).exists()
+}
+
+/// Where systemd notes who lingers.
+pub const LINGERING: &str = "/var/lib/systemd/linger";
+
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_run_directory_below_run_user_ends_with_the_login_unless_the_user_lingers() {
+        let lingering = tempfile::tempdir().unwrap();
+        std::fs::write(lingering.path().join("ada"), "").unwrap();
+        for (run, user, ends) in [
+            ("/run/user/1000/lyceum/x", "bob", true),
+            ("/run/user/1000/lyceum/x", "ada", false),
+            ("/tmp/lyceum-1000/x", "bob", false),
+        ] {
+            assert_eq!(ends_with_login(Path::new(run), user, lingering.path()), ends, "{run} {user}");
+        }
+    }
+
     use super::*;
 
     fn user() -> Surroundings {

@@ -32,7 +32,7 @@ use self::directories::{Owner, check_ancestors, check_secrets, directory, parent
 use crate::helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity};
 
 pub use helper::{Error, Result};
-pub use layout::{Paths, SERVICE_DIRECTORIES, Surroundings, layout};
+pub use layout::{LINGERING, Paths, SERVICE_DIRECTORIES, Surroundings, ends_with_login, layout};
 
 /// What the configuration says about starting.
 #[derive(Clone, Debug)]
