@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use crate::{
     db::{self, Db},
-    model::{Clock, Loops, Timestamp},
+    model::{Clock, Loops, Timestamp, loops::Round},
 };
 
 /// `[retention]`: days; 0 keeps for ever.
@@ -88,7 +88,7 @@ impl Retention {
     pub async fn run(self, loops: Loops) {
         loop {
             let round = loops.begin("retention", Some(PERIOD));
-            let swept = self.sweep().await;
+            let swept = self.sweep(&round).await;
             round.end(&swept);
             match swept {
                 Ok(forgotten) if forgotten == Forgotten::default() => {}
@@ -104,11 +104,11 @@ impl Retention {
         }
     }
 
-    /// One look: everything that is too old now.
-    pub async fn sweep(&self) -> Result<Forgotten, Error> {
+    /// One look: everything that is too old now. A log that cannot be removed keeps nothing else.
+    pub async fn sweep(&self, round: &Round) -> Result<Forgotten, Error> {
         let mut forgotten = Forgotten::default();
         if let Some(before) = self.before(self.config.logs_days) {
-            forgotten.logs = self.sweep_logs(before).await?;
+            forgotten.logs = round.unless_failed("old logs", self.sweep_logs(before, round).await).unwrap_or(0);
         }
         if let Some(before) = self.before(self.config.sessions_days) {
             while let count @ 1.. = self.db.forget_sessions(before, SESSIONS).await? {
@@ -134,7 +134,7 @@ impl Retention {
 
     /// A log is as old as its file, which is written when its session ends. One whose session
     /// is gone goes like the others.
-    async fn sweep_logs(&self, before: Timestamp) -> Result<usize, Error> {
+    async fn sweep_logs(&self, before: Timestamp, round: &Round) -> Result<usize, Error> {
         let failed = |source| Error::Logs { path: self.logs.clone(), source };
         let mut count = 0;
         let mut files = match tokio::fs::read_dir(&self.logs).await {
@@ -142,16 +142,22 @@ impl Retention {
             files => files.map_err(failed)?,
         };
         while let Some(file) = files.next_entry().await.map_err(failed)? {
-            let facts = file.metadata().await.map_err(failed)?;
-            let changed = facts.modified().map_err(failed)?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            let changed = Timestamp(i64::try_from(changed.as_millis()).unwrap_or(i64::MAX));
-            if facts.is_file() && changed < before {
-                tokio::fs::remove_file(file.path()).await.map_err(failed)?;
-                count += 1;
-            }
+            let removed = remove_if_older(&file, before).await;
+            count += usize::from(round.unless_failed(file.path().display(), removed).unwrap_or(false));
         }
         Ok(count)
     }
+}
+
+async fn remove_if_older(file: &tokio::fs::DirEntry, before: Timestamp) -> io::Result<bool> {
+    let facts = file.metadata().await?;
+    let changed = facts.modified()?.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let is_old = Timestamp(i64::try_from(changed.as_millis()).unwrap_or(i64::MAX)) < before;
+    if facts.is_file() && is_old {
+        tokio::fs::remove_file(file.path()).await?;
+        return Ok(true);
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

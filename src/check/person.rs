@@ -167,7 +167,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let Some(paths) = &self.paths else { return };
         // Empty, unless the errand was cut short.
-        for session in placement::list(&paths.placements).unwrap_or_default() {
+        for session in placement::list(&paths.placements).unwrap_or_default().0 {
             let Ok(Some(record)) = placement::read(&paths.placements, session) else { continue };
             let all = || {
                 let mut found: BTreeSet<i32> = cgroup::processes(&record.cgroups)?;

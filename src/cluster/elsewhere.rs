@@ -9,7 +9,7 @@ use super::{Cluster, News};
 use crate::{
     admission::elsewhere::Held,
     db,
-    model::{GroupId, SessionId, Timestamp, UserId, queue::ShellJob, session::Allocation},
+    model::{GroupId, SessionId, Timestamp, UserId, loops::Round, queue::ShellJob, session::Allocation},
 };
 
 /// The settings: when the batch system was last looked at, and up to when the accounts have told of
@@ -67,7 +67,7 @@ impl Own {
 
 impl Cluster {
     /// Looks at the batch system, notes what is not the portal's, and tells admission of it.
-    pub(super) async fn look_elsewhere(&self, tell: &(impl Fn(News) + Send)) -> db::Result<()> {
+    pub(super) async fn look_elsewhere(&self, tell: &(impl Fn(News) + Send), round: &Round) -> db::Result<()> {
         let Some(jobs) = self.scheduler.shell_jobs().await else { return Ok(()) };
         let mut memory = self.shell.lock().await;
         let (now, own) = (self.clock.now(), self.own_jobs().await?);
@@ -76,7 +76,8 @@ impl Cluster {
         let mut payers = HashMap::new();
         for job in jobs.iter().filter(|job| !own.has(job)) {
             let Some((owner, name)) = self.owner(&mut owners, &job.user).await? else { continue };
-            let counts = self.note_shell_job(&mut memory, owner, job, now).await?;
+            let noted = self.note_shell_job(&mut memory, owner, job, now).await;
+            let counts = round.unless_failed(format_args!("Slurm job {}", job.job), noted).unwrap_or(false);
             if counts && job.held.to.is_none() {
                 let group = self.payer(&mut payers, owner, job).await?;
                 let held = held.entry(owner).or_insert_with(|| Held { name, ..Held::default() });

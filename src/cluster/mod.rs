@@ -24,6 +24,7 @@ use crate::{
     model::{
         Clock, Gpu, Loops, Session, SessionId, Timestamp, UserId,
         gpus::{Condition, Driver, GpuProcess, Obstacle},
+        loops::Round,
         setting::seconds,
     },
     scheduler::Scheduler,
@@ -176,7 +177,7 @@ impl Cluster {
         let every = Duration::from_secs(self.config.interval.unsigned_abs().max(1));
         loop {
             let round = loops.begin("gpus", Some(every));
-            let looked = self.look(&tell).await;
+            let looked = self.look(&tell, &round).await;
             round.end(&looked);
             if let Err(error) = looked {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a look at the GPUs was not finished");
@@ -186,8 +187,8 @@ impl Cluster {
     }
 
     /// One look.
-    pub async fn look(&self, tell: &(impl Fn(News) + Send)) -> db::Result<()> {
-        self.look_elsewhere(tell).await?;
+    pub async fn look(&self, tell: &(impl Fn(News) + Send), round: &Round) -> db::Result<()> {
+        self.look_elsewhere(tell, round).await?;
         self.recall().await?;
         let now = self.clock.now();
         let watch = self.scheduler.gpu_watch();

@@ -10,7 +10,7 @@ use super::{
     reading,
     search::{fold, pattern},
     transaction,
-    types::parse,
+    types::{parse, readable},
     writing,
 };
 use crate::model::{
@@ -135,7 +135,7 @@ impl Db {
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(filter.viewer.to_string()).bind(filter.state.map_or("", DatasetState::as_str))
             .bind(pattern(filter.find)).bind(&before).bind(filter.limit).fetch_all(pool).await)?;
-        rows.into_iter().map(dataset).collect()
+        Ok(readable(rows.into_iter().map(dataset)))
     }
 
     /// Whether somebody else's dataset is shown to this person.

@@ -198,7 +198,7 @@ impl Db {
                 });
                 continue;
             }
-            let gpus: Vec<Gpu> = Json::read(&row.gpu_list, "session's GPUs")?;
+            let gpus: Vec<Gpu> = Json::read_or_default(&row.gpu_list);
             let resources = request(&row).resources;
             let class = class(&row);
             usage.add(&resources, class);
@@ -371,7 +371,7 @@ impl Scene {
 fn workload(row: Live, at: Timestamp) -> Result<Workload> {
     let request = request(&row);
     let stand = if row.admitted_at.is_none() {
-        let reasons: Vec<Reason> = Json::read(&row.reasons, "session's reasons")?;
+        let reasons: Vec<Reason> = Json::read_or_default(&row.reasons);
         let lacks_room = !reasons.is_empty() && reasons.iter().all(Reason::is_about_room);
         Stand::Waits { lacks_room, is_queued: row.state == "queued" }
     } else {
@@ -379,7 +379,7 @@ fn workload(row: Live, at: Timestamp) -> Result<Workload> {
         let started_at = row.held_from.map_or(at, Timestamp);
         let ends_by = row.expires_at.map_or(started_at.plus_seconds(row.duration_seconds), Timestamp);
         let interval = Interval { gpus: row.held_gpus, cpus: row.held_cpus, started_at, ended_at: None, ends_by };
-        Stand::Holds { gpus: Json::read(&row.gpu_list, "session's GPUs")?, interval }
+        Stand::Holds { gpus: Json::read_or_default(&row.gpu_list), interval }
     };
     Ok(Workload {
         id: parse(&row.id, "session id")?,

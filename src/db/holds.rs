@@ -7,7 +7,7 @@ use super::{
     Db, Result,
     jobs::{Row, job, select_jobs},
     reading,
-    types::parse,
+    types::{parse, readable},
     writing,
 };
 use crate::model::{
@@ -75,7 +75,7 @@ impl Db {
     pub async fn jobs_to_retry(&self) -> Result<Vec<Job>> {
         let sql = format!("{} WHERE j.retries_left > 0 AND s.state = 'ended' ORDER BY j.id", select_jobs(self));
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
-        rows.into_iter().map(job).collect()
+        Ok(readable(rows.into_iter().map(job)))
     }
 
     /// From now on this job is not tried again by itself.

@@ -11,7 +11,7 @@ use super::{
     search::{fold, pattern},
     sessions::{array_of, select, session},
     transaction,
-    types::parse,
+    types::{parse, readable},
     writing,
 };
 use crate::model::{
@@ -96,7 +96,7 @@ pub(super) fn job(row: Row) -> Result<Job> {
         owner_name: latest.owner_name.clone(),
         name: row.name,
         notes: row.notes,
-        tags: Json::read(&row.tags, "job's tags")?,
+        tags: Json::read_or_default(&row.tags),
         starred: row.starred,
         visibility: parse(&row.visibility, "job's visibility")?,
         created_at: Timestamp(row.created_at),
@@ -166,7 +166,7 @@ impl Db {
             .bind(filter.tag.map(tag_pattern).unwrap_or_default()).bind(pattern(filter.find)).bind(filter.reader.map(|reader| reader.to_string()).unwrap_or_default())
             .bind(filter.group.unwrap_or_default().replace('\0', "\u{fffd}"))
             .fetch_all(pool).await)?;
-        rows.into_iter().map(job).collect()
+        Ok(readable(rows.into_iter().map(job)))
     }
 
     /// All attempts of a job, the latest first.
@@ -174,7 +174,7 @@ impl Db {
         let sql = format!("{} WHERE s.job_id = $1 ORDER BY s.attempt DESC", select(self));
         let rows: Vec<String> = reading!(self, pool =>
             query_scalar(AssertSqlSafe(sql)).bind(id.to_string()).fetch_all(pool).await)?;
-        rows.iter().map(|row| session(row)).collect()
+        Ok(readable(rows.iter().map(|row| session(row))))
     }
 
     /// Changes what people say of a job; false where it is gone.

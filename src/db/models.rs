@@ -10,7 +10,7 @@ use super::{
     reading,
     search::{fold, pattern},
     transaction,
-    types::{parse, parse_optional},
+    types::{parse, parse_optional, readable},
     writing,
 };
 use crate::model::{
@@ -180,7 +180,7 @@ impl Db {
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(filter.viewer.to_string()).bind(filter.dataset.map(|id| id.to_string()).unwrap_or_default())
             .bind(pattern(filter.find)).bind(filter.parent.map(|id| id.to_string()).unwrap_or_default()).bind(&before).bind(filter.limit).fetch_all(pool).await)?;
-        rows.into_iter().map(model).collect()
+        Ok(readable(rows.into_iter().map(model)))
     }
 
     /// Those that are trained by a network on a dataset and shown to this person, with their speed: the latest first.
@@ -197,7 +197,7 @@ impl Db {
         );
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(viewer.to_string())
             .bind(dataset.to_string()).bind(network).bind(limit).fetch_all(pool).await)?;
-        rows.into_iter().map(model).collect()
+        Ok(readable(rows.into_iter().map(model)))
     }
 
     /// Whether somebody else's model is shown to this person.

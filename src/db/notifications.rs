@@ -9,7 +9,7 @@ use super::{
     audit::{Entry, append_audit},
     jobs::{Row as JobRow, job, select_jobs},
     reading, transaction,
-    types::parse,
+    types::{parse, readable},
     writing,
 };
 use crate::model::{
@@ -127,7 +127,7 @@ impl Db {
         );
         let rows: Vec<JobRow> =
             reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(since.0).bind(limit).fetch_all(pool).await)?;
-        rows.into_iter().map(job).collect()
+        Ok(readable(rows.into_iter().map(job)))
     }
 
     /// Jobs with curves that run, or ended since.
@@ -159,7 +159,7 @@ impl Db {
                 was_stalled: 0 < row.stalled,
             })
         };
-        rows.into_iter().map(watched).collect()
+        Ok(readable(rows.into_iter().map(watched)))
     }
 
     /// Notes an event of an attempt and what is to be delivered of it; false where it was noticed before.
@@ -193,7 +193,7 @@ impl Db {
             let (attempt, message) = (parse(&session, "session id")?, Json::read(&message, "notification")?);
             Ok(Unseen { attempt, message, at: Timestamp(at) })
         };
-        rows.into_iter().map(unseen).collect()
+        Ok(readable(rows.into_iter().map(unseen)))
     }
 
     /// Notes that somebody has seen what happened to one of their jobs, or to all; says how much that was.
@@ -222,7 +222,7 @@ impl Db {
         let sql = format!("{SELECT} WHERE state = 'waiting' AND due_at <= $1 ORDER BY due_at, id LIMIT $2");
         let rows: Vec<Row> =
             reading!(self, pool => query_as(AssertSqlSafe(sql)).bind(now.0).bind(limit).fetch_all(pool).await)?;
-        rows.into_iter().map(notification).collect()
+        Ok(readable(rows.into_iter().map(notification)))
     }
 
     /// Takes one up for an attempt; false where somebody else has.
@@ -260,7 +260,7 @@ impl Db {
         let sql = format!("{SELECT} WHERE user_id = $1 ORDER BY id DESC LIMIT $2");
         let rows: Vec<Row> = reading!(self, pool =>
             query_as(AssertSqlSafe(sql)).bind(user.to_string()).bind(limit).fetch_all(pool).await)?;
-        rows.into_iter().map(notification).collect()
+        Ok(readable(rows.into_iter().map(notification)))
     }
 
     /// Forgets what is older, and no longer to be delivered.

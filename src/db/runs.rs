@@ -9,7 +9,7 @@ use super::{
     audit::{Entry, append_audit},
     idempotency::{self, Once},
     reading, transaction,
-    types::{Json, parse, parse_optional},
+    types::{Json, parse, parse_optional, readable},
     writing,
 };
 use crate::model::{
@@ -63,7 +63,7 @@ impl Row {
                 job: parse_optional(self.job_id.as_deref(), "job id")?,
                 // One that was forgotten had ended long before.
                 state: parse_optional(self.state.as_deref(), "session's state")?.unwrap_or(SessionState::Ended),
-                placement: self.placement.map(|text| Json::read::<Box<Placement>>(&text, "placement")).transpose()?,
+                placement: self.placement.as_deref().and_then(Json::read_or_default::<Option<Box<Placement>>>),
             },
         };
         let group: Option<GroupId> = parse_optional(self.group_id.as_deref(), "group id")?;
@@ -83,7 +83,7 @@ impl Row {
                 read_at: self.read_at.map(Timestamp),
                 grown_at: self.grown_at.map(Timestamp),
                 error: self.error,
-                skipped: Json::read(&self.skipped, "what was passed over")?,
+                skipped: Json::read_or_default(&self.skipped),
             },
             created_at: Timestamp(self.created_at),
         })
@@ -122,7 +122,7 @@ impl Db {
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql))
             .bind(reader(filter.reader)).bind(filter.owner.unwrap_or_default()).bind(before).bind(filter.limit)
             .fetch_all(pool).await)?;
-        rows.into_iter().map(Row::run).collect()
+        Ok(readable(rows.into_iter().map(Row::run)))
     }
 
     /// A run, if `sees` (`None`: all) may see it.
@@ -200,7 +200,7 @@ impl Db {
         let due: Vec<Row> =
             reading!(self, pool => query_as(AssertSqlSafe(due)).bind(now.0).bind(most).fetch_all(pool).await)?;
         rows.extend(due);
-        rows.into_iter().map(Row::run).collect()
+        Ok(readable(rows.into_iter().map(Row::run)))
     }
 
     /// Every run there is, to tell which files of points are nobody's any more.

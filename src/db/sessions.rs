@@ -11,7 +11,7 @@ use super::{
     intervals, reading,
     settings::SET_SETTING,
     transaction,
-    types::parse,
+    types::{parse, readable},
     writing,
 };
 use crate::model::{
@@ -106,8 +106,9 @@ struct Row {
 
 pub(super) fn session(row: &str) -> Result<Session> {
     let row: Row = Json::read(row, "session")?;
-    // One that cannot be read must not hide the others, nor the session itself.
+    // What cannot be read must not hide the others, nor the session itself: a placement is found again.
     let spec = Json::read(&row.spec, "session's specification");
+    let gpus = Json::read(&row.gpu_list, "session's GPUs");
     Ok(Session {
         id: row.id,
         owner: row.owner,
@@ -116,12 +117,12 @@ pub(super) fn session(row: &str) -> Result<Session> {
         app: row.app,
         name: row.name,
         state: row.state,
-        spec_is_whole: spec.is_ok(),
+        spec_is_whole: spec.is_ok() && gpus.is_ok(),
         spec: spec.unwrap_or_else(|_err| SessionSpec::salvaged(&row.spec)),
-        reasons: Json::read(&row.reasons, "session's reasons")?,
-        gpus: Json::read(&row.gpu_list, "session's GPUs")?,
+        reasons: Json::read_or_default(&row.reasons),
+        gpus: gpus.unwrap_or_default(),
         cluster: row.cluster,
-        placement: row.placement.as_deref().map(|text| Json::read(text, "placement")).transpose()?,
+        placement: row.placement.as_deref().and_then(Json::read_or_default),
         extensions: row.extensions,
         created_at: Timestamp(row.created_at),
         admitted_at: row.admitted_at.map(Timestamp),
@@ -233,14 +234,14 @@ impl Db {
             .bind(filter.app.unwrap_or_default()).bind(filter.end_reason.map_or("", EndReason::as_str))
             .bind(filter.ended_from.map_or(i64::MIN, |at| at.0)).bind(filter.ended_before.map_or(i64::MAX, |at| at.0))
             .fetch_all(pool).await)?;
-        rows.iter().map(|row| session(row)).collect()
+        Ok(readable(rows.iter().map(|row| session(row))))
     }
 
     /// Everything that has not ended, oldest first: what `reconcile` works on.
     pub async fn live_sessions(&self) -> Result<Vec<Session>> {
         let rows: Vec<String> =
             reading!(self, pool => query_scalar(sqlx::AssertSqlSafe(live(self))).fetch_all(pool).await)?;
-        rows.iter().map(|row| session(row)).collect()
+        Ok(readable(rows.iter().map(|row| session(row))))
     }
 
     pub async fn session_events(&self, id: SessionId, after: i64) -> Result<Vec<Event>> {
@@ -316,12 +317,19 @@ impl Db {
         Ok(0 < changed)
     }
 
-    /// Starting → running. The time limit counts from here.
+    /// Says when the time of a starting session is over, where it counts from a start that the scheduler tells of.
+    pub async fn set_end_of_time(&self, id: SessionId, expires_at: Timestamp) -> Result<()> {
+        writing!(self, pool => query("UPDATE sessions SET expires_at = $2 WHERE id = $1 AND state = 'starting'")
+            .bind(id.to_string()).bind(expires_at.0).execute(pool).await.map(drop))?;
+        Ok(())
+    }
+
+    /// Starting → running. The time limit counts from here, unless the scheduler told of an earlier start.
     pub async fn mark_running(&self, id: SessionId, at: Timestamp, expires_at: Timestamp) -> Result<bool> {
         let id = id.to_string();
         let changed = transaction!(self, tx => {
             let changed: Option<(Option<String>,)> = query_as("UPDATE sessions SET state = 'running', ready_at = $2,
-                     expires_at = $3, last_activity_at = $2, detail = NULL
+                     expires_at = COALESCE(expires_at, $3), last_activity_at = $2, detail = NULL
                  WHERE id = $1 AND state = 'starting' RETURNING job_id")
                 .bind(&id).bind(at.0).bind(expires_at.0).fetch_optional(&mut *tx).await?;
             if let Some((job,)) = &changed {

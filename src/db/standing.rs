@@ -231,7 +231,7 @@ impl Db {
             // Of others' GPUs the models are counted only where somebody limits them.
             let counts =
                 [holder == owner, by_model && !group.is_empty() && charged.as_deref() == Some(group), by_model];
-            let list: Vec<Gpu> = Json::read(&list, "session's GPUs")?;
+            let list: Vec<Gpu> = Json::read_or_default(&list);
             for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
                 usage.hold(&list);
             }

@@ -10,7 +10,7 @@ use super::{
     idempotency::{self, Once},
     jobs::{Row as JobRow, job, select_jobs},
     reading, transaction,
-    types::parse,
+    types::{parse, readable},
 };
 use crate::model::{
     Job, JobId, RunId, Sweep, SweepId, Timestamp, UserId,
@@ -95,14 +95,14 @@ impl Db {
         let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());
         let rows: Vec<Row> = reading!(self, pool =>
             query_as(AssertSqlSafe(sql)).bind(&owner).bind(&before).bind(limit).fetch_all(pool).await)?;
-        rows.into_iter().map(sweep).collect()
+        Ok(readable(rows.into_iter().map(sweep)))
     }
 
     /// Those that have not ended, the oldest first.
     pub async fn open_sweeps(&self) -> Result<Vec<Sweep>> {
         let sql = format!("{SWEEPS} WHERE w.state <> 'ended' ORDER BY w.id");
         let rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(sql)).fetch_all(pool).await)?;
-        rows.into_iter().map(sweep).collect()
+        Ok(readable(rows.into_iter().map(sweep)))
     }
 
     /// The jobs that its tasks have become, with the places of those.
@@ -113,7 +113,7 @@ impl Db {
         let places: Vec<i64> = reading!(self, pool =>
             query_scalar("SELECT sweep_index FROM jobs WHERE sweep_id = $1 ORDER BY sweep_index")
                 .bind(id.to_string()).fetch_all(pool).await)?;
-        places.into_iter().zip(rows).map(|(place, row)| Ok((place, job(row)?))).collect()
+        Ok(readable(places.into_iter().zip(rows).map(|(place, row)| Ok((place, job(row)?)))))
     }
 
     /// The runs of its jobs; `true` beside one: everything of it has been read.

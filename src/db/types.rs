@@ -19,6 +19,20 @@ impl Json {
     pub fn read<T: DeserializeOwned>(text: &str, what: &'static str) -> Result<T> {
         serde_json::from_str(text).map_err(|_err| Error::Stored(what))
     }
+
+    /// Reads what is shown or counted beside other things; damaged, it counts as empty, so that one row
+    /// cannot keep all others from being read.
+    pub fn read_or_default<T: DeserializeOwned + Default>(text: &str) -> T {
+        serde_json::from_str(text).unwrap_or_default()
+    }
+}
+
+/// Keeps the rows that can be read. A damaged row is logged and left out: it must not hide the others.
+pub fn readable<T>(rows: impl IntoIterator<Item = Result<T>>) -> Vec<T> {
+    let read = |row: Result<T>| {
+        row.inspect_err(|error| tracing::error!(%error, "a stored row cannot be read and is left out")).ok()
+    };
+    rows.into_iter().filter_map(read).collect()
 }
 
 /// Reads a word or an id.

@@ -336,7 +336,7 @@ fn place<'a>(sort: Sort, (id, name, sum): &(&'a Arc<str>, &'a Arc<str>, Sum)) ->
 fn models(lists: &[(usize, &Arc<str>, Sum)], sort: Sort) -> Result<UsedList> {
     let mut used: BTreeMap<String, Used> = BTreeMap::new();
     for (_, list, sum) in lists {
-        add_models(&mut used, &Json::read::<Vec<Gpu>>(list, "session's GPUs")?, sum);
+        add_models(&mut used, &Json::read_or_default::<Vec<Gpu>>(list), sum);
     }
     let mut rows: Vec<Used> = used.into_values().collect();
     match sort {

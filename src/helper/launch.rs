@@ -185,6 +185,11 @@ fn told(mut complaints: fs::File) -> String {
 pub(super) fn make_run_directory(path: &Path, uid: u32, gid: u32) -> Result<()> {
     let what = || format!("making the run directory {}", path.display());
     let make = || -> io::Result<bool> {
+        if let Some(parent) = path.parent().filter(|parent| !parent.exists()) {
+            // Below /run/user it goes when its user's last login ends.
+            let mode = if geteuid().is_root() { 0o711 } else { 0o700 };
+            DirBuilder::new().recursive(true).mode(mode).create(parent)?;
+        }
         match DirBuilder::new().mode(0o700).create(path) {
             Err(err) if err.kind() != io::ErrorKind::AlreadyExists => return Err(err),
             _ => {}

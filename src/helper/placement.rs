@@ -34,10 +34,9 @@ pub fn read(directory: &Path, session: SessionId) -> io::Result<Option<Record>> 
     }
 }
 
-/// Every session that has a record. One that cannot be read is an error: whoever asks wants
-/// to know of all.
-pub fn list(directory: &Path) -> io::Result<Vec<SessionId>> {
-    let mut sessions = Vec::new();
+/// Every session that has a record, and the records that cannot be read, by their paths.
+pub fn list(directory: &Path) -> io::Result<(Vec<SessionId>, Vec<(String, io::Error)>)> {
+    let (mut sessions, mut unreadable) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
@@ -47,12 +46,13 @@ pub fn list(directory: &Path) -> io::Result<Vec<SessionId>> {
                 Ok(record) => sessions.push(record.session),
                 // Cleaned while we were reading.
                 Err(err) if err.kind() == io::ErrorKind::NotFound => {}
-                Err(err) => return Err(err),
+                // Of whom it is nobody knows; it hides no other.
+                Err(err) => unreadable.push((path.display().to_string(), err)),
             }
         }
     }
     sessions.sort_unstable();
-    Ok(sessions)
+    Ok((sessions, unreadable))
 }
 
 /// Makes the file, whole, unless it is there: then false, and nothing has changed.
@@ -138,7 +138,11 @@ mod tests {
         assert!(create(directory, &first).unwrap());
         assert!(!create(directory, &second).unwrap());
         assert_eq!(read(directory, first.session).unwrap(), Some(first.clone()));
-        assert_eq!(list(directory).unwrap(), [first.session]);
+        fs::write(directory.join("0123456789abcdef.json"), "{\"session\":").unwrap();
+        let (sessions, unreadable) = list(directory).unwrap();
+        assert_eq!(sessions, [first.session]);
+        assert!(unreadable.len() == 1 && unreadable[0].0.ends_with("0123456789abcdef.json"), "{unreadable:?}");
+        fs::remove_file(directory.join("0123456789abcdef.json")).unwrap();
         fs::write(directory.join(format!(".{}.9.json", first.session.short())), "half").unwrap();
         remove(directory, first.session).unwrap();
         remove(directory, first.session).unwrap();

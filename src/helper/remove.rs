@@ -23,7 +23,11 @@ pub(super) const TURN: Duration = Duration::from_secs(2);
 /// there was more than could be removed `within` this time.
 pub(super) fn remove_tree(parent: &Path, name: &str, within: Duration) -> io::Result<bool> {
     let end = Instant::now() + within;
-    let parent = open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let parent = match open(parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
+        // A login that ended took it along, with all that was in it.
+        Err(Errno::NOENT) => return Ok(true),
+        other => other?,
+    };
     let top = match open_directory(&parent, name) {
         Ok(top) => top,
         Err(Errno::NOENT) => return Ok(true),

@@ -106,7 +106,8 @@ impl Verbs {
     }
 
     fn terminate(&self, session: SessionId) -> Result<()> {
-        let Some(record) = self.record(session)? else { return Ok(()) };
+        // Where a damaged record hides the agent, `kill` finds its processes later by their groups and marks.
+        let Ok(Some(record)) = self.record(session) else { return Ok(()) };
         process::signal(&record.placement, Signal::TERM).map(drop).map_err(doing("ending the agent"))
     }
 
@@ -202,7 +203,8 @@ impl Verbs {
     /// What a session has on this machine: where it was placed, and all cgroups it may be in.
     fn holdings(&self, session: SessionId) -> Result<(Option<Placement>, Vec<std::path::PathBuf>)> {
         let mut groups = self.config.hierarchy.groups(&session.short());
-        let Some(record) = self.record(session)? else { return Ok((None, groups)) };
+        // A damaged record says nothing: then all that bears the session's name is its own.
+        let Ok(Some(record)) = self.record(session) else { return Ok((None, groups)) };
         for group in record.cgroups {
             if !groups.contains(&group) {
                 groups.push(group);
@@ -217,8 +219,8 @@ impl Verbs {
         session: SessionId,
         placement: Option<&Placement>,
     ) -> std::io::Result<std::collections::BTreeSet<i32>> {
-        let sampled = placement.map_or(self.config.hierarchy.is_sampled(), |placement| placement.limits == "sampled");
-        if sampled {
+        let is_sampled = placement.is_none_or(|placement| placement.limits == "sampled");
+        if is_sampled {
             return process::of_session(session, placement);
         }
         let agent = placement.filter(|placement| !matches!(process::life(placement), Life::Dead));

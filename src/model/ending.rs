@@ -71,8 +71,8 @@ impl Deadline {
     /// The end of a session's time.
     #[must_use]
     pub fn time_limit(session: &Session) -> Option<Self> {
-        let (ready, end) = (session.ready_at?, session.expires_at?);
-        Some(Self { at: end, ..Self::new(Cause::TimeLimit, ready, end.seconds_since(ready), "") })
+        let (since, end) = (session.ready_at.or(session.started_at)?, session.expires_at?);
+        Some(Self { at: end, ..Self::new(Cause::TimeLimit, since, end.seconds_since(since), "") })
     }
 
     /// The release of a session that waited, where it is to be opened within so many seconds (0

@@ -48,6 +48,9 @@ const OLD_BACKUP: i64 = 7;
 /// A loop that is later than this, whatever its period, hangs (seconds).
 const LATE: i64 = 60;
 
+/// How many of the items that a round skipped are named in a finding.
+const SKIPPED_SHOWN: usize = 5;
+
 /// The worst of all.
 #[must_use]
 pub fn worst<'a>(findings: impl IntoIterator<Item = &'a Finding>) -> Level {
@@ -186,6 +189,16 @@ pub fn of_loop(name: &'static str, rounds: &Rounds, now: Timestamp) -> Finding {
             Finding::new(name, Level::Warning, format!("the last round failed: {error}"))
                 .mend("it is tried again by itself; the log of the portal has the cause")
         }
+        (_, Some(_)) if !rounds.skipped.is_empty() => {
+            let all: Vec<String> = rounds.skipped.iter().map(|(item, error)| format!("{item}: {error}")).collect();
+            let shown = all[..all.len().min(SKIPPED_SHOWN)].join("; ");
+            let what = match all.len().saturating_sub(SKIPPED_SHOWN) {
+                0 => format!("everything was done but for {shown}"),
+                more => format!("everything was done but for {shown}; and {more} more"),
+            };
+            Finding::new(name, Level::Warning, what)
+                .mend("these alone are affected and are tried again; the log of the portal names each")
+        }
         (_, Some(last)) => {
             let milliseconds = rounds.took.as_millis();
             Finding::new(name, Level::Ok, format!("{} ago, in {milliseconds} ms", ago(last)))
@@ -273,6 +286,10 @@ mod tests {
             (judged(&failed).level, judged(&failed).what.as_str()),
             (Level::Warning, "the last round failed: no disk")
         );
+        let skipped = (1..=7).map(|item| (format!("session {item}"), "no disk".to_owned())).collect();
+        let skipped = judged(&Rounds { skipped, ..well.clone() });
+        assert_eq!(skipped.level, Level::Warning);
+        assert!(skipped.what.contains("session 5: no disk; and 2 more"), "{}", skipped.what);
         assert_eq!(judged(&Rounds { last_at: Some(ago(61)), ..well.clone() }).level, Level::Fault);
         assert_eq!(judged(&Rounds { busy_since: Some(ago(61)), ..well.clone() }).level, Level::Fault);
         assert_eq!(judged(&Rounds { busy_since: Some(ago(10)), ..well.clone() }).level, Level::Ok);

@@ -1,6 +1,7 @@
 //! What the portal's loops did last: when each went round, how long that took, and what went
-//! wrong. A loop says so itself, at the beginning and the end of each round; the health page
-//! reads it. There is nothing here but numbers and words, kept for the life of the process.
+//! wrong, with the whole round or with single items that it went on past. A loop says so itself;
+//! the health page reads it. There is nothing here but numbers and words, kept for the life of
+//! the process.
 
 use std::{
     collections::BTreeMap,
@@ -32,6 +33,8 @@ pub struct Rounds {
     pub failed: bool,
     /// When a round failed last, and how: in words for administrators, without causes from inside.
     pub last_error: Option<(Timestamp, String)>,
+    /// The items that failed in the last round, with the error of each. The round went on without them.
+    pub skipped: BTreeMap<String, String>,
 }
 
 /// A round under way. One that is dropped is as if it went on for ever.
@@ -41,6 +44,7 @@ pub struct Round {
     loops: Loops,
     name: &'static str,
     began: Instant,
+    skipped: Mutex<BTreeMap<String, String>>,
 }
 
 impl Loops {
@@ -55,7 +59,7 @@ impl Loops {
             rounds.every = every;
             rounds.busy_since = Some(now);
         });
-        Round { loops: self.clone(), name, began: Instant::now() }
+        Round { loops: self.clone(), name, began: Instant::now(), skipped: Mutex::default() }
     }
 
     /// Every loop that has begun a round, by name.
@@ -72,10 +76,31 @@ impl Loops {
 }
 
 impl Round {
+    /// Notes that one item (“session 1f2e…”) failed and that the round goes on with the others.
+    /// An error that lasts is logged once.
+    pub fn skip(&self, item: impl fmt::Display, error: &dyn std::error::Error) {
+        let (item, error) = (item.to_string(), sentence(error));
+        let is_known = {
+            let known = self.loops.known.lock().unwrap_or_else(PoisonError::into_inner);
+            known.get(self.name).is_some_and(|rounds| rounds.skipped.get(&item) == Some(&error))
+        };
+        if !is_known {
+            tracing::warn!(round = self.name, item, error, "an item failed; the round goes on without it");
+        }
+        self.skipped.lock().unwrap_or_else(PoisonError::into_inner).insert(item, error);
+    }
+
+    /// Notes the item if it failed; else passes on what came of it.
+    pub fn unless_failed<T, E: std::error::Error>(&self, item: impl fmt::Display, outcome: Result<T, E>) -> Option<T> {
+        outcome.inspect_err(|error| self.skip(item, error)).ok()
+    }
+
     /// The round is over, well or not.
     pub fn end<T, E: fmt::Display>(self, outcome: &Result<T, E>) {
         let now = self.loops.clock.now();
+        let skipped = self.skipped.into_inner().unwrap_or_else(PoisonError::into_inner);
         self.loops.change(self.name, |rounds| {
+            rounds.skipped = skipped;
             rounds.busy_since = None;
             rounds.last_at = Some(now);
             rounds.took = self.began.elapsed();
@@ -87,9 +112,35 @@ impl Round {
     }
 }
 
+/// An error with its causes, in one line.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_round_names_the_items_that_it_skipped() {
+        let loops = Loops::default();
+        let skipped = || loops.list()[0].1.skipped.clone();
+        let round = loops.begin("a", None);
+        let failed = Err::<(), _>(std::io::Error::other("no disk"));
+        assert_eq!(round.unless_failed("one", failed), None);
+        assert_eq!(round.unless_failed("two", Ok::<_, std::io::Error>(7)), Some(7));
+        round.end(&Ok::<_, String>(()));
+        assert_eq!(skipped(), BTreeMap::from([("one".to_owned(), "no disk".to_owned())]));
+        assert!(!loops.list()[0].1.failed, "the others went well");
+        loops.begin("a", None).end(&Ok::<_, String>(()));
+        assert!(skipped().is_empty(), "it is of the last round alone");
+    }
 
     #[test]
     fn rounds_are_remembered() {

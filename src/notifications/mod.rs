@@ -27,6 +27,7 @@ use crate::{
     db::{self, Db, audit},
     model::{
         Clock, FieldError, JobId, Loops, RunId, SessionId, Timestamp, User, UserId,
+        loops::Round,
         notification::{
             Delivery, Event, Message, Notification, Unseen, Watched, Way, Webhook, Wishes, end_of, pause_after,
         },
@@ -214,7 +215,7 @@ impl Notifications {
         let mut well = true;
         loop {
             let round = loops.begin("notifications", Some(PERIOD));
-            let mut outcome = self.round().await;
+            let mut outcome = self.round(&round).await;
             if outcome.is_ok() && forgotten.is_none_or(|at| FORGET < at.elapsed()) {
                 forgotten = Some(Instant::now());
                 let before = self.clock.now().plus_seconds(-KEPT);
@@ -243,37 +244,50 @@ impl Notifications {
     }
 
     /// Notices what has happened, and delivers what is due.
-    pub async fn round(&self) -> Result<()> {
+    /// What fails with one job or one message holds up no other.
+    pub async fn round(&self, round: &Round) -> Result<()> {
         let mut wishes = HashMap::new();
-        self.notice_ends(&mut wishes).await?;
-        self.notice_values(&mut wishes).await?;
-        self.deliver().await
+        self.notice_ends(&mut wishes, round).await?;
+        self.notice_values(&mut wishes, round).await?;
+        self.deliver(round).await
     }
 
-    async fn notice_ends(&self, wishes: &mut HashMap<UserId, Option<Wishes>>) -> Result<()> {
+    async fn notice_ends(&self, wishes: &mut HashMap<UserId, Option<Wishes>>, round: &Round) -> Result<()> {
         for job in self.db.unnoticed_ends(self.clock.now().plus_seconds(-LATEST_END), MOST).await? {
             let Some(event) = end_of(&job) else { continue };
-            self.notice(wishes, job.owner, job.latest.id, event, || Message::ended(&job, event)).await?;
+            let noticed = self.notice(wishes, job.owner, job.latest.id, event, || Message::ended(&job, event)).await;
+            round.unless_failed(format_args!("job {}", job.id), noticed);
         }
         Ok(())
     }
 
-    async fn notice_values(&self, wishes: &mut HashMap<UserId, Option<Wishes>>) -> Result<()> {
+    async fn notice_values(&self, wishes: &mut HashMap<UserId, Option<Wishes>>, round: &Round) -> Result<()> {
         let now = self.clock.now();
         let watched = self.db.watched_jobs(now.plus_seconds(-LATEST_VALUE)).await?;
         let open: Vec<RunId> = watched.iter().filter(|one| !one.was_not_finite).map(|one| one.run).collect();
         let found = self.runs.not_finite(&open).await?;
         for one in &watched {
-            let Watched { owner, session, .. } = *one;
-            if let Some((metric, step)) = found.get(&one.run) {
-                self.notice(wishes, owner, session, Event::NotFinite, || Message::not_finite(one, metric, *step))
-                    .await?;
-            }
-            let usual = || Wishes::default().stalled_after;
-            let after = self.wishes_of(wishes, owner).await?.map_or_else(usual, |wishes| wishes.stalled_after);
-            if let Some(quiet) = one.stalled_for(after, now).filter(|_| !one.was_stalled) {
-                self.notice(wishes, owner, session, Event::Stalled, || Message::stalled(one, quiet)).await?;
-            }
+            let noticed = self.notice_values_of(wishes, one, found.get(&one.run), now).await;
+            round.unless_failed(format_args!("job {}", one.job), noticed);
+        }
+        Ok(())
+    }
+
+    async fn notice_values_of(
+        &self,
+        wishes: &mut HashMap<UserId, Option<Wishes>>,
+        one: &Watched,
+        not_finite: Option<&(String, i64)>,
+        now: Timestamp,
+    ) -> Result<()> {
+        let Watched { owner, session, .. } = *one;
+        if let Some((metric, step)) = not_finite {
+            self.notice(wishes, owner, session, Event::NotFinite, || Message::not_finite(one, metric, *step)).await?;
+        }
+        let usual = || Wishes::default().stalled_after;
+        let after = self.wishes_of(wishes, owner).await?.map_or_else(usual, |wishes| wishes.stalled_after);
+        if let Some(quiet) = one.stalled_for(after, now).filter(|_| !one.was_stalled) {
+            self.notice(wishes, owner, session, Event::Stalled, || Message::stalled(one, quiet)).await?;
         }
         Ok(())
     }
@@ -308,11 +322,12 @@ impl Notifications {
         Ok(wishes.as_ref())
     }
 
-    async fn deliver(&self) -> Result<()> {
+    async fn deliver(&self, round: &Round) -> Result<()> {
         let due = self.db.due_notifications(self.clock.now(), MOST).await?;
-        let mut under_way = stream::iter(due).map(|one| self.deliver_one(one)).buffer_unordered(AT_ONCE);
-        while let Some(outcome) = under_way.next().await {
-            outcome?;
+        let deliver = async |one: Notification| (one.id, self.deliver_one(one).await);
+        let mut under_way = stream::iter(due).map(deliver).buffer_unordered(AT_ONCE);
+        while let Some((id, outcome)) = under_way.next().await {
+            round.unless_failed(format_args!("notification {id}"), outcome);
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ use crate::{
     files::{self, Met, Part},
     model::{
         Loops, Run, RunId, SessionId, SessionState, Timestamp,
-        run::{self, Reading, Skipped, Source},
+        loops::Round,
+        run::{self, Reading, Skipped, Source, Unread},
         session::Placement,
     },
     scheduler::PortalUser,
@@ -62,8 +63,8 @@ impl Runs {
         let mut well = true;
         for number in 0_u64.. {
             let round = loops.begin("curves", Some(PERIOD));
-            let outcome = match self.round().await {
-                Ok(()) if number.is_multiple_of(ROUNDS_TO_FORGET) => self.forget_with_jobs().await,
+            let outcome = match self.round(&round).await {
+                Ok(()) if number.is_multiple_of(ROUNDS_TO_FORGET) => self.forget_with_jobs(&round).await,
                 other => other,
             };
             round.end(&outcome);
@@ -80,22 +81,13 @@ impl Runs {
     }
 
     /// Jobs' attempts that have begun since are read like registered runs.
-    async fn take_up_jobs(&self) -> Result<()> {
+    async fn take_up_jobs(&self, round: &Round) -> Result<()> {
         let since = *self.attempts.lock();
         let next = SessionId::at(self.clock.now().plus_seconds(-SLACK));
         let mut are_all_known = true;
         for attempt in self.db.unread_attempts(since).await? {
-            let Some(owner) = self.db.find_user(attempt.owner).await? else { continue };
-            let person = match self.scheduler.person(&PortalUser::from(&owner.user)).await {
-                Ok(person) => person,
-                Err(err) => {
-                    are_all_known = false;
-                    tracing::debug!(job.id = %attempt.job, error = &err as &dyn std::error::Error, "whose logs they are");
-                    continue;
-                }
-            };
-            let Ok(directory) = run::directory(&attempt.directory, &person.home.to_string_lossy()) else { continue };
-            self.db.read_attempt(&attempt, &directory, self.clock.now()).await?;
+            let taken = self.take_up(&attempt).await;
+            are_all_known &= round.unless_failed(format_args!("job {}", attempt.job), taken).unwrap_or(false);
         }
         if are_all_known {
             *self.attempts.lock() = next;
@@ -103,16 +95,33 @@ impl Runs {
         Ok(())
     }
 
+    /// Has one attempt's curves read from now on; false where nobody knows yet whose they are.
+    async fn take_up(&self, attempt: &Unread) -> Result<bool> {
+        let Some(owner) = self.db.find_user(attempt.owner).await? else { return Ok(true) };
+        let person = match self.scheduler.person(&PortalUser::from(&owner.user)).await {
+            Ok(person) => person,
+            Err(err) => {
+                tracing::debug!(job.id = %attempt.job, error = &err as &dyn std::error::Error, "whose logs they are");
+                return Ok(false);
+            }
+        };
+        if let Ok(directory) = run::directory(&attempt.directory, &person.home.to_string_lossy()) {
+            self.db.read_attempt(attempt, &directory, self.clock.now()).await?;
+        }
+        Ok(true)
+    }
+
     /// What was of jobs that were deleted goes too.
-    async fn forget_with_jobs(&self) -> Result<()> {
+    async fn forget_with_jobs(&self, round: &Round) -> Result<()> {
         for gone in self.db.remove_runs_without_job().await? {
-            self.shelf.remove(gone).await?;
+            let removed = self.shelf.remove(gone).await;
+            round.unless_failed(format_args!("run {gone}"), removed);
         }
         Ok(())
     }
 
-    async fn round(self: &Arc<Self>) -> Result<()> {
-        self.take_up_jobs().await?;
+    async fn round(self: &Arc<Self>, round: &Round) -> Result<()> {
+        self.take_up_jobs(round).await?;
         let mut due = self.db.runs_to_read(self.clock.now(), MOST_DUE).await?;
         let viewed: Vec<RunId> = {
             let mut viewed = self.viewed.lock();

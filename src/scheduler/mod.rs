@@ -104,7 +104,7 @@ pub trait Scheduler: Send + Sync {
     async fn find(&self, session: SessionId) -> Result<Option<Placement>>;
 
     /// Every session this portal's scheduler holds anything of: processes or leftovers.
-    async fn list(&self) -> Result<Vec<SessionId>>;
+    async fn list(&self) -> Result<Listed>;
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation;
 
@@ -114,8 +114,15 @@ pub trait Scheduler: Send + Sync {
         None
     }
 
-    /// Comes back when the workload's agent has ended, at once where it is not there any
-    /// more. Only a hint to [`Scheduler::observe`] soon: it may also come back early.
+    /// Since when the workload has run, later by as long as it was suspended: its time limit counts from
+    /// here. `None` where it counts from the first answer, or nobody can be asked.
+    async fn running_since(&self, _session: SessionId, _placement: &Placement) -> Option<Timestamp> {
+        None
+    }
+
+    /// Comes back when the workload's agent has ended, or when it has got a node that its placement does not
+    /// name yet; at once where that is so already. Only a hint to [`Scheduler::observe`] soon: it may also
+    /// come back early.
     async fn wait_end(&self, session: SessionId, placement: &Placement);
 
     /// How long a workload that was asked to end may take (seconds).
@@ -255,6 +262,14 @@ pub enum Observation {
     Ended(Exit),
     /// Why nobody could be asked.
     Unknown(String),
+}
+
+/// What a scheduler holds.
+#[derive(Debug, Default)]
+pub struct Listed {
+    pub sessions: Vec<SessionId>,
+    /// Records that cannot be read, by their paths: what they are of is unknown, and the others are listed.
+    pub unreadable: Vec<(String, std::io::Error)>,
 }
 
 /// How busy a workload keeps its GPUs.

@@ -9,6 +9,7 @@ use crate::{
         EndReason, Job, Session, SessionId, Timestamp, UserId,
         hold::{Hold, Obstacles},
         job::{Attempt, Task},
+        loops::Round,
         quota::Reason,
         session::SessionSpec,
     },
@@ -31,12 +32,18 @@ impl Sessions {
         })
     }
 
-    /// Tries jobs again that failed and have retries left.
-    pub(super) async fn retry_jobs(&self) -> Result<()> {
+    /// Tries jobs again that failed and have retries left; one that cannot be tried holds up no other.
+    pub(super) async fn retry_jobs(&self, round: &Round) -> Result<()> {
         for job in self.db.jobs_to_retry().await? {
-            if !job.is_to_be_retried() || !job.latest.spec_is_whole || !self.retry(&job).await? {
-                self.db.settle_job(job.id).await?;
-            }
+            let outcome = self.retry_or_settle(&job).await;
+            round.unless_failed(format_args!("job {}", job.id), outcome);
+        }
+        Ok(())
+    }
+
+    async fn retry_or_settle(&self, job: &Job) -> Result<()> {
+        if !job.is_to_be_retried() || !job.latest.spec_is_whole || !self.retry(job).await? {
+            self.db.settle_job(job.id).await?;
         }
         Ok(())
     }

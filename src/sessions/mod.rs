@@ -75,7 +75,9 @@ pub struct Sessions {
     live: RwLock<HashMap<SessionId, Live>>,
     /// Who has a step under way, and whether another was asked for meanwhile.
     busy: Mutex<HashMap<SessionId, bool>>,
-    watched: Mutex<HashMap<SessionId, CancellationToken>>,
+    watched: Mutex<HashMap<SessionId, watch::Watcher>>,
+    /// What went wrong with the last step of a session, until one succeeds.
+    failing: Mutex<HashMap<SessionId, Arc<Error>>>,
     measuring: hardware::Measuring,
     changes: broadcast::Sender<Change>,
     wake: Notify,
@@ -239,6 +241,7 @@ impl Sessions {
             live: RwLock::default(),
             busy: Mutex::default(),
             watched: Mutex::default(),
+            failing: Mutex::default(),
             measuring: hardware::Measuring::default(),
             changes: broadcast::channel(1024).0,
             wake: Notify::new(),

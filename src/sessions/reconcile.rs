@@ -10,9 +10,14 @@ use std::{
 
 use super::{Change, Error, LastRun, Result, Sessions, launch::is_path};
 use crate::{
-    db::sessions::Ending,
+    db::{self, sessions::Ending},
     environments::{DEFAULT, State},
-    model::{EndReason, Role, Session, SessionId, SessionState, Timestamp, ending::Deadline, session::Untold},
+    model::{
+        EndReason, Role, Session, SessionId, SessionState, Timestamp,
+        ending::Deadline,
+        loops::Round,
+        session::{Placement, Untold},
+    },
     scheduler::{self, Exit, Observation},
 };
 
@@ -31,9 +36,20 @@ const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
 
+/// How precisely a scheduler says for how long a workload has run (seconds).
+const ROUNDING: i64 = 2;
+
 /// Slurm's daemons tell the accounts of a start's end within seconds; nobody waits longer for it
 /// (seconds).
 const ACCOUNTS_DELAY: i64 = 60;
+
+/// What was found of a session that is not live.
+#[derive(PartialEq, Eq)]
+enum Leftover {
+    None,
+    /// It runs, and the database does not know it.
+    Stranger,
+}
 
 impl Sessions {
     /// Runs until the portal stops. Tasks in flight are left to the tracker.
@@ -51,7 +67,7 @@ impl Sessions {
     /// One round. Errors are left to the next one; the health page shows the last.
     pub async fn reconcile(self: &Arc<Self>) {
         let round = self.config.loops.begin("sessions", Some(PERIOD));
-        let outcome = self.round().await;
+        let outcome = self.round(&round).await;
         round.end(&outcome);
         let (strangers, failed) = match outcome {
             Ok(strangers) => (strangers, false),
@@ -63,7 +79,8 @@ impl Sessions {
         *self.last.write() = LastRun { at: Some(self.clock.now()), failed, strangers };
     }
 
-    async fn round(self: &Arc<Self>) -> Result<HashSet<SessionId>> {
+    /// What is everybody's fails the round; what is one session's is that session's alone.
+    async fn round(self: &Arc<Self>, round: &Round) -> Result<HashSet<SessionId>> {
         self.follow_the_clock().await?;
         self.note_observation().await?;
         *self.maintenance.write() = self.db.maintenance().await?;
@@ -72,47 +89,58 @@ impl Sessions {
         let live: HashSet<SessionId> = sessions.iter().map(|session| session.id).collect();
         self.routes.retain(&live);
         self.live.write().retain(|id, _| live.contains(id));
+        self.failing.lock().retain(|id, _| live.contains(id));
         for session in &sessions {
             self.add_route(session);
             self.live.write().entry(session.id).or_default();
+            if !session.spec_is_whole {
+                round.skip(format_args!("session {}", session.id), &db::Error::Stored("session"));
+            }
         }
-        self.retry_jobs().await?;
+        for (id, error) in self.failing.lock().iter() {
+            round.skip(format_args!("session {id}"), error);
+        }
+        self.retry_jobs(round).await?;
         let waiting = sessions.into_iter().filter(|session| !session.is_admitted()).collect();
-        self.decide_again(self.admission.in_order(waiting).await?).await?;
+        self.decide_again(self.admission.in_order(waiting).await?, round).await?;
         for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
             self.spawn_step(session.id);
         }
-        self.sweep(&live).await
+        self.sweep(&live, round).await
     }
 
     /// Ends what the scheduler holds of sessions that have ended: leftovers of a crash.
     /// Answers the strangers, which run and have no row. A row comes before anything is
     /// started and is never removed, so the database is older than they are: somebody put a
     /// backup back, and somebody else's work is not ended for that.
-    async fn sweep(&self, live: &HashSet<SessionId>) -> Result<HashSet<SessionId>> {
-        let mut outcome = Ok(());
+    async fn sweep(&self, live: &HashSet<SessionId>, round: &Round) -> Result<HashSet<SessionId>> {
         let mut strangers = HashSet::new();
-        for id in self.scheduler.list().await? {
+        let listed = self.scheduler.list().await?;
+        for (record, error) in &listed.unreadable {
+            round.skip(record, error);
+        }
+        for id in listed.sessions {
             if live.contains(&id) || self.busy.lock().contains_key(&id) {
                 continue;
             }
-            match self.db.find_session(id).await? {
-                Some(session) if session.state.is_live() => continue,
-                None if self.is_running_stranger(id).await? => {
-                    strangers.insert(id);
-                    continue;
-                }
-                _ => {}
+            let outcome = self.end_leftover(id).await;
+            if round.unless_failed(format_args!("session {id}"), outcome) == Some(Leftover::Stranger) {
+                strangers.insert(id);
             }
-            // One that does not end must not keep the others.
-            let ended = match self.scheduler.kill(id, None).await {
-                Ok(()) => self.scheduler.clean(id).await,
-                failed => failed,
-            };
-            outcome = outcome.and(ended);
         }
-        outcome?;
         Ok(strangers)
+    }
+
+    /// Ends what the scheduler holds of one session that is not live.
+    async fn end_leftover(&self, id: SessionId) -> Result<Leftover> {
+        match self.db.find_session(id).await? {
+            Some(session) if session.state.is_live() => return Ok(Leftover::None),
+            None if self.is_running_stranger(id).await? => return Ok(Leftover::Stranger),
+            _ => {}
+        }
+        self.scheduler.kill(id, None).await?;
+        self.scheduler.clean(id).await?;
+        Ok(Leftover::None)
     }
 
     /// Whether a workload without a row may still run; the first time it is told.
@@ -144,8 +172,10 @@ impl Sessions {
         };
         let this = Arc::clone(self);
         self.tracker.spawn(async move {
-            if let Err(error) = this.step(id).await {
-                tracing::warn!(session.id = %id, error = &error as &dyn std::error::Error, "a step with a session failed");
+            match this.step(id).await {
+                Ok(()) => drop(this.failing.lock().remove(&id)),
+                // The next round names it, in the log and in the health report.
+                Err(error) => drop(this.failing.lock().insert(id, Arc::new(error))),
             }
             // What came meanwhile (a click on "stop" during a launch) is looked at now.
             if this.busy.lock().remove(&id) == Some(true) {
@@ -216,21 +246,41 @@ impl Sessions {
                 self.watch(session);
             }
             Observation::Alive => {
-                // Only now it is known where.
-                let Some(placement) = self.scheduler.find(session.id).await? else { return Ok(()) };
-                self.db.set_placement(session.id, &placement).await?;
+                let Some(placement) = self.find_place(session).await? else { return Ok(()) };
                 // First, so that nothing starts of which nobody knows since when it holds what.
                 self.note_begin(session, &placement).await?;
                 if self.db.begin_start(session.id, self.clock.now()).await? {
                     self.tell(session, false);
                 }
                 if let Some(placed) = self.db.find_session(session.id).await?.filter(|now| now.state.is_live()) {
+                    self.count_time(&placed, &placement).await?;
                     self.add_route(&placed);
                     self.watch(&placed);
                 }
             }
             Observation::Ended(exit) => return self.ended(session, exit).await,
             Observation::Unknown(why) => return self.note_unknown(session, &why).await,
+        }
+        Ok(())
+    }
+
+    /// Asks the scheduler where a session is whose row does not say, or not on which node, and notes it.
+    async fn find_place(&self, session: &Session) -> Result<Option<Placement>> {
+        let found = self.scheduler.find(session.id).await?;
+        if let Some(placement) = &found {
+            self.db.set_placement(session.id, placement).await?;
+        }
+        Ok(found)
+    }
+
+    /// Counts the time limit from the start that the scheduler tells of, whether or not anything has
+    /// answered since.
+    async fn count_time(&self, session: &Session, placement: &Placement) -> Result<()> {
+        let Some(since) = self.scheduler.running_since(session.id, placement).await else { return Ok(()) };
+        let end = since.plus_seconds(session.spec.duration_seconds);
+        let is_known = |known: Timestamp| end.seconds_since(known).abs() <= ROUNDING;
+        if !session.expires_at.is_some_and(is_known) {
+            self.db.set_end_of_time(session.id, end).await?;
         }
         Ok(())
     }
@@ -303,24 +353,35 @@ impl Sessions {
 
     /// Is it still there, and is its time up?
     async fn look(self: &Arc<Self>, session: &Session) -> Result<()> {
-        let Some(placement) = &session.placement else { return Ok(()) };
-        match self.scheduler.observe(session.id, placement).await {
+        let known = match &session.placement {
+            Some(placement) => Some(placement.clone()),
+            None => self.find_place(session).await?,
+        };
+        let Some(mut placement) = known else { return Ok(()) };
+        match self.scheduler.observe(session.id, &placement).await {
             Observation::Ended(exit) => return self.ended(session, exit).await,
             Observation::Unknown(why) => return self.note_unknown(session, &why).await,
-            Observation::Alive | Observation::Waiting(_) => {}
+            Observation::Alive => {
+                if placement.node.is_empty() {
+                    placement = self.find_place(session).await?.unwrap_or(placement);
+                }
+                if session.state == SessionState::Starting {
+                    self.count_time(session, &placement).await?;
+                }
+            }
+            Observation::Waiting(_) => {}
         }
+        let session = &Session { placement: Some(placement.clone()), ..session.clone() };
         if session.unknown_since.is_some() {
             self.db.set_unknown(session.id, None).await?;
             self.tell(session, false);
         }
         self.watch(session);
         if self.scheduler.has_queue() {
-            self.note_starts(session, placement).await?;
+            self.note_starts(session, &placement).await?;
         }
         let now = self.clock.now();
-        if session.state == SessionState::Running
-            && let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now)
-        {
+        if let Some(end) = Deadline::time_limit(session).filter(|end| end.at <= now) {
             return self.begin_stop(session, EndReason::TimeLimit, &end.struck()).await;
         }
         let ending = self.maintenance.read().as_ref().and_then(|set| {
@@ -338,7 +399,26 @@ impl Sessions {
             }
         }
         if session.state == SessionState::Starting && self.is_overdue(session) {
+            return self.without_answer(session, &placement).await;
+        }
+        Ok(())
+    }
+
+    /// What becomes of a start that has not answered for longer than any that succeeds. On this machine it has
+    /// failed. What a batch system calls alive goes on to its time limit: only the way to its node may be closed.
+    async fn without_answer(self: &Arc<Self>, session: &Session, placement: &Placement) -> Result<()> {
+        if !self.scheduler.has_queue() {
             return self.begin_stop(session, EndReason::LaunchFailed, "It never answered").await;
+        }
+        let node = &placement.node;
+        let sentence = format!(
+            "It runs on {node}, but has not answered the portal. Its time limit counts. If this lasts, ask an \
+             administrator to check the network between the portal and {node}."
+        );
+        if session.detail.as_deref() != Some(&sentence) {
+            tracing::warn!(session.id = %session.id, node, "a running workload has not answered");
+            self.db.set_detail(session.id, &sentence).await?;
+            self.tell(session, false);
         }
         Ok(())
     }
@@ -365,22 +445,29 @@ impl Sessions {
     /// A stopping session: ask its agent, and kill what does not listen.
     async fn end(self: &Arc<Self>, session: &Session) -> Result<()> {
         let reason = session.stop_reason.unwrap_or(EndReason::StoppedByOwner);
-        let placement = match &session.placement {
-            Some(placement) => placement.clone(),
+        let known = match &session.placement {
+            Some(placement) => Ok(Some(placement.clone())),
             // A crash may have come between the launch and its note.
-            None => match self.scheduler.find(session.id).await? {
-                Some(placement) => {
-                    self.db.set_placement(session.id, &placement).await?;
-                    placement
-                }
-                None => return self.finish(session, reason, None, session.detail.clone().unwrap_or_default()).await,
-            },
+            None => self.find_place(session).await,
+        };
+        let placement = match known {
+            Ok(Some(placement)) => placement,
+            Ok(None) => return self.finish(session, reason, None, session.detail.clone().unwrap_or_default()).await,
+            // Nobody knows any more where its processes are: all that bear its name are ended.
+            Err(Error::Scheduler(scheduler::Error::Io { .. })) => {
+                self.scheduler.kill(session.id, None).await?;
+                return self.finish(session, reason, None, session.detail.clone().unwrap_or_default()).await;
+            }
+            Err(error) => return Err(error),
         };
         match self.scheduler.observe(session.id, &placement).await {
             Observation::Ended(exit) => self.ended(session, exit).await,
             Observation::Unknown(why) => self.note_unknown(session, &why).await,
             Observation::Alive | Observation::Waiting(_) => {
-                self.watch(&Session { placement: Some(placement.clone()), ..session.clone() });
+                // One that has just got its node ends by itself there; nothing of it is listened to.
+                if !placement.node.is_empty() {
+                    self.watch(&Session { placement: Some(placement.clone()), ..session.clone() });
+                }
                 let since = session.stopping_at.unwrap_or_default();
                 let patience = self.scheduler.grace_seconds().saturating_add(KILL_MARGIN);
                 if self.clock.now().seconds_since(since) < patience {
@@ -480,9 +567,8 @@ impl Sessions {
     pub(super) fn forget(&self, id: SessionId) {
         self.routes.remove(id);
         self.live.write().remove(&id);
-        if let Some(watch) = self.watched.lock().remove(&id) {
-            watch.cancel();
-        }
+        self.failing.lock().remove(&id);
+        self.unwatch(id);
     }
 
     /// Tells whoever shows it; an end makes room, so it is also a reason for another round.

@@ -3,10 +3,11 @@
 
 use super::{Result, Sessions, holds::Turn, launch::NOT_READABLE};
 use crate::{
-    admission::Rehearsal,
+    admission::{Outlook, Rehearsal},
     db::{admit::Verdict, sessions::Ending},
     model::{
         EndReason, Session, SessionId, Timestamp,
+        loops::Round,
         quota::{Reason, codes},
     },
 };
@@ -14,36 +15,41 @@ use crate::{
 impl Sessions {
     /// Decides again about those who wait, in this order. Most of them go on waiting for what they waited
     /// for: one look at all tells.
-    pub(super) async fn decide_again(&self, waiting: Vec<Session>) -> Result<()> {
+    pub(super) async fn decide_again(&self, waiting: Vec<Session>, round: &Round) -> Result<()> {
         let mut outlook = None;
         for session in waiting {
-            if !session.spec_is_whole {
-                self.give_up(&session).await?;
-                outlook = None;
-                continue;
-            }
-            let hold = match self.turn_of(&session).await? {
-                Turn::Decide(hold) => hold,
-                Turn::Never(reason) => {
-                    self.refuse(&session, reason).await?;
-                    outlook = None;
-                    continue;
-                }
-            };
             let seen = match outlook.take() {
                 Some(seen) => seen,
                 None => self.admission.outlook().await?,
             };
-            match self.admission.foresee(&seen, &session, hold.clone())? {
-                Some(Rehearsal { verdict: Verdict::Wait(reasons), estimated_start }) if reasons == session.reasons => {
-                    self.note_estimate(session.id, estimated_start);
-                    outlook = Some(seen);
-                }
-                // What changes one changes the others.
-                _ => self.reconsider(&session, hold).await?,
-            }
+            let outcome = self.decide_about(&session, &seen).await;
+            let is_as_before = round.unless_failed(format_args!("session {}", session.id), outcome);
+            // What changes one changes the others.
+            outlook = is_as_before.unwrap_or(true).then_some(seen);
         }
         Ok(())
+    }
+
+    /// Decides again about one; true where it goes on waiting for what it waited for.
+    async fn decide_about(&self, session: &Session, seen: &Outlook) -> Result<bool> {
+        if !session.spec_is_whole {
+            self.give_up(session).await?;
+            return Ok(false);
+        }
+        let hold = match self.turn_of(session).await? {
+            Turn::Decide(hold) => hold,
+            Turn::Never(reason) => {
+                self.refuse(session, reason).await?;
+                return Ok(false);
+            }
+        };
+        match self.admission.foresee(seen, session, hold.clone())? {
+            Some(Rehearsal { verdict: Verdict::Wait(reasons), estimated_start }) if reasons == session.reasons => {
+                self.note_estimate(session.id, estimated_start);
+                Ok(true)
+            }
+            _ => self.reconsider(session, hold).await.map(|()| false),
+        }
     }
 
     fn note_estimate(&self, id: SessionId, start: Option<Timestamp>) {

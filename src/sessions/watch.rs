@@ -5,10 +5,11 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::StreamExt;
+use tokio_util::sync::CancellationToken;
 
 use super::{Route, Sessions, idle};
 use crate::{
-    model::{Session, SessionState, session::Placement},
+    model::{Session, SessionId, SessionState, session::Placement},
     protocol::{AgentStatus, Phase},
 };
 
@@ -22,31 +23,56 @@ const RETRY: Duration = Duration::from_millis(500);
 /// A machine whose clock differs by more is told of (milliseconds).
 const CLOCK_OFF: i64 = 60_000;
 
+/// Who watches a session, and where it was when that began.
+pub(super) struct Watcher {
+    placement: Placement,
+    cancel: CancellationToken,
+}
+
 impl Sessions {
-    /// Watches a session until it ends; a second call for the same session does nothing.
+    /// Watches a session until it ends. A second call does nothing, unless the session has got a node since,
+    /// or another one: then it is watched there.
     pub(super) fn watch(self: &Arc<Self>, session: &Session) {
         let Some(placement) = session.placement.clone() else { return };
         let cancel = self.stopping.child_token();
         {
             let mut watched = self.watched.lock();
-            if watched.contains_key(&session.id) {
-                return;
+            match watched.get(&session.id) {
+                Some(known) if known.placement == placement => return,
+                Some(elsewhere) => elsewhere.cancel.cancel(),
+                None => {}
             }
-            watched.insert(session.id, cancel.clone());
+            watched.insert(session.id, Watcher { placement: placement.clone(), cancel: cancel.clone() });
         }
         let (this, session) = (Arc::clone(self), session.clone());
         self.tracker.spawn(async move {
             tokio::select! {
                 () = cancel.cancelled() => {}
                 () = this.scheduler.wait_end(session.id, &placement) => {
-                    this.watched.lock().remove(&session.id);
+                    this.end_watch(session.id, &placement);
                     this.wake();
                 }
-                () = this.follow(&session, &placement) => {}
+                // Without a node there is nobody to listen to.
+                () = this.follow(&session, &placement), if !placement.node.is_empty() => {}
                 () = this.look_now_and_then(&session) => {}
             }
             this.end_measuring(session.id).await;
         });
+    }
+
+    /// Forgets the watcher of this placement; one of a newer placement stays.
+    fn end_watch(&self, id: SessionId, placement: &Placement) {
+        let mut watched = self.watched.lock();
+        if watched.get(&id).is_some_and(|known| known.placement == *placement) {
+            watched.remove(&id);
+        }
+    }
+
+    /// Ends the watching of a session.
+    pub(super) fn unwatch(&self, id: SessionId) {
+        if let Some(watcher) = self.watched.lock().remove(&id) {
+            watcher.cancel.cancel();
+        }
     }
 
     /// Listens to the agent, for as long as it takes.

@@ -23,6 +23,7 @@ use crate::{
         FieldError, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
         hold::Outcome,
         job::Attempt,
+        loops::Round,
         maintenance,
         quota::Reason,
         sweep::{Course, Goal, Metric, Plan, Settings, SweepState, behind},
@@ -267,7 +268,7 @@ impl Sweeps {
         let mut courses = Courses::default();
         loop {
             let round = loops.begin("sweeps", Some(PERIOD));
-            let outcome = self.round(&mut courses).await;
+            let outcome = self.round(&mut courses, &round).await;
             round.end(&outcome);
             if let Err(error) = outcome {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a round of the sweeps failed");
@@ -285,24 +286,31 @@ impl Sweeps {
         }
     }
 
-    async fn round(&self, courses: &mut Courses) -> Result<()> {
+    async fn round(&self, courses: &mut Courses, round: &Round) -> Result<()> {
         let open = self.db.open_sweeps().await?;
         courses.retain(|of, _| open.iter().any(|sweep| sweep.id == *of));
         for sweep in open {
-            match sweep.state {
-                SweepState::Running => {
-                    self.end_those_behind(&sweep, courses.entry(sweep.id).or_default()).await?;
-                    self.release(&sweep).await?;
-                }
-                SweepState::Stopping => self.end_tasks(sweep.id).await?,
-                SweepState::Paused | SweepState::Ended => {}
+            let outcome = self.step(&sweep, courses.entry(sweep.id).or_default()).await;
+            round.unless_failed(format_args!("sweep {}", sweep.id), outcome);
+        }
+        Ok(())
+    }
+
+    /// Takes the next step with one sweep.
+    async fn step(&self, sweep: &Sweep, courses: &mut HashMap<JobId, Arc<Course>>) -> Result<()> {
+        match sweep.state {
+            SweepState::Running => {
+                self.end_those_behind(sweep, courses).await?;
+                self.release(sweep).await?;
             }
-            let Some(sweep) = self.db.find_sweep(sweep.id).await? else { continue };
-            let none_left = sweep.state == SweepState::Stopping || sweep.released == sweep.tasks;
-            if none_left && self.db.live_in_sweep(sweep.id).await? == 0 {
-                self.db.set_sweep_state(sweep.id, &[sweep.state], (SweepState::Ended, ""), None).await?;
-                self.tell(sweep.id).await?;
-            }
+            SweepState::Stopping => self.end_tasks(sweep.id).await?,
+            SweepState::Paused | SweepState::Ended => {}
+        }
+        let Some(sweep) = self.db.find_sweep(sweep.id).await? else { return Ok(()) };
+        let none_left = sweep.state == SweepState::Stopping || sweep.released == sweep.tasks;
+        if none_left && self.db.live_in_sweep(sweep.id).await? == 0 {
+            self.db.set_sweep_state(sweep.id, &[sweep.state], (SweepState::Ended, ""), None).await?;
+            self.tell(sweep.id).await?;
         }
         Ok(())
     }
@@ -397,14 +405,21 @@ impl Sweeps {
         Ok(())
     }
 
+    /// Ends every task; one that cannot be ended keeps no other from it, and is the round's error.
     async fn end_tasks(&self, id: SweepId) -> Result<()> {
+        let mut outcome = Ok(());
         for (_, job) in self.db.sweep_jobs(id).await? {
-            if 0 < job.retries_left {
-                self.db.settle_job(job.id).await?;
-            }
-            if job.latest.state.is_live() {
-                self.sessions.end_by_itself(&job.latest, "Its sweep was stopped").await?;
-            }
+            outcome = outcome.and(self.end_task(&job).await);
+        }
+        outcome
+    }
+
+    async fn end_task(&self, job: &Job) -> Result<()> {
+        if 0 < job.retries_left {
+            self.db.settle_job(job.id).await?;
+        }
+        if job.latest.state.is_live() {
+            self.sessions.end_by_itself(&job.latest, "Its sweep was stopped").await?;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@ use lyceum::{
         admit::{Admitted, NewAttempt, NewSession, Verdict},
         sessions::Filter,
     },
-    model::{GroupName, Resources, Role, SessionId, SessionState, UserId, session::Placement, session::SessionSpec},
+    model::{
+        GroupName, Loops, Resources, Role, SessionId, SessionState, UserId, session::Placement, session::SessionSpec,
+    },
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -65,7 +67,12 @@ impl Scene {
     }
 
     async fn look(&self) {
-        self.portal.portal.cluster.look(&|news| self.news.lock().push(news)).await.unwrap();
+        self.portal
+            .portal
+            .cluster
+            .look(&|news| self.news.lock().push(news), &Loops::default().begin("gpus", None))
+            .await
+            .unwrap();
     }
 
     /// Half a minute and a little later.
@@ -397,6 +404,6 @@ async fn held_gpus_that_rest_are_asked_about() {
     scene.minutes(62).await;
     let (sessions, config) = (&portal.portal.sessions, lyceum::cluster::Config::default());
     let next = lyceum::cluster::Cluster::new(sessions.admission.clone(), sessions.scheduler.clone(), config);
-    next.look(&|_| {}).await.unwrap();
+    next.look(&|_| {}, &Loops::default().begin("gpus", None)).await.unwrap();
     assert_eq!(next.view().idle.len(), 1, "since when they rest was kept");
 }

@@ -131,7 +131,7 @@ async fn a_workloads_life() {
     // A portal that was restarted and forgot everything.
     let later = scheduler(&house);
     assert_eq!(later.find(session).await.unwrap(), Some(placement.clone()));
-    assert_eq!(later.list().await.unwrap(), [session]);
+    assert_eq!(later.list().await.unwrap().sessions, [session]);
     assert_eq!(later.find(SessionId::new()).await.unwrap(), None);
     assert_eq!(later.launch(workload(session, &people.a, &["sleep"])).await.unwrap(), placement);
 
@@ -146,7 +146,7 @@ async fn a_workloads_life() {
     let exit = end(&later, session, &placement).await;
     assert_eq!((exit.reason, exit.ended_at), (None, Timestamp(1_000_000)), "asked, and by our clock");
     later.clean(session).await.unwrap();
-    assert_eq!(later.list().await.unwrap(), []);
+    assert_eq!(later.list().await.unwrap().sessions, []);
     house.assert_nothing_left(session);
     assert!(matches!(later.observe(session, &placement).await, Observation::Ended(_)));
 }
@@ -244,7 +244,7 @@ async fn with_the_real_agent() {
     let (session, placement) = run(&["/usr/bin/python3", "-c", hoard]).await;
     assert_eq!(end(&local, session, &placement).await.reason, Some(EndReason::OutOfMemory));
 
-    for session in local.list().await.unwrap() {
+    for session in local.list().await.unwrap().sessions {
         local.kill(session, None).await.unwrap();
         local.clean(session).await.unwrap();
     }

@@ -10,7 +10,7 @@ use std::{
 use lyceum::{
     db::{chain::Walk, sessions::Ending},
     journal::{self, Journal},
-    model::{Clock, EndReason, SessionId},
+    model::{Clock, EndReason, Loops, SessionId, loops::Round},
     retention::{self, Forgotten, Retention},
 };
 use serde_json::Value;
@@ -31,6 +31,10 @@ async fn ended(house: &House, owner: lyceum::model::UserId, days: i64) -> Sessio
     let log = std::fs::File::create(logs.join(format!("{id}.log"))).unwrap();
     log.set_modified(UNIX_EPOCH + Duration::from_millis(at.0.unsigned_abs())).unwrap();
     id
+}
+
+fn round() -> Round {
+    Loops::default().begin("retention", None)
 }
 
 fn retention(house: &House, clock: &Clock, days: [i64; 3]) -> Retention {
@@ -54,14 +58,14 @@ async fn what_is_over_is_forgotten_by_age() {
         let clock = Clock::manual(START.plus_seconds(60 * DAY));
         let there = |id: SessionId| house.directory.path().join(format!("logs/{id}.log")).exists();
 
-        let forever = retention(house, &clock, [0, 0, 0]).sweep().await.unwrap();
+        let forever = retention(house, &clock, [0, 0, 0]).sweep(&round()).await.unwrap();
         assert_eq!((forever, there(old)), (Forgotten::default(), true));
 
-        let logs = retention(house, &clock, [30, 0, 0]).sweep().await.unwrap();
+        let logs = retention(house, &clock, [30, 0, 0]).sweep(&round()).await.unwrap();
         assert_eq!(logs, Forgotten { logs: 1, ..Forgotten::default() });
         assert!(!there(old) && there(young) && db.find_session(old).await.unwrap().is_some());
 
-        let sessions = retention(house, &clock, [30, 40, 0]).sweep().await.unwrap();
+        let sessions = retention(house, &clock, [30, 40, 0]).sweep(&round()).await.unwrap();
         assert_eq!(sessions, Forgotten { sessions: 1, ..Forgotten::default() });
         assert!(db.find_session(old).await.unwrap().is_none() && db.find_session(young).await.unwrap().is_some());
         assert!(db.find_session(live).await.unwrap().unwrap().state.is_live(), "what lives is never too old");
@@ -71,8 +75,8 @@ async fn what_is_over_is_forgotten_by_age() {
         assert_eq!(number(db, "SELECT COUNT(*) FROM audit").await, 5, "the audit log is another thing");
 
         let audit = retention(house, &clock, [30, 40, 50]);
-        assert_eq!(audit.sweep().await.unwrap(), Forgotten { audit: 4, ..Forgotten::default() });
-        assert_eq!(audit.sweep().await.unwrap(), Forgotten::default(), "what is done is done");
+        assert_eq!(audit.sweep(&round()).await.unwrap(), Forgotten { audit: 4, ..Forgotten::default() });
+        assert_eq!(audit.sweep(&round()).await.unwrap(), Forgotten::default(), "what is done is done");
         assert!(matches!(db.verify_audit().await.unwrap(), Walk::Whole { rows: 2, last: 6, .. }));
     })
     .await;
@@ -88,7 +92,8 @@ async fn much_is_forgotten_in_parts() {
     }
     let clock = Clock::manual(START.plus_seconds(10 * DAY));
     let retention = retention(&house, &clock, [1, 1, 0]);
-    let (forgotten, live) = tokio::join!(retention.sweep(), running(&house.db, owner));
+    let round = round();
+    let (forgotten, live) = tokio::join!(retention.sweep(&round), running(&house.db, owner));
     assert_eq!(forgotten.unwrap(), Forgotten { logs: 450, sessions: 450, ..Forgotten::default() });
     assert!(house.db.find_session(live).await.unwrap().is_some());
     assert!(matches!(house.db.verify_audit().await.unwrap(), Walk::Whole { .. }));

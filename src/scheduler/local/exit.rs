@@ -42,6 +42,22 @@ pub(in crate::scheduler) fn judge(oom_killed: bool, record: Option<ExitRecord>, 
     exit(reason, exit_code, signal.filter(|signal| (1..=64).contains(signal)), one_line(&detail))
 }
 
+/// The end of a workload whose run directory somebody removed under it.
+pub(in crate::scheduler) fn directory_gone(directory: &str, now: Timestamp) -> Exit {
+    let lingering = if directory.starts_with("/run/user/") {
+        ", as happens when its user signs out of the machine: run `loginctl enable-linger`, and start it again"
+    } else {
+        ": start it again"
+    };
+    Exit {
+        reason: Some(EndReason::Lost),
+        exit_code: None,
+        signal: None,
+        ended_at: now,
+        detail: format!("its directory {directory} was removed while it ran{lingering}"),
+    }
+}
+
 /// A sentence without line breaks, escapes and other control characters.
 fn one_line(text: &str) -> String {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_DETAIL).collect();

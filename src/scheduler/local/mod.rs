@@ -23,7 +23,7 @@ use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::machine::capacity;
 use super::{
-    Account, Error, Exit, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
+    Account, Error, Exit, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
 };
 use crate::{
     dial::Endpoint,
@@ -251,16 +251,26 @@ impl Shared {
                 _ => Observation::Unknown(format!("it was started on {}, which is another machine", placement.node)),
             };
         }
+        // The allocation was held until we noticed, and no other clock is ours.
+        let now = self.config.clock.now();
         match process::life(placement) {
+            // Without it nothing reaches the session any more; what still runs is ended with it.
+            Life::Alive(_) | Life::Dead if self.has_lost_its_directory(placement) => {
+                Observation::Ended(exit::directory_gone(&placement.run_directory, now))
+            }
             Life::Alive(_) => Observation::Alive,
             Life::Unknown(why) => Observation::Unknown(why),
             Life::Dead => {
                 let killed = 0 < cgroup::oom_kills(&self.groups(session));
-                let record = self.exit_record(placement);
-                // The allocation was held until we noticed, and no other clock is ours.
-                Observation::Ended(exit::judge(killed, record, self.config.clock.now()))
+                Observation::Ended(exit::judge(killed, self.exit_record(placement), now))
             }
         }
+    }
+
+    /// Whether somebody removed its run directory: a clean end leaves it until the session has ended.
+    fn has_lost_its_directory(&self, placement: &Placement) -> bool {
+        let looked = self.own_run_directory(placement).map(std::fs::symlink_metadata);
+        looked.is_some_and(|looked| looked.is_err_and(|err| err.kind() == std::io::ErrorKind::NotFound))
     }
 
     /// What the agent wrote last, if it can be made sense of: its user may have written it.
@@ -352,9 +362,11 @@ impl Scheduler for Local {
         Ok(blocking(move || read().map_err(doing("reading a placement"))).await?.map(|record| record.placement))
     }
 
-    async fn list(&self) -> Result<Vec<SessionId>> {
+    async fn list(&self) -> Result<Listed> {
         let this = Arc::clone(&self.shared);
-        blocking(move || placement::list(&this.config.placements).map_err(doing("reading the placements"))).await
+        let list = move || placement::list(&this.config.placements).map_err(doing("reading the placements"));
+        let (sessions, unreadable) = blocking(list).await?;
+        Ok(Listed { sessions, unreadable })
     }
 
     async fn observe(&self, session: SessionId, placement: &Placement) -> Observation {

@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::sync::Semaphore;
+
 use super::{
     super::{Error, Exit, Launch, Result, Scheduler, local::blocking},
     HandedIn, Shared,
@@ -33,6 +35,9 @@ const SURE: Duration = Duration::from_secs(15);
 
 /// Before the helper is asked again how an order went.
 const ORDER_PAUSE: Duration = Duration::from_millis(20);
+
+/// How many orders of one user's, to submit and to cancel each, are under way at once.
+const ORDERS_AT_ONCE: usize = 4;
 
 /// Longer than the helper's own patience with an order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(40);
@@ -116,8 +121,16 @@ impl Shared {
         Ok(self.placement(session, uid, name, row.job, &row.host))
     }
 
-    /// Gives an order as a user and waits for how it went.
+    /// Gives an order as a user and waits for how it went. Of one user few are given at once: many that start
+    /// together take turns here, and neither fail for it nor keep the helper from others.
     pub(super) async fn order(self: &Arc<Self>, session: SessionId, unix_name: &str, order: BatchOrder) -> Result<Ran> {
+        let turns = {
+            let mut all = self.turns.lock();
+            all.retain(|_, turns| 1 < Arc::strong_count(turns));
+            let whose = (unix_name.to_owned(), matches!(order, BatchOrder::Submit { .. }));
+            Arc::clone(all.entry(whose).or_insert_with(|| Arc::new(Semaphore::new(ORDERS_AT_ONCE))))
+        };
+        let _turn = turns.acquire().await.map_err(|err| Error::Unavailable(err.to_string()))?;
         let end = Instant::now() + ORDER_TIMEOUT;
         loop {
             let this = Arc::clone(self);
@@ -280,9 +293,15 @@ impl Shared {
         Err(failure)
     }
 
-    pub(super) fn standing(&self, session: SessionId, placement: &Placement) -> Option<(Standing, String)> {
-        let view = self.controller.view();
-        let row = view.job(session, u32::try_from(placement.pid).ok())?;
-        Some((row.standing.clone(), row.host.clone()))
+    /// Whether the controller says of a workload what its placement does not: that it is over, or where it runs.
+    pub(super) fn is_ahead(&self, view: &View, session: SessionId, placement: &Placement) -> bool {
+        match view.job(session, u32::try_from(placement.pid).ok()) {
+            None => view.objection().is_none() && !self.is_before(view, session),
+            Some(row) => match row.standing {
+                Standing::Ended(_) => true,
+                Standing::Alive => placement.node.is_empty() && !row.host.is_empty(),
+                Standing::Waiting | Standing::Unknown(_) => false,
+            },
+        }
     }
 }

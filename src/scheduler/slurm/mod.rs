@@ -37,17 +37,18 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 use parking_lot::Mutex;
+use tokio::sync::Semaphore;
 
 pub use self::settings::{Quotas, Settings};
 use self::{
-    controller::Controller,
+    controller::{Controller, View},
     mark::Marks,
     queue::Row,
     state::{Standing, why_it_waits},
     submit::Answer,
 };
 use super::{
-    Account, Error, GpuUse, Launch, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
+    Account, Error, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
     local::{Local, blocking},
 };
 use crate::{
@@ -110,6 +111,8 @@ struct Shared {
     told: Mutex<HashMap<SessionId, (Instant, bool)>>,
     /// What jobs held before they were put back into the queue, and how often they were.
     past_starts: Mutex<HashMap<SessionId, (i64, Vec<Allocation>)>>,
+    /// Whose turn it is to submit (`true`) or cancel.
+    turns: Mutex<HashMap<(String, bool), Arc<Semaphore>>>,
 }
 
 #[derive(Clone, Copy)]
@@ -131,14 +134,20 @@ impl Slurm {
         if view.is_none_or(|view| size::eligible(&view.nodes, &config.settings.partition).is_empty()) {
             tracing::warn!("nobody knows how large the cluster is, until Slurm answers");
         }
-        let (handed_in, told, past_starts) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { config, marks, controller, handed_in, told, past_starts }) }
+        let (handed_in, told, past_starts, turns) = Default::default();
+        Self { shared: Arc::new(Shared { config, marks, controller, handed_in, told, past_starts, turns }) }
     }
 
     /// How many commands have gone to the controller since the start.
     pub fn controller_calls(&self) -> u64 {
         self.shared.controller.calls()
     }
+}
+
+/// Where a workload's job stands, and on which node; `None` where the controller does not know it.
+fn standing(view: &View, session: SessionId, placement: &Placement) -> Option<(Standing, String)> {
+    let row = view.job(session, u32::try_from(placement.pid).ok())?;
+    Some((row.standing.clone(), row.host.clone()))
 }
 
 /// Whether a workload has a node yet: before, nobody answers anywhere.
@@ -308,14 +317,14 @@ impl Scheduler for Slurm {
         }
     }
 
-    async fn list(&self) -> Result<Vec<SessionId>> {
+    async fn list(&self) -> Result<Listed> {
         let view = self.shared.view().await.map_err(Error::Unavailable)?;
         let this = Arc::clone(&self.shared);
         blocking(move || {
             let lives = |rows: &Vec<Row>| rows.iter().any(|row| !matches!(row.standing, Standing::Ended(_)));
             let leaves = |session: SessionId| this.run_directory(session).exists();
             let held = view.jobs.iter().filter(|(session, rows)| lives(rows) || leaves(**session));
-            Ok(held.map(|(session, _)| *session).collect())
+            Ok(Listed { sessions: held.map(|(session, _)| *session).collect(), unreadable: Vec::new() })
         })
         .await
     }
@@ -345,12 +354,26 @@ impl Scheduler for Slurm {
         self.shared.starts(session, placement).await
     }
 
+    async fn running_since(&self, session: SessionId, placement: &Placement) -> Option<Timestamp> {
+        let view = self.shared.controller.view();
+        let row = view.job(session, u32::try_from(placement.pid).ok())?;
+        let ran = row.ran_seconds.filter(|_| row.standing == Standing::Alive && !row.host.is_empty())?;
+        // What Slurm counts, not when it says that it began: its clock may be another one.
+        let age = i64::try_from(view.answered?.elapsed().as_secs()).unwrap_or(i64::MAX);
+        Some(self.shared.config.clock.now().plus_seconds(-ran.saturating_add(age)))
+    }
+
     async fn wait_end(&self, session: SessionId, placement: &Placement) {
-        let mut news = self.shared.controller.subscribe();
-        let before = self.shared.standing(session, placement);
-        while news.changed().await.is_ok() {
-            let now = self.shared.standing(session, placement);
-            if now != before || now.is_none() && self.shared.controller.view().objection().is_none() {
+        let mut views = self.shared.controller.subscribe();
+        let before = standing(&views.borrow(), session, placement);
+        loop {
+            // First a look: what has happened already changes nothing any more.
+            let is_news = {
+                let view = views.borrow_and_update();
+                let now = standing(&view, session, placement);
+                now != before || self.shared.is_ahead(&view, session, placement)
+            };
+            if is_news || views.changed().await.is_err() {
                 return;
             }
         }

@@ -137,7 +137,7 @@ async fn homes_that_cannot_be_used() {
     found.says("start, tried", "fault", "read-only file system");
     // What binds workloads is tried all the same.
     assert!(found.about("limits, tried").iter().all(|(level, ..)| *level != "fault"));
-    assert_eq!(placement::list(&house.paths().placements).unwrap_or_default(), []);
+    assert_eq!(placement::list(&house.paths().placements).unwrap_or_default().0, []);
 }
 
 #[tokio::test]

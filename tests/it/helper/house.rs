@@ -266,7 +266,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         // Run directories without a placement have no session to name; groups tell as well.
-        for session in placement::list(&self.config.placements).unwrap_or_default() {
+        for session in placement::list(&self.config.placements).unwrap_or_default().0 {
             let _ = self.ask(HelperRequest::Kill { session });
             let _ = self.ask(HelperRequest::Clean { session });
         }

@@ -6,6 +6,7 @@
 mod alone;
 mod audited;
 mod crashes;
+mod damage;
 mod datasets;
 mod endings;
 mod faults;
@@ -21,6 +22,7 @@ pub mod person;
 mod restored;
 mod sweeps;
 mod systemd;
+pub mod together;
 mod whole;
 
 use std::{

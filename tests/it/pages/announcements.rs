@@ -175,6 +175,7 @@ pub fn health(word: &Word) -> HealthPage {
             took: Duration::from_millis(took),
             failed: error.is_some(),
             last_error: error.map(|error| (at(-ago), word(error))),
+            skipped: std::collections::BTreeMap::default(),
         };
         LoopLine {
             finding: health::of_loop(name, &rounds, NOW),

@@ -1,13 +1,14 @@
 //! What is true of every scheduler, asked of each with real workloads: one list of functions,
 //! and a test for each of them on this machine and on a Slurm cluster.
 
+use futures_util::future::join_all;
 use lyceum::{
-    model::{EndReason, SessionId},
+    model::{EndReason, SessionId, session::Placement},
     scheduler::{Error, Launch, Observation},
 };
 
 use super::stage::Stage;
-use crate::wait::eventually;
+use crate::wait::{PATIENCE, eventually};
 
 macro_rules! conforms {
     ($($name:ident),+ $(,)?) => {
@@ -31,6 +32,7 @@ conforms! {
     how_it_ends,
     out_of_memory,
     a_second_launch_starts_nothing,
+    many_that_start_together,
     a_restarted_portal_finds_it,
     killed,
     what_cannot_start_says_why,
@@ -46,7 +48,7 @@ async fn from_launch_to_cleaning(stage: Stage) {
     .await;
     assert_eq!((placement.uid, &placement.unix_name), (stage.people.a.uid, name));
     assert!(!placement.node.is_empty());
-    assert_eq!(scheduler.list().await.unwrap(), [session]);
+    assert_eq!(scheduler.list().await.unwrap().sessions, [session]);
     assert_eq!(scheduler.find(session).await.unwrap().as_ref(), Some(&placement));
     assert_eq!(scheduler.find(SessionId::new()).await.unwrap(), None);
     let status = eventually("its agent tells", async || {
@@ -62,7 +64,7 @@ async fn from_launch_to_cleaning(stage: Stage) {
     scheduler.kill(session, Some(&placement)).await.unwrap();
     scheduler.clean(session).await.unwrap();
     assert!(!scheduler.run_directory(session).exists());
-    assert_eq!(scheduler.list().await.unwrap(), []);
+    assert_eq!(scheduler.list().await.unwrap().sessions, []);
     assert!(matches!(scheduler.observe(session, &placement).await, Observation::Ended(_)), "for ever");
 }
 
@@ -112,6 +114,30 @@ async fn a_second_launch_starts_nothing(stage: Stage) {
     stage.ended(session, &placement).await;
 }
 
+/// Each is watched from its launch on, as the portal does: with the placement that it had then.
+async fn many_that_start_together(stage: Stage) {
+    let launches: Vec<Launch> = (0..20).map(|_| stage.workload("sleep 1")).collect();
+    let sessions: Vec<SessionId> = launches.iter().map(|launch| launch.session).collect();
+    let placements = join_all(launches.into_iter().map(|launch| stage.scheduler.launch(launch))).await;
+    let follow = async |(session, launched): (&SessionId, Result<Placement, Error>)| {
+        let mut placement = launched.unwrap();
+        loop {
+            match stage.scheduler.observe(*session, &placement).await {
+                Observation::Ended(exit) => return (placement, exit),
+                Observation::Alive => placement = stage.scheduler.find(*session).await.unwrap().expect("it is there"),
+                Observation::Waiting(_) | Observation::Unknown(_) => {}
+            }
+            let news = stage.scheduler.wait_end(*session, &placement);
+            let waited = tokio::time::timeout(PATIENCE, news).await;
+            assert!(waited.is_ok(), "nobody says what became of {session}: {placement:?}");
+        }
+    };
+    let all = join_all(sessions.iter().zip(placements).map(follow)).await;
+    for (placement, exit) in all {
+        assert_eq!((exit.reason, exit.exit_code), (Some(EndReason::Exited), Some(0)), "{placement:?} {exit:?}");
+    }
+}
+
 async fn a_restarted_portal_finds_it(stage: Stage) {
     let (session, placement) = stage.run("echo begun; exec sleep 600").await;
     // An agent that is told to end before it has begun can say nothing.
@@ -119,7 +145,7 @@ async fn a_restarted_portal_finds_it(stage: Stage) {
     let later = stage.again().await;
     assert_eq!(later.observe(session, &placement).await, Observation::Alive);
     assert_eq!(later.find(session).await.unwrap().as_ref(), Some(&placement));
-    assert_eq!(later.list().await.unwrap(), [session]);
+    assert_eq!(later.list().await.unwrap().sessions, [session]);
     // The end that came while nobody looked.
     drop(later);
     stage.scheduler.terminate(session, &placement).await.unwrap();
@@ -128,7 +154,7 @@ async fn a_restarted_portal_finds_it(stage: Stage) {
     let Observation::Ended(exit) = latest.observe(session, &placement).await else { panic!("it has ended") };
     assert_eq!(exit.reason, None, "{exit:?}");
     latest.clean(session).await.unwrap();
-    assert_eq!(latest.list().await.unwrap(), []);
+    assert_eq!(latest.list().await.unwrap().sessions, []);
 }
 
 async fn killed(stage: Stage) {
@@ -140,7 +166,7 @@ async fn killed(stage: Stage) {
     stage.scheduler.kill(session, Some(&placement)).await.unwrap();
     stage.scheduler.kill(SessionId::new(), None).await.unwrap();
     stage.scheduler.clean(session).await.unwrap();
-    assert_eq!(stage.scheduler.list().await.unwrap(), []);
+    assert_eq!(stage.scheduler.list().await.unwrap().sessions, []);
 }
 
 async fn what_cannot_start_says_why(stage: Stage) {

@@ -17,6 +17,7 @@ mod requeues;
 mod shell;
 mod stage;
 mod sudo;
+mod together;
 mod training;
 mod transports;
 mod whole;
@@ -113,7 +114,7 @@ async fn hostile_names_are_names() {
         let shown = stage.cluster().field(placement.pid, "name");
         assert!(!shown.is_empty() && !shown.contains(['\n', '\u{1f}']) && shown.chars().count() <= 64, "{shown:?}");
     }
-    let listed = async || stage.scheduler.list().await.unwrap().len();
+    let listed = async || stage.scheduler.list().await.unwrap().sessions.len();
     eventually("all are listed", async || (listed().await == names.len()).then_some(())).await;
 }
 
@@ -162,7 +163,7 @@ async fn calls_do_not_grow_with_sessions() {
     let count = async |seconds: u64| {
         let (before, begin) = (slurm.controller_calls(), Instant::now());
         while begin.elapsed() < Duration::from_secs(seconds) {
-            for session in lyceum::scheduler::Scheduler::list(&slurm).await.unwrap() {
+            for session in lyceum::scheduler::Scheduler::list(&slurm).await.unwrap().sessions {
                 // As reconcile does, at each of its rounds.
                 let placement = stage.scheduler.find(session).await.unwrap().unwrap();
                 lyceum::scheduler::Scheduler::observe(&slurm, session, &placement).await;
