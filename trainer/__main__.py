@@ -22,6 +22,8 @@ _COMMANDS = (
 
 
 def main(arguments: list[str]) -> int:
+    # What is made here may be run again, so that nobody else may write to it.
+    os.umask(os.umask(0o022) | 0o022)
     # A file alone is a training.
     if arguments and arguments[0] not in _COMMANDS and not arguments[0].startswith("-"):
         arguments = ["train", *arguments]

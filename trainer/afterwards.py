@@ -6,8 +6,6 @@ a bundle put them.
 
 from __future__ import annotations
 
-import json
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, evaluate, files, pixels, progress, sources, threads
+from . import backend, evaluate, files, pixels, progress, saved, sources, threads
 from .errors import NO_BACKEND, Stop, bad_data
-from .pixels import Broken, Shape
+from .folder import Folder, Unfit
+from .pixels import RESIZES, Broken, Shape
 
 BATCH = 32
 MOST = 20_000  # pictures of folders
+_TASKS = ("classification", "segmentation", "detection")
 
 
 @dataclass
@@ -36,50 +36,34 @@ class Trained:
 
 
 def load(path: Path) -> Trained:
-    """On whichever backend is there: a `.keras` file does not depend on one."""
-    if not path.is_file():
-        raise bad_data(f"{path} is not there", "MODEL")
-    beside = next(
-        (folder for folder in (path.parent, path.parent.parent) if (folder / "preprocessing.json").is_file()), None
-    )
-    if beside is None:
-        raise bad_data(f"there is no preprocessing.json beside {path} or one folder up", "MODEL")
+    """On whichever backend is there: a `.keras` file does not depend on one. Nothing of another user's is run."""
     try:
-        about = json.loads((beside / "preprocessing.json").read_text("utf-8"))
-        labels = (beside / "labels.txt").read_text("utf-8").splitlines()
+        with saved.home(path) as (place, about):
+            place.open(path.name).close()
+            if about is None:
+                raise bad_data(f"there is no preprocessing.json beside {path} or one folder up", "MODEL")
+            task, labels, shape, preprocessing = _described(about)
+    except FileNotFoundError:
+        raise bad_data(f"{path} is not there", "MODEL") from None
+    except Unfit as unfit:
+        raise bad_data(f"{path} {unfit}", "MODEL") from None
+    backend.start()
+    return Trained(saved.load(path), task, labels, shape, preprocessing)
+
+
+def _described(folder: Folder) -> tuple[str, list[str], Shape, dict[str, Any]]:
+    """Task, classes, size of the pictures, and all that is said of them."""
+    try:
+        about = folder.json("preprocessing.json")
+        labels = folder.read("labels.txt").decode("utf-8").splitlines()
         shape = Shape(about["height"], about["width"], about["channels"], about["resize"])
         task = about["task"]
-    except (OSError, ValueError, KeyError) as error:
-        raise bad_data(f"{beside}/preprocessing.json and labels.txt cannot be read: {error}", "MODEL") from None
-    backend.start()
-    import keras
-
-    from . import networks
-
-    _own_layers(beside, networks)
-    try:
-        model = keras.saving.load_model(path, compile=False)
-    except Exception as error:
-        raise bad_data(f"{path} cannot be loaded: {networks._short(error)}", "MODEL") from None
-    return Trained(model, task, labels, shape, about)
-
-
-def _own_layers(folder: Path, networks: Any) -> None:
-    """A network of a person's own may have layers that only its file knows."""
-    try:
-        wanted = json.loads((folder / "run.json").read_text("utf-8"))["config"]["network"]
-    except (OSError, ValueError, KeyError):
-        return
-    if "file" in wanted and _is_trusted(Path(wanted["file"])):
-        networks.load_file(Path(wanted["file"]))
-
-
-def _is_trusted(file: Path) -> bool:
-    """Whether to run it: whoever asks somebody else's model must not run that person's program."""
-    try:
-        return file.is_file() and file.stat().st_uid in (os.getuid(), 0)
-    except OSError:
-        return False
+        sides = all(type(side) is int and 1 <= side <= 4096 for side in (shape.height, shape.width))
+        if not sides or shape.channels not in (1, 3) or shape.resize not in RESIZES or task not in _TASKS:
+            raise ValueError("a value is out of range")
+    except (OSError, ValueError, KeyError, TypeError, Unfit) as error:
+        raise bad_data(f"{folder.path}/preprocessing.json and labels.txt cannot be read: {error}", "MODEL") from None
+    return task, labels, shape, about
 
 
 def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any]:

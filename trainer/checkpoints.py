@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from . import folder as folders
+from . import saved
 from .errors import bad_data
 from .files import replace, write_json
 
@@ -43,13 +45,28 @@ def plain(identity: dict[str, Any]) -> dict[str, Any]:
 def read(folder: Path) -> dict[str, Any] | None:
     """The index, or `None` where there is none or nothing in it."""
     try:
-        index = json.loads((folder / INDEX).read_text("utf-8"))
+        with folders.opened(folder) as place:
+            index = place.json(INDEX)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise bad_data(f"{folder / INDEX} cannot be read: {error}", "resume") from None
+    except folders.Unfit as unfit:
+        raise bad_data(f"{folder / INDEX} {unfit}", "resume") from None
+    if not _is_sound(index):
+        raise bad_data(f"{folder / INDEX} is damaged: take another output, or delete it with its checkpoints", "resume")
     index["snapshots"] = [entry for entry in index["snapshots"] if (folder / entry["file"]).exists()]
     return index if index["snapshots"] else None
+
+
+def _is_sound(index: Any) -> bool:
+    """Whether it is one as `save` writes them: it names checkpoints in its own folder and nothing else."""
+    if not isinstance(index, dict) or not isinstance(index.get("identity"), dict):
+        return False
+    entries, best = index.get("snapshots"), index.get("best")
+    return (
+        (best is None or folders.is_plain(best, saved.ENDING))
+        and isinstance(entries, list)
+        and all(isinstance(entry, dict) and folders.is_plain(entry.get("file"), saved.ENDING) for entry in entries)
+    )
 
 
 def clear(folder: Path) -> None:

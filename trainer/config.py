@@ -7,6 +7,7 @@ Here it is filled with what is not said, and the rules that hold between fields 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ NETWORKS = {
 def load(path: Path) -> Config:
     """The configuration in a file, complete and with absolute paths."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig") as file:
+            is_own = os.fstat(file.fileno()).st_uid == os.geteuid()
+            text = file.read()
     except OSError as error:
         raise bad_config("", f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
@@ -57,7 +60,14 @@ def load(path: Path) -> Config:
         given = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         raise bad_config("", f"{path} is no JSON: {error.msg} in line {error.lineno}") from None
-    return check(given, path.resolve().parent)
+    config = check(given, path.resolve().parent)
+    if "file" in config["network"] and not is_own:
+        raise bad_config(
+            "network.file",
+            f"is a program that would run as you, and {path} belongs to another user: read the program, then"
+            " copy both and use the copies",
+        )
+    return config
 
 
 def check(given: Any, folder: Path) -> Config:

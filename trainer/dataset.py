@@ -4,6 +4,7 @@ cache of resized pictures that are mapped into memory and not copied. docs/train
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -12,29 +13,48 @@ from typing import Any
 
 import numpy as np
 
-from . import pixels
+from . import folder, pixels
 from .data import Data, Part, Rows, Sample, arrays, decoded
 from .errors import bad_config, bad_data
-from .pixels import Broken, Shape
+from .folder import Folder, Unfit
+from .pixels import RESIZES, Broken, Shape
 
 VERSION = 2
+_LARGEST_TABLE = 1 << 30  # bytes
 
 
 def dataset(config: dict[str, Any], threads: int) -> Data:
-    root = Path(config["data"]["path"])
+    """A dataset may be somebody else's: it names no file but in its own folder, and whatever it says is data."""
+    path = Path(config["data"]["path"])
+    try:
+        with folder.opened(path) as root:
+            return _read(root, config, threads)
+    except FileNotFoundError as error:
+        name = "dataset.json" if error.filename == str(path) else error.filename
+        raise bad_data(f"{path} is no finished dataset: it has no {name}", "data.path") from None
+    except Unfit as unfit:
+        raise bad_data(f"{path} {unfit}", "data.path") from None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+        raise bad_data(f"{path} is damaged: {type(error).__name__}: {str(error)[:200]!r}", "data.path") from error
+
+
+def _read(root: Folder, config: dict[str, Any], threads: int) -> Data:
     about = _about(root)
     if about["kind"] != config["task"]:
         raise bad_config("task", f"the dataset is for {about['kind']}, not for {config['task']}")
     image = about["image"]
     shape = Shape(image["height"], image["width"], image["channels"], image["resize"])
+    sides = all(type(side) is int and 1 <= side for side in (shape.height, shape.width))
+    if not sides or shape.channels not in (1, 3) or shape.resize not in RESIZES:
+        raise bad_data(f"{root.path}/dataset.json is damaged: it says an impossible size of pictures", "data.path")
     for key, value in zip(("height", "width", "channels"), shape.hwc):
         if config["image"].get(key, value) != value:
             raise bad_config(f"image.{key}", f"the dataset was built with {value}")
     data = Data(
-        "", list(about["classes"]), shape, {}, f"dataset {root.name}", about.get("mean"), about.get("deviation")
+        "", list(about["classes"]), shape, {}, f"dataset {root.path.name}", about.get("mean"), about.get("deviation")
     )
     data.fingerprint = about.get("manifest_sha256") or ""
-    rows = list(csv.DictReader(io.StringIO((root / "manifest.csv").read_text("utf-8"), newline="")))
+    rows = _table(root, "manifest.csv")
     data.problems = [(row["path"], row["error"]) for row in rows if row["error"]]
     if about.get("cache"):
         for split, files in about["cache"].items():
@@ -44,31 +64,44 @@ def dataset(config: dict[str, Any], threads: int) -> Data:
     return data
 
 
-def _about(root: Path) -> dict[str, Any]:
+def _about(root: Folder) -> dict[str, Any]:
     try:
-        about = json.loads((root / "dataset.json").read_text("utf-8"))
+        about = json.loads(root.read("dataset.json"))
         version, kind = about["version"], about["kind"]
-    except FileNotFoundError:
-        raise bad_data(f"{root} is no finished dataset: it has no dataset.json", "data.path") from None
-    except OSError as error:
-        raise bad_data(f"cannot read {root}/dataset.json: {error.strerror}", "data.path") from None
-    except (ValueError, KeyError, TypeError):
-        raise bad_data(f"{root}/dataset.json is damaged", "data.path") from None
+    except Unfit as unfit:
+        raise bad_data(f"{root.path}/dataset.json {unfit}", "data.path") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise bad_data(f"{root.path}/dataset.json is damaged", "data.path") from None
     if version != VERSION:
-        raise bad_data(f"{root} has the format {version}; this program reads {VERSION}", "data.path")
+        raise bad_data(f"{root.path} has the format {version}; this program reads {VERSION}", "data.path")
     if kind not in ("classification", "detection", "segmentation"):
-        raise bad_data(f"{root} is of an unknown kind, {kind!r}", "data.path")
+        raise bad_data(f"{root.path} is of an unknown kind, {kind!r}", "data.path")
     return about
 
 
-def _cached(root: Path, files: dict[str, str], rows: list[dict[str, str]], about: dict[str, Any]) -> Part:
+def _table(root: Folder, name: str) -> list[dict[str, str]]:
+    try:
+        text = root.read(name, _LARGEST_TABLE).decode("utf-8")
+    except Unfit as unfit:
+        raise bad_data(f"{root.path / name} {unfit}", "data.path") from None
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def _array(root: Folder, name: str) -> np.ndarray:
+    """An array of the cache, mapped into memory: of the file that was opened here, and no other."""
+    where, _, file_name = name.rpartition("/")
+    with root.below(where) if where else contextlib.nullcontext(root) as place, place.open(file_name) as file:
+        return np.load(f"/proc/self/fd/{file.fileno()}", mmap_mode="r", allow_pickle=False)
+
+
+def _cached(root: Folder, files: dict[str, str], rows: list[dict[str, str]], about: dict[str, Any]) -> Part:
     def load(key: str) -> np.ndarray:
+        if not isinstance(files.get(key), str):
+            raise bad_data(f"{root.path}/dataset.json names no {key} in its cache", "data.path")
         try:
-            return np.load(root / files[key], mmap_mode="r", allow_pickle=False)
-        except KeyError:
-            raise bad_data(f"{root}/dataset.json names no {key} in its cache", "data.path") from None
-        except (OSError, ValueError) as error:
-            raise bad_data(f"{root / files[key]} cannot be read: {error}", "data.path") from None
+            return _array(root, files[key])
+        except (OSError, ValueError, Unfit) as error:
+            raise bad_data(f"{root.path / files[key]} cannot be read: {error}", "data.path") from None
 
     # The pictures of all splits are in one array; these are the places of this split's.
     images, at = load("images"), np.asarray(load("rows"))
@@ -88,11 +121,11 @@ def _cached(root: Path, files: dict[str, str], rows: list[dict[str, str]], about
 
 
 def _uncached(
-    data: Data, root: Path, rows: list[dict[str, str]], about: dict[str, Any], config: dict[str, Any], threads: int
+    data: Data, root: Folder, rows: list[dict[str, str]], about: dict[str, Any], config: dict[str, Any], threads: int
 ) -> None:
     """Without a cache the original pictures are read where they lie."""
     if about["kind"] == "segmentation":
-        raise bad_data(f"{root} was built without a cache, which segmentation needs", "data.path")
+        raise bad_data(f"{root.path} was built without a cache, which segmentation needs", "data.path")
     source = Path(about["source"]["root"])
     number_of = {name: i for i, name in enumerate(data.classes)}
     truth = _boxes(root, number_of) if about["kind"] == "detection" else {}
@@ -115,9 +148,9 @@ def _uncached(
         data.parts[split] = part if about["kind"] == "classification" else _boxed(part, source, truth, data.shape)
 
 
-def _boxes(root: Path, number_of: dict[str, int]) -> dict[str, np.ndarray]:
+def _boxes(root: Folder, number_of: dict[str, int]) -> dict[str, np.ndarray]:
     found: dict[str, list[list[float]]] = {}
-    for row in csv.DictReader(io.StringIO((root / "boxes.csv").read_text("utf-8"), newline="")):
+    for row in _table(root, "boxes.csv"):
         if not row["error"]:
             found.setdefault(row["path"], []).append(
                 [number_of[row["class"]], *(float(row[key]) for key in ("x", "y", "width", "height"))]

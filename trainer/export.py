@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from . import afterwards, files
+from . import afterwards, files, folder
 
 TOLERANCE = 1e-4
 
@@ -102,6 +102,7 @@ def _by_keras(path: Path, output: Path, unknown: str) -> str | None:
         return f"{unknown}; Keras could, with tensorflow and tf2onnx, or with torch and onnxscript"
     env = os.environ | {
         "KERAS_BACKEND": there[0],
+        "PYTHONSAFEPATH": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "PYTHONPATH": str(Path(__file__).parents[1]),
     }
@@ -127,11 +128,14 @@ def _difference(trained: afterwards.Trained, path: Path) -> float | None:
 
 def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str:
     """What somebody who finds the bundle in a year must know."""
-    run = _json(path.parents[1] / "run.json") if len(path.parents) > 1 else {}
-    index = _json(path.parents[1] / "checkpoints" / "index.json") if run else {}
-    config = run.get("config", {})
-    snapshot = next((entry for entry in index.get("snapshots", []) if entry["file"] == path.name), {})
-    metrics = snapshot.get("metrics") or {}
+    run = _json(path.parent.parent, "run.json")
+    index = _json(path.parent, "index.json") if run else {}
+    config = _fields(run.get("config"))
+    entries = index.get("snapshots")
+    entries = [_fields(entry) for entry in entries] if isinstance(entries, list) else []
+    snapshot = next((entry for entry in entries if entry.get("file") == path.name), {})
+    metrics = _fields(snapshot.get("metrics"))
+    metrics = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     shape = trained.shape
     lines = [
         f"# {config.get('name') or path.stem}",
@@ -169,8 +173,14 @@ def _output(trained: afterwards.Trained) -> str:
     }[trained.task]
 
 
-def _json(path: Path) -> dict[str, Any]:
+def _json(path: Path, name: str) -> dict[str, Any]:
+    """What a file says; nothing where there is none."""
     try:
-        return json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        with folder.opened(path) as place:
+            return _fields(place.json(name))
+    except (OSError, folder.Unfit):
         return {}
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -35,6 +35,16 @@ def _exactly(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8", newline="\n")
 
 
+def write_program(path: Path, source: bytes) -> None:
+    """A program that nobody else may change: only such a one is run again."""
+
+    def fill(beside: Path) -> None:
+        beside.write_bytes(source)
+        beside.chmod(beside.stat().st_mode & 0o755)
+
+    replace(path, fill)
+
+
 def write_json(path: Path, value: Any) -> None:
     write_text(path, json.dumps(plain(value), indent=2) + "\n")
 

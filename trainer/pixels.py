@@ -8,7 +8,10 @@ why; what it means for the training is the caller's business.
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +21,9 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 MOST_PIXELS = 200_000_000  # more is taken for a bomb
 Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+# Others have other programs read a picture, or are seldom looked at by anybody.
+FORMATS = ("PNG", "JPEG", "BMP", "GIF", "PPM", "TIFF", "WEBP")
+RESIZES = ("squash", "crop", "fill", "half-crop")
 
 
 class Broken(Exception):
@@ -54,7 +60,7 @@ def opened(path: Path | BinaryIO, channels: int) -> Image.Image:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as file:
+            with _opened(path) as source, Image.open(source, formats=FORMATS) as file:
                 file.load()
                 image = ImageOps.exif_transpose(file)
                 return _eight_bits(image, channels)
@@ -71,6 +77,18 @@ def opened(path: Path | BinaryIO, channels: int) -> Image.Image:
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         # Pillow's own words: "image file is truncated (12 bytes not processed)", "broken PNG file".
         raise Broken(f"cannot be decoded: {error}") from None
+
+
+@contextlib.contextmanager
+def _opened(path: Path | BinaryIO) -> Iterator[BinaryIO]:
+    """A regular file: a pipe would be waited for."""
+    if not isinstance(path, Path):
+        yield path
+        return
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb", closefd=True) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise Broken("is not a regular file")
+        yield file
 
 
 def _eight_bits(image: Image.Image, channels: int) -> Image.Image:
@@ -93,7 +111,7 @@ def _eight_bits(image: Image.Image, channels: int) -> Image.Image:
 
 
 def _what_instead(path: Path | BinaryIO) -> str:
-    with open(path, "rb") if isinstance(path, Path) else contextlib.nullcontext(path) as file:
+    with _opened(path) as file:
         file.seek(0)
         head = file.read(512)
     if not head:

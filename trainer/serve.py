@@ -14,7 +14,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import html
-import importlib.util
 import io
 import json
 import os
@@ -23,7 +22,7 @@ import socketserver
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,8 +30,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from . import afterwards, pixels, threads
+from . import afterwards, onnx_file, pixels, saved
+from . import folder as folders
 from .errors import Stop, bad_data
+from .folder import Folder, Unfit
 from .pixels import Broken
 from .progress import plain, say
 
@@ -53,20 +54,19 @@ class Model:
     """What answers. One picture at a time: the libraries use all cores for one."""
 
     def __init__(self, folder: Path, runtime: str) -> None:
-        snapshot, converted = _files(folder)
-        if runtime == "auto":
-            runtime = "onnx" if converted and importlib.util.find_spec("onnxruntime") else "keras"
-        self.trained = afterwards.load(snapshot)
-        if runtime == "onnx":
-            if converted is None:
-                raise bad_data(f"there is no model.onnx in {folder}: it is made where the packages for it are", "MODEL")
-            self._run = _onnx(converted)
+        with _opened(folder) as place:
+            snapshot = _snapshot(place)
+            name = _name(place)
+            self.trained = afterwards.load(snapshot)
+            onnx = None if runtime == "keras" else _onnx(place, runtime)
+        if onnx is None:
+            runtime, self._run = "keras", lambda pictures: np.asarray(self.trained.model.predict_on_batch(pictures))
         else:
-            self._run = lambda pictures: np.asarray(self.trained.model.predict_on_batch(pictures))
+            runtime, self._run = "onnx", onnx
         self._turn = threading.Lock()
         shape = self.trained.shape
         self.about = {
-            "name": _name(folder),
+            "name": name,
             "task": self.trained.task,
             "classes": self.trained.labels,
             "snapshot": snapshot.name,
@@ -141,39 +141,68 @@ class _OnSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             os.umask(umask)
 
 
-def _files(folder: Path) -> tuple[Path, Path | None]:
-    """The snapshot, and the same as ONNX where it is there: of a training's output, or of a bundle."""
-    converted = [path for path in (folder / "bundle" / "model.onnx", folder / "model.onnx") if path.is_file()]
-    if (folder / "model.keras").is_file():
-        return folder / "model.keras", next(iter(converted), None)
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[Folder]:
+    """The output of a training, or a bundle."""
     try:
-        best = json.loads((folder / "checkpoints" / "index.json").read_text("utf-8"))["best"]
-    except (OSError, ValueError, KeyError):
-        best = None
-    if not isinstance(best, str) or "/" in best:
-        raise bad_data(f"{folder} is neither a training with a snapshot nor a bundle", "MODEL")
-    return folder / "checkpoints" / best, next(iter(converted), None)
+        with folders.opened(path) as place:
+            yield place
+    except FileNotFoundError:
+        raise bad_data(f"{path} is not a folder", "MODEL") from None
+    except Unfit as unfit:
+        raise bad_data(f"{path} {unfit}", "MODEL") from None
 
 
-def _onnx(path: Path) -> Callable[[np.ndarray], np.ndarray]:
-    if importlib.util.find_spec("onnxruntime") is None:
-        raise Stop(5, "onnxruntime is not installed", "--runtime")
-    import onnxruntime
+def _snapshot(place: Folder) -> Path:
+    """What is served: the model of a bundle, or the best snapshot of a training."""
+    with contextlib.suppress(FileNotFoundError), _named(place, "model.keras"):
+        place.open("model.keras").close()
+        return place.path / "model.keras"
+    best = None
+    with contextlib.suppress(FileNotFoundError, KeyError, TypeError), _named(place, "checkpoints/index.json"):
+        with place.below("checkpoints") as checkpoints:
+            best = checkpoints.json("index.json")["best"]
+    if not folders.is_plain(best, saved.ENDING):
+        raise bad_data(f"{place.path} is neither a training with a snapshot nor a bundle", "MODEL")
+    return place.path / "checkpoints" / str(best)
 
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads.allowed()
-    wanted = ("TensorrtExecutionProvider", "CUDAExecutionProvider", "CPUExecutionProvider")
-    there = set(onnxruntime.get_available_providers())
-    session = onnxruntime.InferenceSession(path, options, providers=[one for one in wanted if one in there])
+
+@contextlib.contextmanager
+def _named(place: Folder, name: str) -> Iterator[None]:
+    try:
+        yield
+    except Unfit as unfit:
+        raise bad_data(f"{place.path}/{name} {unfit}", "MODEL") from None
+
+
+def _onnx(place: Folder, runtime: str) -> Callable[[np.ndarray], np.ndarray] | None:
+    """What ONNX Runtime answers by; `None` where it cannot, and need not."""
+    with contextlib.ExitStack() as stack, _named(place, f"bundle/{onnx_file.FILE}"):
+        # A training's output has it in its bundle.
+        try:
+            where = stack.enter_context(place.below("bundle"))
+            where.open(onnx_file.FILE).close()
+        except FileNotFoundError:
+            where = place
+        try:
+            if runtime == "auto" and not onnx_file.is_possible(where):
+                return None
+            session = onnx_file.session(where)
+        except FileNotFoundError:
+            if runtime == "auto":
+                return None
+            raise bad_data(
+                f"there is no model.onnx in {place.path}: it is made where the packages for it are", "MODEL"
+            ) from None
     name = session.get_inputs()[0].name
     return lambda pictures: session.run(None, {name: pictures})[0]
 
 
-def _name(folder: Path) -> str:
+def _name(place: Folder) -> str:
     try:
-        return str(json.loads((folder / "run.json").read_text("utf-8"))["config"]["name"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return folder.resolve().name
+        return str(place.json("run.json")["config"]["name"])[:200]
+    except (OSError, Unfit, KeyError, TypeError):
+        return place.path.resolve().name
 
 
 def _handler(model: Model, base: str) -> type[BaseHTTPRequestHandler]:

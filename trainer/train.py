@@ -14,12 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, checkpoints, evaluate, loader, policies, progress, sources, tasks, threads, together
+from . import backend, checkpoints, evaluate, folder, loader, policies, program, progress, saved, sources, tasks
+from . import threads, together
 from .config import Config
 from .data import Data
 from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config, bad_data
 from .events import Nowhere, Writer
-from .files import write_json, write_rows, write_text
+from .files import write_json, write_program, write_rows, write_text
 from .progress import say
 from .speed import Speed
 from .together import Place
@@ -37,6 +38,7 @@ def run(config: Config) -> int:
 
 def _run(config: Config, stopping: _Signals) -> int:
     name = backend.start(config["backend"])
+    saved.require_keras()  # rather now than when the first checkpoint is to be loaded
     place = together.join(name)
     if not place.leads:
         progress.only_errors()
@@ -75,6 +77,9 @@ class _Signals:
 def _prepare(output: Path, config: Config, data: Data, backend_name: str) -> None:
     """The run's folder with what says what it is."""
     output.mkdir(parents=True, exist_ok=True)
+    if "file" in config["network"]:
+        # Where it is looked for when the model is used, whatever becomes of the file.
+        write_program(output / folder.PROGRAM, program.read(Path(config["network"]["file"])))
     shape = data.shape
     counts = {split: len(part) for split, part in data.parts.items()}
     say(
@@ -170,13 +175,11 @@ class _Training:
         return model
 
     def _loaded(self, file: str) -> Any:
-        import keras
-
         from . import networks
 
         if "file" in self.config["network"]:
             networks.load_file(Path(self.config["network"]["file"]))  # its layers must be known
-        return keras.saving.load_model(self.snapshots / file)
+        return saved.resumed(self.snapshots / file)
 
     def _class_weights(self) -> dict[int, float] | None:
         if self.config["class_weights"] == "none":

@@ -8,17 +8,15 @@ activation are added here, so that each saved model takes 8-bit values and gives
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from .. import program, saved
 from ..data import Data
-from ..errors import bad_config
+from ..errors import Stop, bad_config
 from . import classic, dense, modern
 
 Network = Callable[..., Any]
@@ -55,9 +53,9 @@ def build(config: dict[str, Any], data: Data) -> keras.Model:
         values = network(x, len(data.classes), **options)
     except Exception as error:
         height, width, channels = data.shape.hwc
-        where = _line_of(error, wanted["file"]) if "file" in wanted else ""
+        where = program.line_of(error, wanted["file"]) if "file" in wanted else ""
         raise bad_config(
-            field, f"cannot be built for {width} × {height} × {channels}: {_short(error)}{where}"
+            field, f"cannot be built for {width} × {height} × {channels}: {program.short(error)}{where}"
         ) from error
     return _finished(image, values, data, field)
 
@@ -97,18 +95,8 @@ def _normalised(image: Any, how: str, data: Data) -> Any:
 
 
 def load_file(path: Path) -> Any:
-    """A person's Python file as a module."""
-    try:
-        source = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise bad_config("network.file", f"cannot read {path}: {error}") from None
-    spec = importlib.util.spec_from_loader("network_file", loader=None, origin=str(path))
-    module = importlib.util.module_from_spec(spec)
-    try:
-        exec(compile(source, str(path), "exec"), module.__dict__)  # the person's own code, run as the person
-    except Exception as error:
-        raise bad_config("network.file", f"{_short(error)}{_line_of(error, str(path))}") from error
-    return module
+    """The Python file that a configuration names, as a module."""
+    return program.run(program.read(path), str(path))
 
 
 def _from_file(path: Path) -> Network:
@@ -118,26 +106,13 @@ def _from_file(path: Path) -> Network:
     return network
 
 
-def _short(error: Exception) -> str:
-    """The first line that says something, with what the library adds cut off."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:300]}" if lines else type(error).__name__
-
-
-def _line_of(error: BaseException, file: str) -> str:
-    if isinstance(error, SyntaxError) and error.filename == file:
-        return f" (line {error.lineno})"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
-    return f" (line {lines[-1]})" if lines else ""
-
-
 def _fine_tuned(path: Path, freeze: bool, data: Data) -> keras.Model:
     """The model of a file. Where it knows other classes, what stands before its last layer goes on."""
     field = "network.pretrained"
     try:
-        model = keras.saving.load_model(path, compile=False)
-    except Exception as error:
-        raise bad_config(field, f"cannot load {path.name}: {_short(error)}") from None
+        model = saved.load(path)
+    except Stop as stop:
+        raise Stop(stop.code, f"cannot load {path.name}: {stop.message}", field) from None
     if tuple(model.input_shape[1:]) != data.shape.hwc:
         raise bad_config(
             field, f"takes pictures of {model.input_shape[1:]}, the data has {data.shape.hwc} (height, width, channels)"

@@ -162,6 +162,16 @@ def fail(code: int, message: str) -> None:
     sys.exit(code)
 
 
+def restored(path: Path, device) -> dict:
+    """What was saved, if it was by this user: a checkpoint is a pickle, which can bring code."""
+    # PyTorch 1 knows no numbers in pickles without code.
+    safe = {"weights_only": True} if not torch.__version__.startswith("1.") else {}
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_uid != os.geteuid():
+            fail(1, f"output: {path} belongs to another user; take another output")
+        return torch.load(file, map_location=device, **safe)
+
+
 def save(path: Path, state: dict) -> None:
     """Whole or not at all: a job may be killed at any line."""
     beside = path.with_suffix(".part")
@@ -209,7 +219,7 @@ class Training:
     def state(self) -> dict:
         parts = {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
         return {name: part.state_dict() for name, part in parts.items()} | {
-            "at": (self.epoch, self.step, self.best, self.waited),
+            "at": (self.epoch, self.step, float(self.best), self.waited),
             "classes": self.classes,
         }
 
@@ -217,7 +227,7 @@ class Training:
         """From the newest checkpoint, at exactly the batch where it was made."""
         found = sorted(self.checkpoints.glob("step-*.pt"))
         if found:
-            state = torch.load(found[-1], map_location=self.device)
+            state = restored(found[-1], self.device)
             if state["classes"] != self.classes:
                 fail(1, "output: has checkpoints for other classes")
             for name in ("model", "optimizer", "scaler"):
@@ -336,7 +346,7 @@ class Training:
 
     def evaluate(self) -> None:
         """What the best checkpoint says of each validation picture, and the confusion matrix of that."""
-        self.model.load_state_dict(torch.load(self.checkpoints / "best.pt", map_location=self.device)["model"])
+        self.model.load_state_dict(restored(self.checkpoints / "best.pt", self.device)["model"])
         loss, accuracy, found = self.measure()
         folder = self.settings["output"] / "eval" / "val"
         folder.mkdir(parents=True, exist_ok=True)

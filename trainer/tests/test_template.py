@@ -103,6 +103,17 @@ def test_the_evaluation_is_what_the_predictions_come_to(folder):
     assert metrics["pictures"] == len(rows) and metrics["accuracy"] == pytest.approx(np.trace(matrix) / len(rows))
 
 
+@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files away")
+def test_a_checkpoint_of_somebody_else_is_not_opened(folder):
+    """A pickle is a program."""
+    there = folder / "theirs" / "checkpoints"
+    there.mkdir(parents=True)
+    (there / "step-00000001.pt").write_bytes(f"cos\nmkdir\n(S{str(folder / 'sprung')!r}\ntR.".encode())
+    os.chown(there / "step-00000001.pt", 65533, 65533)
+    assert "belongs to another user" in done(start(folder, "theirs"), 1)[-1]["message"]
+    assert not (folder / "sprung").exists()
+
+
 def test_two_processes_train_one_model(folder):
     """With the variables that torchrun sets."""
     with socket.socket() as free:
