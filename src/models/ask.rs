@@ -142,7 +142,7 @@ impl Models {
             name: Some(name),
             script: Some(SCRIPT.to_owned()),
             variables: Some(variables),
-            environment: Some(self.environment(model.job).await?),
+            environment: Some(self.environment(user, model).await?),
             resources: Some(Resources { cpus: 2, memory_bytes: 3 << 30, ..Resources::default() }),
             time_limit_seconds: Some(PATIENCE),
             ..JobRequest::default()

@@ -177,8 +177,9 @@ impl Models {
 
 fn snapshots(bytes: &[u8]) -> Option<Snapshots> {
     let mut found: Snapshots = serde_json::from_slice(bytes).ok()?;
-    let plain =
-        |name: &str| !name.is_empty() && name.len() < 200 && !name.starts_with('.') && !name.contains(['/', '\0']);
+    let plain = |name: &str| {
+        name.ends_with(".keras") && name.len() < 200 && !name.starts_with('.') && !name.contains(['/', '\0'])
+    };
     found.snapshots.retain(|one| plain(&one.file));
     found.best = found.best.filter(|best| plain(best));
     found.metric.truncate(found.metric.floor_char_boundary(64));
@@ -258,7 +259,7 @@ mod tests {
     fn an_index_names_plain_files_only() {
         let index = br#"{"metric": "accuracy", "best": "../x", "best_value": 0.5, "waited": 3, "identity": {},
             "snapshots": [{"file": "epoch-00001.keras", "epoch": 1, "step": 9, "metrics": {"loss": 1.5}, "sums": {}},
-                {"file": "/etc/passwd"}, {"file": ".hidden"}, {"epoch": 2}, {"file": "step-1.keras", "metrics": null}]}"#;
+                {"file": "/etc/passwd"}, {"file": ".hidden"}, {"file": "old.h5"}, {"epoch": 2}, {"file": "step-1.keras", "metrics": null}]}"#;
         let found = snapshots(index).unwrap();
         let files: Vec<&str> = found.snapshots.iter().map(|one| one.file.as_str()).collect();
         assert_eq!((files, found.best, found.best_value), (vec!["epoch-00001.keras", "step-1.keras"], None, Some(0.5)));

@@ -25,12 +25,11 @@ use crate::{
     files::{self, Files},
     jobs::{self, JobRequest, Jobs},
     model::{
-        Clock, Dataset, DatasetState, DescriptionChanges, EndReason, FieldError, Job, JobId, Model, ModelId, Role,
-        User,
+        Clock, Dataset, DatasetState, DescriptionChanges, EndReason, FieldError, Job, Model, ModelId, Role, User,
         job::Visibility,
         trained::{ModelState, Trained},
     },
-    sessions::Actor,
+    sessions::{Actor, is_own_environment},
 };
 
 pub use ask::{Asked, NewTest, Picture, Progress};
@@ -171,9 +170,10 @@ impl Models {
         }
     }
 
-    /// Where Python finds the trainer.
+    /// Where Python finds the trainer, and that it looks for nothing where the job starts.
     fn variables(&self) -> std::collections::BTreeMap<String, String> {
-        [("PYTHONPATH".to_owned(), self.trainer.to_string_lossy().into_owned())].into()
+        let trainer = self.trainer.to_string_lossy().into_owned();
+        [("PYTHONPATH".to_owned(), trainer), ("PYTHONSAFEPATH".to_owned(), "1".to_owned())].into()
     }
 
     async fn home(&self, user: &User) -> Result<PathBuf> {
@@ -303,18 +303,38 @@ impl Models {
         if self.db.remove_model(id, &noted).await? { Ok(()) } else { Err(Error::NotFound) }
     }
 
-    /// The software that its training ran in, to be asked in the same.
-    pub async fn environment(&self, job: Option<JobId>) -> Result<String> {
-        let job = match job {
+    /// The software that its training ran in, to be used in the same; for another user the site's alone.
+    pub async fn environment(&self, user: &User, model: &Model) -> Result<String> {
+        let job = match model.job {
             Some(job) => self.db.find_job(job).await?,
             None => None,
         };
-        Ok(job.and_then(|job| job.latest.spec.environment).unwrap_or_else(|| request::ENVIRONMENT.to_owned()))
+        let its = job.and_then(|job| job.latest.spec.environment);
+        Ok(environment_for(model.owner == user.id, its).unwrap_or_else(|| request::ENVIRONMENT.to_owned()))
     }
+}
+
+/// An environment that lies in its owner's folders is a program of theirs: nobody else is led to it.
+fn environment_for(is_owner: bool, environment: Option<String>) -> Option<String> {
+    environment.filter(|named| is_owner || !is_own_environment(named))
 }
 
 /// A job's directory of logs from the top of the file system on.
 fn log_directory(home: &Path, job: &Job) -> String {
     let below = job.latest.spec.log_directory.as_deref().unwrap_or_default();
     home.join(below.strip_prefix("~/").unwrap_or(below)).to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_to_the_python_of_somebody_else() {
+        let used = |is_owner, named: &str| environment_for(is_owner, Some(named.to_owned()));
+        for own in ["/home/ada/venv", "~/venv", "~", "venvs/a", "./a"] {
+            assert_eq!((used(true, own).as_deref(), used(false, own)), (Some(own), None), "{own}");
+        }
+        assert_eq!(used(false, "default").as_deref(), Some("default"));
+    }
 }

@@ -98,7 +98,7 @@ impl Models {
         }
         let environment = match new.environment.filter(|name| !name.is_empty()) {
             Some(name) => name,
-            None => self.environment(model.job).await?,
+            None => self.environment(user, model).await?,
         };
         let mut variables = self.variables();
         variables.insert("DIRECTORY".to_owned(), model.directory.clone());

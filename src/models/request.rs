@@ -5,7 +5,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Models, Result, program, schema};
+use super::{Models, Result, environment_for, program, schema};
 use crate::{
     jobs::JobRequest,
     model::{Dataset, DatasetId, FieldError, Model, Resources, description::parse_name},
@@ -181,7 +181,7 @@ impl Models {
         let shape = self.jobs.task(&job).await?.shape;
         let spec = job.latest.spec;
         Ok(NewModel {
-            environment: spec.environment,
+            environment: environment_for(model.owner == actor.user.id, spec.environment),
             group: spec.group,
             profile: spec.profile,
             nodes: Some(shape.nodes).filter(|nodes| 1 < *nodes),
@@ -211,6 +211,8 @@ fn beginning(about: &str, asked: &Checked) -> String {
     format!(
         "#!/bin/sh
 # {about}
+# A network of one's own is run again only if nobody else could change it (docs/trainer.md).
+umask g-w,o-w
 mkdir -p \"$LYCEUM_LOG_DIRECTORY\" && cd \"$LYCEUM_LOG_DIRECTORY\" || exit 4
 cat > config.json <<'END_OF_CONFIG'
 {config}
@@ -355,6 +357,23 @@ mod tests {
 
         let both = NewModel { program: Some("x".to_owned()), ..new(&json!({"network": {"name": "lenet"}})) };
         assert_eq!(check(&dataset("classification"), both).unwrap_err()[0].field, "program");
+    }
+
+    /// Whatever the mask of a person's files: the trainer runs a network again only then.
+    #[test]
+    fn nobody_else_may_change_what_a_script_writes() {
+        use std::os::unix::fs::PermissionsExt as _;
+
+        let asked = NewModel { program: Some("x".to_owned()), ..new(&json!({})) };
+        let asked = check(&dataset("classification"), asked).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let logs = home.path().join("runs/x");
+        let script = format!("umask 000\n{}", beginning("Writes.", &asked));
+        let done = std::process::Command::new("sh").args(["-c", &script]).env("LYCEUM_LOG_DIRECTORY", &logs).status();
+        assert!(done.unwrap().success());
+        for path in [logs.clone(), logs.join("network.py"), logs.join("config.json")] {
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o022, 0, "{}", path.display());
+        }
     }
 
     /// Whatever a directory is called, the script is the same but for one line of JSON.

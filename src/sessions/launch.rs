@@ -223,7 +223,7 @@ fn port_of(id: SessionId) -> u16 {
 }
 
 /// Whether an environment is named by its path: it is one of the person's own.
-pub(super) fn is_path(environment: &str) -> bool {
+pub fn is_path(environment: &str) -> bool {
     environment.starts_with('~') || environment.contains('/')
 }
 

@@ -55,6 +55,7 @@ use crate::{
 };
 
 pub use attempts::{Batch, Begun};
+pub use launch::is_path as is_own_environment;
 pub use lifetime::Told;
 pub use packages::OwnPackages;
 pub use request::{Options, Profile, StartRequest};

@@ -266,7 +266,7 @@ async fn precisions(
     }
     let mut environments = Vec::new();
     if is_own {
-        let its = portal.models.environment(model.job).await?;
+        let its = portal.models.environment(&user.user, model).await?;
         let listed = crate::web::start_form::environments(portal);
         environments =
             listed.into_iter().map(|one| (one.name == its, one)).map(|(is, one)| (one.name, one.title, is)).collect();

@@ -5,6 +5,7 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -16,12 +17,17 @@ use crate::needs::{met, variable};
 
 /// A portal whose default environment has Keras.
 async fn house() -> Option<House> {
+    house_with("").await
+}
+
+/// The same with further settings.
+async fn house_with(more: &str) -> Option<House> {
     let python = variable("LYCEUM_TEST_PYTHON");
     if !crate::needs::root() || !met("a Python with Keras (LYCEUM_TEST_PYTHON)", python.is_some()) {
         return None;
     }
     let mut house = House::new(&[]);
-    house.configure(&format!("[[environments.list]]\nname = 'default'\npython = '{}'\n", python?));
+    house.configure(&format!("[[environments.list]]\nname = 'default'\npython = '{}'\n{more}", python?));
     house.start().await;
     Some(house)
 }
@@ -469,6 +475,55 @@ async fn a_network_of_ones_own_learns() {
     let page = person.request(&house, "GET", &address).send().await.unwrap().text().await.unwrap();
     assert!(page.contains("GlobalAveragePooling2D") && page.contains("value=\"own\" selected"), "{page}");
     assert!(page.contains("value=\"0.003\""), "{page}");
+}
+
+/// Neither the network nor the environment of a model that is shown runs as whoever predicts with it.
+#[tokio::test]
+async fn a_model_of_somebody_else_runs_nothing_of_theirs() {
+    let Some(house) = house_with("[[storage]]\nname = 'people'\npath = '/home'\n").await else { return };
+    let (person, other) = (house.person(), house.person());
+    let home = PathBuf::from(format!("/home/ly-{}", person.name));
+    let open = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let (marks, bin) = (home.join("marks"), home.join("venv/bin"));
+    for folder in [&marks, &bin] {
+        fs::create_dir_all(folder).unwrap();
+    }
+    open(&home, 0o755);
+    open(&marks, 0o777);
+    let python = variable("LYCEUM_TEST_PYTHON").unwrap();
+    let wrapper = format!("#!/bin/sh\n: > {}/python-$(id -u)\nexec {python} \"$@\"\n", marks.display());
+    fs::write(bin.join("python"), wrapper).unwrap();
+    open(&bin.join("python"), 0o755);
+
+    let program = format!(
+        "import keras, os\nopen('{}/network-%d' % os.getuid(), 'w').close()\n\n\
+         @keras.saving.register_keras_serializable('mine')\nclass Twice(keras.layers.Layer):\n    \
+         def call(self, x):\n        return 2 * x\n\n\ndef network(x, classes):\n    \
+         return keras.layers.Dense(classes, name='logits')(keras.layers.Flatten()(Twice()(x)))\n",
+        marks.display()
+    );
+    let dataset = shapes(&house, &person).await;
+    let request = json!({ "name": "mine", "dataset": dataset, "config": { "epochs": 1 }, "program": program,
+        "environment": home.join("venv") });
+    let path = train(&house, &person, request).await;
+    trained(&house, &person, &path).await;
+    assert_eq!(person.ask(&house, "PATCH", &path, &json!({ "visibility": "everybody" })).await.0, 200);
+
+    let sent = other.request(&house, "POST", &format!("/api/v1{path}/infer")).header("content-type", "image/png");
+    let sent = sent.body(crate::datasets::png(28, 28, 7)).send().await.unwrap();
+    assert_eq!(sent.status(), 201);
+    let asked: Value = sent.json().await.unwrap();
+    let test = format!("{path}/tests/{}", asked["id"].as_str().unwrap());
+    let answer = eventually("an answer", async || {
+        Some(other.get(&house, &test).await).filter(|found| found["state"] != "waiting")
+    })
+    .await;
+    let detail = answer["detail"].as_str().unwrap();
+    assert!(answer["state"] == "failed" && detail.contains("Twice") && detail.contains("not run as you"), "{answer}");
+    let uid = fs::metadata(&home).unwrap().uid();
+    let mut there: Vec<_> = fs::read_dir(&marks).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    there.sort();
+    assert_eq!(there, [format!("network-{uid}"), format!("python-{uid}")].map(Into::<std::ffi::OsString>::into));
 }
 
 /// The script of docs/models.md, line by line as it stands there.
