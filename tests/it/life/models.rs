@@ -488,7 +488,6 @@ async fn a_model_of_somebody_else_runs_nothing_of_theirs() {
     for folder in [&marks, &bin] {
         fs::create_dir_all(folder).unwrap();
     }
-    open(&home, 0o755);
     open(&marks, 0o777);
     let python = variable("LYCEUM_TEST_PYTHON").unwrap();
     let wrapper = format!("#!/bin/sh\n: > {}/python-$(id -u)\nexec {python} \"$@\"\n", marks.display());
@@ -508,6 +507,7 @@ async fn a_model_of_somebody_else_runs_nothing_of_theirs() {
     let path = train(&house, &person, request).await;
     trained(&house, &person, &path).await;
     assert_eq!(person.ask(&house, "PATCH", &path, &json!({ "visibility": "everybody" })).await.0, 200);
+    assert!(Command::new("chmod").args(["-R", "go+rX"]).arg(&home).status().unwrap().success());
 
     let sent = other.request(&house, "POST", &format!("/api/v1{path}/infer")).header("content-type", "image/png");
     let sent = sent.body(crate::datasets::png(28, 28, 7)).send().await.unwrap();
