@@ -136,26 +136,3 @@ export function ask(question, yes) {
     no.focus();
   });
 }
-
-// A log as nodes: colours of SGR sequences as classes, all other control sequences dropped,
-// and of what was written over itself on one line only the last.
-export function logNodes(text) {
-  const nodes = [];
-  let classes = "";
-  const plain = text.replace(/\r\n/g, "\n").replace(/[^\n]*\r(?!$)/g, "").replace(/\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)/g, "");
-  for (const part of plain.split(/(\x1b\[[0-9;?]*[ -/]*[@-~])/)) {
-    const codes = /^\x1b\[([0-9;]*)m$/.exec(part);
-    if (codes) {
-      for (const code of codes[1].split(";").map(Number)) {
-        if (code === 0 || code === 39) classes = "";
-        else if (code === 1) classes += " bold";
-        else if (30 <= code && code <= 37) classes = `a${code - 30}`;
-        else if (90 <= code && code <= 97) classes = `a${code - 90}`;
-      }
-    } else if (part && !part.startsWith("\x1b[")) {
-      const words = part.replace(/[\x00-\x08\x0b-\x1f\x7f]/g, "");
-      nodes.push(classes ? element("span", { class: classes.trim() }, words) : words);
-    }
-  }
-  return nodes;
-}

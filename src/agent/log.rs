@@ -12,8 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
-/// The most the file may measure; past it, the oldest half goes.
-const LIMIT: u64 = 8 * 1024 * 1024;
+use crate::protocol::log::{MAX_LOG, first_line, header};
 
 /// A handle on the log; clones share it.
 #[derive(Clone)]
@@ -23,12 +22,16 @@ struct Bounded {
     path: PathBuf,
     file: fs::File,
     size: u64,
+    /// How much of the file is the line that says what was dropped.
+    header: u64,
+    dropped: u64,
+    /// The most that the file may measure; past it, the oldest half goes.
     limit: u64,
 }
 
 impl Log {
     pub fn create(path: &Path) -> std::io::Result<Self> {
-        Ok(Self(Arc::new(Mutex::new(Bounded::create(path, LIMIT)?))))
+        Ok(Self(Arc::new(Mutex::new(Bounded::create(path, MAX_LOG)?))))
     }
 
     /// A line of the agent's own.
@@ -66,29 +69,38 @@ impl Log {
 impl Bounded {
     fn create(path: &Path, limit: u64) -> std::io::Result<Self> {
         let file = open(path)?;
-        Ok(Self { path: path.to_owned(), file, size: 0, limit })
+        Ok(Self { path: path.to_owned(), file, size: 0, header: 0, dropped: 0, limit })
     }
 
     fn append(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         if self.limit < self.size + bytes.len() as u64 {
             self.drop_oldest_half()?;
         }
-        self.file.write_all(bytes)?;
-        self.size += bytes.len() as u64;
-        Ok(())
+        let written = self.file.write_all(bytes);
+        match &written {
+            Ok(()) => self.size += bytes.len() as u64,
+            // A part of them may be there, and counts in the offsets that readers know.
+            Err(_) => self.size = self.file.stream_position()?,
+        }
+        written
     }
 
     /// Writes the younger half to a new file and puts it in place at once, so that a reader
-    /// sees the old log or the new one, never a piece.
+    /// sees the old log or the new one, never a piece. Its first line says what was dropped.
     fn drop_oldest_half(&mut self) -> std::io::Result<()> {
-        let kept = self.tail(self.limit / 2)?;
-        let start = kept.iter().position(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        let kept = self.tail((self.limit / 2).min(self.size - self.header))?;
+        let kept = &kept[first_line(&kept)..];
+        let dropped = self.dropped + (self.size - self.header).saturating_sub(kept.len() as u64);
+        let head = header(dropped);
         let part = self.path.with_extension("part");
         let mut file = open(&part)?;
-        file.write_all(&kept[start..])?;
+        file.write_all(head.as_bytes())?;
+        file.write_all(kept)?;
         fs::rename(&part, &self.path)?;
         self.file = file;
-        self.size = (kept.len() - start) as u64;
+        self.dropped = dropped;
+        self.header = head.len() as u64;
+        self.size = self.header + kept.len() as u64;
         Ok(())
     }
 
@@ -135,20 +147,27 @@ fn plain(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol;
 
     #[test]
-    fn the_oldest_half_goes_at_a_line() {
+    fn the_oldest_half_goes_at_a_line_and_is_counted() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let mut log = Bounded::create(&path, 100).unwrap();
-        for number in 0..50 {
+        let mut log = Bounded::create(&path, 1000).unwrap();
+        for number in 0..500_u64 {
             log.append(format!("line {number:04}\n").as_bytes()).unwrap();
-            assert!(fs::metadata(&path).unwrap().len() <= 100);
+            assert!(fs::metadata(&path).unwrap().len() <= 1000);
             assert_eq!(fs::metadata(&path).unwrap().len(), log.size);
+            let read = protocol::log::Log::new(fs::File::open(&path).unwrap()).unwrap();
+            assert_eq!(read.end, 10 * (number + 1));
+            assert_eq!(read.start % 10, 0, "no piece of a line");
+            assert_eq!(read.read(read.start, 10).unwrap(), format!("line {:04}\n", read.start / 10).as_bytes());
         }
-        let text = fs::read_to_string(&path).unwrap();
-        assert!(text.ends_with("line 0048\nline 0049\n"));
-        assert!(text.lines().all(|line| line.len() == 9), "no piece of a line: {text}");
+        assert!(fs::read_to_string(&path).unwrap().ends_with("line 0498\nline 0499\n"));
+        log.append(&[b'x'; 700]).unwrap();
+        log.append(&[b'x'; 700]).unwrap();
+        let read = protocol::log::Log::new(fs::File::open(&path).unwrap()).unwrap();
+        assert_eq!(read.end, 5000 + 1400, "also without any line end");
     }
 
     #[test]

@@ -13,6 +13,8 @@ use crate::model::{EndReason, Gpu, JobId, Resources, SessionId, SessionState, Ti
 
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_mins(1);
+/// Longer than anything runs.
+const LONGEST: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Where a portal listens that nobody configured.
 const DEFAULT_URL: &str = "http://127.0.0.1:8000";
@@ -23,6 +25,12 @@ pub struct Collection {
     path: &'static str,
     /// One of them, for sentences.
     word: &'static str,
+}
+
+impl Collection {
+    pub fn path(self) -> &'static str {
+        self.path
+    }
 }
 
 pub const SESSIONS: Collection = Collection { path: "/sessions", word: "session" };
@@ -254,6 +262,26 @@ impl Api {
     pub async fn text(&self, path: &str, query: &[(&str, &str)]) -> Result<String> {
         let answer = self.send(self.request(Method::GET, path).query(query).header("accept", "text/plain")).await?;
         answer.text().await.map_err(|error| self.unreachable(&error))
+    }
+
+    /// A log as text, and the offset of its first byte.
+    pub async fn log(&self, path: &str, query: &[(&str, &str)]) -> Result<(String, u64)> {
+        let answer = self.send(self.request(Method::GET, path).query(query).header("accept", "text/plain")).await?;
+        let offset = answer.headers().get("log-offset").and_then(|offset| offset.to_str().ok()?.parse().ok());
+        let text = answer.text().await.map_err(|error| self.unreachable(&error))?;
+        Ok((text, offset.unwrap_or(0)))
+    }
+
+    /// A stream of events, from behind the one that was heard last.
+    pub async fn events(&self, path: &str, query: &[(&str, &str)], last: Option<&str>) -> Result<Response> {
+        let mut request = self.request(Method::GET, path).query(query).header("accept", "text/event-stream");
+        if let Some(last) = last {
+            request = request.header("last-event-id", last);
+        }
+        // It may go on for as long as what it tells of; only its beginning has to come in time.
+        let answer = tokio::time::timeout(ANSWER, self.send(request.timeout(LONGEST))).await;
+        let late = |_| Error::Unreachable { url: self.base.to_string(), why: "it does not answer".to_owned() };
+        answer.map_err(late)?
     }
 
     /// Those that have not ended, newest first: one's own, unless `narrowed` says otherwise.

@@ -10,12 +10,13 @@ use super::{
     List, Size,
     api::{Api, Error, JOBS, Job, Result},
     duration, line,
+    log::{self, LogArguments},
     manage::{self, Change},
     table, tell,
 };
 use crate::model::{Clock, SessionState};
 
-/// How often a log that is followed, and `--wait`, ask.
+/// How often `--wait` asks.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// `lyceum job …`
@@ -35,15 +36,13 @@ pub enum JobCommand {
     /// List your live jobs
     #[command(visible_alias = "ls")]
     List(JobList),
-    /// Print the last lines that a job wrote
+    /// Print what a job wrote
     Log {
-        id: String,
-        /// Go on until it has ended
-        #[arg(short, long)]
-        follow: bool,
-        /// How many lines
-        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-        tail: u32,
+        #[command(flatten)]
+        log: LogArguments,
+        /// Of which attempt; the latest where nothing is said
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+        attempt: Option<u32>,
     },
     /// Print the address at which a terminal inside a running job opens in a browser
     Open { id: String },
@@ -199,15 +198,7 @@ pub(super) async fn run(api: &Api, arguments: JobArguments, out: &mut (dyn Write
             let jobs: Vec<Job> = items.iter().map(Job::read).collect::<Result<_>>()?;
             Ok(write!(out, "{}", table::jobs(&jobs, Clock::System.now()))?)
         }
-        JobCommand::Log { id, follow, tail } => {
-            let id = api.id(JOBS, &id).await?;
-            let log = api.text(&format!("/jobs/{id}/log"), &[("tail", &tail.to_string())]).await?;
-            if json {
-                return line(out, &json!({ "id": id, "log": log }).to_string());
-            }
-            write!(out, "{}", table::harmless(&log))?;
-            if follow { follow_log(api, &id, log, out).await } else { Ok(()) }
-        }
+        JobCommand::Log { log, attempt } => log::run(api, JOBS, &log, attempt, json, out).await,
         JobCommand::Pause { everybody, note } => {
             let asked = json!({ "everybody": everybody, "note": note });
             queue(out, json, &api.post("/jobs/queue/pause", &asked).await?)
@@ -320,54 +311,7 @@ pub(super) async fn wait(api: &Api, mut latest: Value) -> Result<Value> {
     }
 }
 
-/// Prints what is new until the job has ended.
-async fn follow_log(api: &Api, id: &str, mut seen: String, out: &mut (dyn Write + Send)) -> Result<()> {
-    loop {
-        let job = api.get(&format!("/jobs/{id}"), &[]).await;
-        let log = api.text(&format!("/jobs/{id}/log"), &[("tail", "10000")]).await;
-        let (job, log) = match (job, log) {
-            (Ok(job), Ok(log)) => (Job::read(&job)?, log),
-            (Err(error), _) | (_, Err(error)) if error.may_pass() => {
-                tell(format_args!("no answer: {error}"));
-                tokio::time::sleep(ASK_EVERY).await;
-                continue;
-            }
-            (Err(error), _) | (_, Err(error)) => return Err(error),
-        };
-        write!(out, "{}", table::harmless(news(&seen, &log)))?;
-        out.flush()?;
-        seen = log;
-        if job.state == SessionState::Ended {
-            tell(format_args!("{}", table::job(&job, Clock::System.now())));
-            return Ok(());
-        }
-        tokio::time::sleep(ASK_EVERY).await;
-    }
-}
-
-/// What of `now` comes after `seen`: a log grows at its end and may lose its beginning.
-fn news<'a>(seen: &str, now: &'a str) -> &'a str {
-    let start = (seen.len().saturating_sub(512)..=seen.len()).find(|at| seen.is_char_boundary(*at)).unwrap_or(0);
-    let mark = &seen[start..];
-    if mark.is_empty() {
-        return now;
-    }
-    now.rfind(mark).map_or(now, |at| &now[at + mark.len()..])
-}
-
 pub(super) fn show(out: &mut (dyn Write + Send), json: bool, value: &Value) -> Result<()> {
     let text = if json { value.to_string() } else { table::job(&Job::read(value)?, Clock::System.now()) };
     line(out, &text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_that_grew() {
-        for (seen, now, told) in [("", "ab", "ab"), ("ab", "abc", "c"), ("é", "éx", "x"), ("old", "new", "new")] {
-            assert_eq!(news(seen, now), told);
-        }
-    }
 }

@@ -6,6 +6,7 @@
 mod api;
 mod gpus;
 mod jobs;
+mod log;
 mod manage;
 mod quota;
 mod runs;
@@ -69,13 +70,8 @@ pub enum SessionCommand {
     },
     /// Stop a session
     Stop { id: String },
-    /// Print the last lines that a session wrote
-    Log {
-        id: String,
-        /// How many lines
-        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-        tail: u32,
-    },
+    /// Print what a session wrote
+    Log(log::LogArguments),
     /// Print the address at which a session opens in a browser
     Open { id: String },
 }
@@ -266,14 +262,7 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             let session = api.get(&format!("/sessions/{id}"), &[]).await?;
             show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
         }
-        SessionCommand::Log { id, tail } => {
-            let id = api.id(SESSIONS, &id).await?;
-            let log = api.text(&format!("/sessions/{id}/log"), &[("tail", &tail.to_string())]).await?;
-            if json {
-                return line(out, &json!({ "id": id, "log": log }).to_string());
-            }
-            Ok(write!(out, "{}", table::harmless(&log))?)
-        }
+        SessionCommand::Log(asked) => log::run(api, SESSIONS, &asked, None, json, out).await,
         SessionCommand::Open { id } => {
             let id = api.id(SESSIONS, &id).await?;
             let value = api.get(&format!("/sessions/{id}"), &[]).await?;

@@ -295,14 +295,20 @@ impl Jobs {
         Ok(())
     }
 
+    /// One of its attempts, by its number.
+    pub async fn attempt(&self, job: &Job, number: i64) -> Result<Session> {
+        if number == job.attempt {
+            return Ok(job.latest.clone());
+        }
+        let attempts = self.attempts(job).await?;
+        let found = attempts.into_iter().find(|one| one.job.is_some_and(|attempt| attempt.number == number));
+        found.ok_or(Error::NotFound)
+    }
+
     /// The end of the log of an attempt (the latest where none is named), at most `bytes`.
     pub async fn log_tail(&self, job: &Job, attempt: Option<i64>, bytes: u64) -> Result<Vec<u8>> {
-        let Some(number) = attempt.filter(|number| *number != job.attempt) else {
-            return Ok(self.sessions.log_of(&job.latest, bytes).await?);
-        };
-        let attempts = self.attempts(job).await?;
-        let found = attempts.iter().find(|one| one.job.is_some_and(|attempt| attempt.number == number));
-        Ok(self.sessions.log_of(found.ok_or(Error::NotFound)?, bytes).await?)
+        let attempt = self.attempt(job, attempt.unwrap_or(job.attempt)).await?;
+        Ok(self.sessions.log_of(&attempt, bytes).await?)
     }
 
     /// What happened to all its attempts after this one's line, in order.

@@ -3,6 +3,7 @@
 //! outlives an upgrade of the portal. The sizes of all messages are bounded by their readers.
 
 pub mod files_agent;
+pub mod log;
 pub mod node;
 
 use std::{collections::BTreeMap, path::PathBuf};
@@ -25,7 +26,7 @@ pub mod files {
     pub const AGENT_SOCKET: &str = "agent.sock";
     /// The app's socket, made by the app.
     pub const APP_SOCKET: &str = "app.sock";
-    /// What the app wrote to standard output and error; bounded, the oldest half is dropped.
+    /// What the app wrote to standard output and error; bounded, the oldest half is dropped: see [`super::log`].
     pub const LOG: &str = "log";
     /// A job's script.
     pub const SCRIPT: &str = "script";

@@ -20,7 +20,7 @@ use crate::{
         queue::ShellJob,
         session::{Placement, Starts},
     },
-    protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample},
+    protocol::{AgentStatus, AppLaunch, Errand, Found, HomeSetup, Sample, log::Log},
 };
 
 pub use crate::model::user::Person;
@@ -200,8 +200,17 @@ pub trait Scheduler: Send + Sync {
     /// What the workload uses, from a source its user cannot forge; `None` where there is none.
     async fn sample(&self, session: SessionId, placement: &Placement) -> Option<Sample>;
 
+    /// The workload's log, opened for reading; `None` where there is none yet, or none any more. The file is
+    /// the user's.
+    async fn log(&self, session: SessionId, placement: &Placement) -> Result<Option<Log>>;
+
     /// The last `bytes` of the workload's log.
-    async fn log_tail(&self, session: SessionId, placement: &Placement, bytes: u64) -> Result<Vec<u8>>;
+    async fn log_tail(&self, session: SessionId, placement: &Placement, bytes: u64) -> Result<Vec<u8>> {
+        let Some(log) = self.log(session, placement).await? else { return Ok(Vec::new()) };
+        let read = tokio::task::spawn_blocking(move || log.tail(bytes)).await;
+        read.map_err(|error| Error::Unavailable(format!("a task failed: {error}")))?
+            .map_err(|source| Error::Io { doing: "reading the log".to_owned(), source })
+    }
 }
 
 /// What a scheduler needs to know of somebody.

@@ -105,18 +105,6 @@ impl Sessions {
         self.wake();
     }
 
-    /// Removes the logs of attempts whose job was deleted.
-    pub async fn forget_logs(&self, attempts: &[SessionId]) {
-        for attempt in attempts {
-            match tokio::fs::remove_file(self.kept_log(*attempt)).await {
-                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                    tracing::warn!(session.id = %attempt, %error, "the log of a deleted job stays until it is too old");
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// What an attempt asked for, as a request for another one.
     #[must_use]
     pub fn request_like(attempt: &Session) -> StartRequest {

@@ -10,6 +10,7 @@ mod holds;
 mod idle;
 mod launch;
 mod lifetime;
+mod log;
 mod observed;
 mod packages;
 mod profiles;
@@ -193,6 +194,8 @@ pub enum Error {
     Conflict(String),
     #[error("the scheduler refused or failed")]
     Scheduler(#[from] scheduler::Error),
+    #[error("the kept log of an ended session cannot be read")]
+    Log(#[source] std::io::Error),
     #[error("the database failed")]
     Db(#[from] db::Error),
 }
@@ -398,24 +401,6 @@ impl Sessions {
         self.find(actor, id).await
     }
 
-    /// The end of the log, at most `bytes`: of the running app, or what was kept of an ended one.
-    pub async fn log_tail(&self, actor: Actor<'_>, id: SessionId, bytes: u64) -> Result<Vec<u8>> {
-        let session = self.find(actor, id).await?;
-        self.log_of(&session, bytes).await
-    }
-
-    /// The same of a workload that was found already.
-    pub async fn log_of(&self, session: &Session, bytes: u64) -> Result<Vec<u8>> {
-        let id = session.id;
-        if session.state.is_live() {
-            let Some(placement) = &session.placement else { return Ok(Vec::new()) };
-            return Ok(self.scheduler.log_tail(id, placement, bytes).await.unwrap_or_default());
-        }
-        let kept = tokio::fs::read(self.kept_log(id)).await.unwrap_or_default();
-        let skip = kept.len().saturating_sub(usize::try_from(bytes).unwrap_or(usize::MAX));
-        Ok(kept[skip..].to_vec())
-    }
-
     pub async fn standing(&self, owner: UserId) -> Result<Standing> {
         Ok(self.admission.standing(owner).await?)
     }
@@ -482,9 +467,5 @@ impl Sessions {
     fn send(&self, change: Change) {
         // Nobody may be listening; that is fine.
         let _ = self.changes.send(change);
-    }
-
-    fn kept_log(&self, id: SessionId) -> PathBuf {
-        self.config.logs.join(format!("{id}.log"))
     }
 }

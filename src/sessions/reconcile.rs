@@ -28,11 +28,6 @@ const PERIOD: Duration = Duration::from_secs(5);
 /// scheduler is told to kill.
 const KILL_MARGIN: i64 = 10;
 
-/// What is kept of an ended session's log (bytes). Of a job's it is as much as the agent keeps:
-/// what it printed is often its result.
-const KEPT_LOG: u64 = 256 * 1024;
-const KEPT_JOB_LOG: u64 = 8 * 1024 * 1024;
-
 /// A start whose agent says nothing for so long beyond its own time-out has failed (seconds).
 const START_MARGIN: i64 = 60;
 
@@ -507,12 +502,7 @@ impl Sessions {
         detail: String,
     ) -> Result<()> {
         if let Some(placement) = &session.placement {
-            let kept = if session.job.is_some() { KEPT_JOB_LOG } else { KEPT_LOG };
-            if let Ok(log) = self.scheduler.log_tail(session.id, placement, kept).await
-                && let Err(error) = keep_log(&self.kept_log(session.id), &log).await
-            {
-                tracing::warn!(session.id = %session.id, %error, "the log of an ended session could not be kept");
-            }
+            self.keep_log(session, placement).await;
             self.scheduler.kill(session.id, Some(placement)).await?;
         } else {
             self.scheduler.clean(session.id).await?;
@@ -583,13 +573,4 @@ impl Sessions {
             self.wake();
         }
     }
-}
-
-async fn keep_log(path: &std::path::Path, log: &[u8]) -> std::io::Result<()> {
-    if log.is_empty() {
-        return Ok(());
-    }
-    let part = path.with_extension("part");
-    tokio::fs::write(&part, log).await?;
-    tokio::fs::rename(&part, path).await
 }

@@ -59,6 +59,7 @@ impl From<sessions::Error> for Error {
             }
             sessions::Error::Conflict(sentence) => Self::conflict(as_sentence(&sentence)),
             sessions::Error::Scheduler(err) => err.into(),
+            sessions::Error::Log(_) => Self::internal(err),
             sessions::Error::Db(err) => err.into(),
         }
     }

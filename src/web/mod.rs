@@ -30,6 +30,7 @@ pub mod identity;
 mod jobs;
 mod json;
 mod live;
+mod log;
 mod login;
 pub mod markdown;
 mod me;

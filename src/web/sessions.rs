@@ -5,11 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, header},
-    response::{IntoResponse, Response},
-};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
@@ -17,8 +13,9 @@ use super::{
     Portal,
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
+    log,
     paging::{Listed, Paging},
-    streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
+    streams::{Mark, Subject, follow_events, sse_for},
 };
 use crate::{
     admission::Rehearsal,
@@ -323,17 +320,20 @@ pub async fn keep(
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
-/// `?tail=` lines of the log.
+/// Which part of the log: all that is kept where nothing is said.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct LogParameters {
     /// At most so many lines, the last ones.
-    #[param(minimum = 1, maximum = 10_000, default = 200)]
+    #[param(minimum = 1, maximum = 10_000)]
     tail: Option<i64>,
+    /// What comes behind so many bytes, counted from the first that was ever written: the header `Log-End` of the
+    /// answer before.
+    offset: Option<u64>,
 }
 
-/// The end of the log as plain text, or, for `Accept: text/event-stream`, followed as it grows.
+/// The log as plain text, or, for `Accept: text/event-stream`, followed as it grows; `Last-Event-ID` resumes.
 #[utoipa::path(get, path = "/sessions/{id}/log", tag = "sessions", params(("id" = String, Path), LogParameters),
     responses((status = 200, content_type = "text/plain", body = String),
         (status = 429, description = "Too many of your event streams are open", body = Problem)))]
@@ -342,16 +342,9 @@ pub async fn log(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     Id(id): Id<SessionId>,
-    Query(parameters): Query<LogParameters>,
+    Query(LogParameters { tail, offset }): Query<LogParameters>,
 ) -> Result<Response> {
-    let lines = asked_lines(parameters.tail)?;
-    let text = portal.sessions.log_tail(user.actor(), id, LOG_WINDOW).await?;
-    let tail = last_lines(&text, lines).to_vec();
-    if !wants_events(&headers) {
-        return Ok(plain_text(tail));
-    }
-    let reader = user.id();
-    sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Session(id), tail))
+    log::answer(portal, user, &headers, log::Whose::Session(id), log::Part { tail, offset, attempt: None }).await
 }
 
 /// What happened to a session, as server-sent events with ids; `Last-Event-ID` resumes.
@@ -398,43 +391,6 @@ impl AdmissionAnswer {
             Verdict::Admit { .. } => Self { outcome: "admit", reasons: Vec::new(), estimated_start: Some(now) },
             Verdict::Wait(reasons) => Self { outcome: "wait", reasons, estimated_start },
             Verdict::Refuse(reasons) => Self { outcome: "refuse", reasons, estimated_start: None },
-        }
-    }
-}
-
-pub(super) fn wants_events(headers: &HeaderMap) -> bool {
-    headers.get(header::ACCEPT).is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
-}
-
-/// How many of a log's last lines are wanted.
-pub(super) fn asked_lines(tail: Option<i64>) -> Result<usize> {
-    match tail.unwrap_or(200) {
-        lines @ 1..=10_000 => Ok(usize::try_from(lines).unwrap_or(usize::MAX)),
-        _ => Err(Error::field("tail", "out_of_range", "Between 1 and 10000.")),
-    }
-}
-
-pub(super) fn plain_text(text: Vec<u8>) -> Response {
-    ([(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
-}
-
-/// The last `lines` lines.
-pub(super) fn last_lines(text: &[u8], lines: usize) -> &[u8] {
-    let body = text.strip_suffix(b"\n").unwrap_or(text);
-    let start = body.iter().enumerate().rev().filter(|(_, byte)| **byte == b'\n').nth(lines.saturating_sub(1));
-    start.map_or(text, |(at, _)| &text[at + 1..])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tails() {
-        for (text, lines, tail) in
-            [("a\nb\nc\n", 2, "b\nc\n"), ("a\nb", 1, "b"), ("a", 5, "a"), ("", 5, ""), ("a\n\n", 1, "\n")]
-        {
-            assert_eq!(last_lines(text.as_bytes(), lines), tail.as_bytes(), "{text:?}");
         }
     }
 }

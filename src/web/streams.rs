@@ -1,6 +1,6 @@
-//! Server-sent events: how a stream of ours ends, how many one person may have, and the two that
-//! follow one session, its log and its history. Each looks again and again whether its reader
-//! still may read.
+//! Server-sent events: how a stream of ours ends, how many one person may have, and the one that
+//! follows the history of a session or a job. It looks again and again whether its reader
+//! still may read. Logs are followed in `log`.
 
 use std::{collections::HashMap, convert::Infallible, fmt, sync::Arc, time::Duration};
 
@@ -26,9 +26,6 @@ use crate::{
     model::{JobId, SessionId, SessionState, Timestamp, UserId},
     sessions::Change,
 };
-
-/// The most that is read of a log (bytes).
-pub(super) const LOG_WINDOW: u64 = 1024 * 1024;
 
 /// How often a silent stream sends a comment. Reverse proxies close what is silent for a
 /// minute or less, and a browser that misses two of these knows that nobody is there.
@@ -95,10 +92,7 @@ where
     ([("x-accel-buffering", "no")], sse).into_response()
 }
 
-/// How often a followed log is looked at; files on network mounts do not tell by themselves.
-const LOG_PERIOD: Duration = Duration::from_secs(1);
-
-/// Whose log or history is followed.
+/// Whose history is followed.
 #[derive(Clone, Copy)]
 pub(super) enum Subject {
     Session(SessionId),
@@ -106,21 +100,6 @@ pub(super) enum Subject {
 }
 
 impl Subject {
-    /// Whether it goes on, and what its log holds now.
-    async fn log(self, portal: &Portal, user: &CurrentUser) -> Result<(bool, Vec<u8>)> {
-        let actor = user.actor();
-        Ok(match self {
-            Self::Session(id) => {
-                let session = portal.sessions.find(actor, id).await?;
-                (session.state.is_live(), portal.sessions.log_of(&session, LOG_WINDOW).await?)
-            }
-            Self::Job(id) => {
-                let job = portal.jobs.find(actor, id).await?;
-                (job.latest.state.is_live(), portal.jobs.log_tail(&job, None, LOG_WINDOW).await?)
-            }
-        })
-    }
-
     /// Whether it goes on, and what happened after that moment of its history.
     async fn events(self, portal: &Portal, user: &CurrentUser, after: Mark) -> Result<(bool, Vec<Happening>)> {
         let actor = user.actor();
@@ -133,7 +112,10 @@ impl Subject {
             }
             Self::Job(id) => {
                 let job = portal.jobs.find(actor, id).await?;
-                (job.latest.state.is_live(), portal.jobs.events(&job, (after.attempt, after.number)).await?)
+                (
+                    job.latest.state.is_live() || job.is_to_be_retried(),
+                    portal.jobs.events(&job, (after.attempt, after.number)).await?,
+                )
             }
         })
     }
@@ -172,58 +154,6 @@ impl fmt::Display for Mark {
             attempt => write!(f, "{attempt}.{}", self.number),
         }
     }
-}
-
-pub(super) fn follow_log(
-    portal: Arc<Portal>,
-    user: CurrentUser,
-    subject: Subject,
-    tail: Vec<u8>,
-) -> impl Stream<Item = Event> {
-    let first = futures_util::stream::once({
-        let tail = tail.clone();
-        async move { log_event(&tail) }
-    });
-    let rest = futures_util::stream::unfold((tail, false), move |(seen, over)| {
-        let (portal, user) = (Arc::clone(&portal), user.clone());
-        async move {
-            if over {
-                return None;
-            }
-            loop {
-                tokio::time::sleep(LOG_PERIOD).await;
-                // Access may have ended meanwhile.
-                if !matches!(portal.access.still(&user).await, Ok(Some(_))) {
-                    return None;
-                }
-                let (is_live, text) = subject.log(&portal, &user).await.ok()?;
-                let news = grown(&seen, &text).to_vec();
-                let ended = !is_live;
-                if !news.is_empty() {
-                    return Some((log_event(&news), (text, ended)));
-                }
-                if ended {
-                    return Some((Event::default().event("end").data("ended"), (text, true)));
-                }
-            }
-        }
-    });
-    first.chain(rest)
-}
-
-fn log_event(bytes: &[u8]) -> Event {
-    // A bare carriage return ends a field of the stream; progress bars are full of them.
-    Event::default().event("log").json_data(String::from_utf8_lossy(bytes)).unwrap_or_default()
-}
-
-/// What of `now` comes after `seen`: a log grows at its end and may lose its beginning.
-fn grown<'a>(seen: &[u8], now: &'a [u8]) -> &'a [u8] {
-    let mark = &seen[seen.len().saturating_sub(256)..];
-    if mark.is_empty() {
-        return now;
-    }
-    let found = now.windows(mark.len()).rposition(|window| window == mark);
-    found.map_or(now, |at| &now[at + mark.len()..])
 }
 
 pub(super) fn follow_events(
@@ -323,12 +253,5 @@ mod tests {
             assert_eq!(Mark { attempt, number }.to_string(), id);
         }
         assert_eq!(Mark::resumed(&HeaderMap::new()), Mark::default());
-    }
-
-    #[test]
-    fn a_log_that_grew() {
-        for (seen, now, news) in [("", "ab", "ab"), ("ab", "abcd", "cd"), ("ab", "ab", ""), ("xy", "new", "new")] {
-            assert_eq!(grown(seen.as_bytes(), now.as_bytes()), news.as_bytes());
-        }
     }
 }

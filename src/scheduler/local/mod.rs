@@ -42,7 +42,7 @@ use crate::{
     },
     protocol::{
         AgentLaunch, AgentStatus, Errand, ExitRecord, Found, HelperAnswer, HelperRequest, LaunchRequest, Limits,
-        PROTOCOL, Sample, files,
+        PROTOCOL, Sample, files, log::Log,
     },
     run_directory,
 };
@@ -471,12 +471,12 @@ impl Scheduler for Local {
         Some(Sample { memory_bytes: usage.memory_bytes, cpus: busy_cpus(before, now), processes: usage.processes })
     }
 
-    async fn log_tail(&self, _session: SessionId, placement: &Placement, bytes: u64) -> Result<Vec<u8>> {
+    async fn log(&self, _session: SessionId, placement: &Placement) -> Result<Option<Log>> {
         let (this, placement) = (Arc::clone(&self.shared), placement.clone());
         blocking(move || {
-            let Some(directory) = this.own_run_directory(&placement) else { return Ok(Vec::new()) };
-            let tail = run_directory::read_tail(directory, files::LOG, bytes).map_err(doing("reading the log"))?;
-            Ok(tail.unwrap_or_default())
+            let Some(directory) = this.own_run_directory(&placement) else { return Ok(None) };
+            let file = run_directory::open(directory, files::LOG).map_err(doing("reading the log"))?;
+            file.map(Log::new).transpose().map_err(doing("reading the log"))
         })
         .await
     }

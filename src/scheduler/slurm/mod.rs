@@ -62,7 +62,7 @@ use crate::{
         session::{Allocation, Placement, Starts},
     },
     nodes::Nodes,
-    protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Sample, files, node::Door},
+    protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Sample, files, log::Log, node::Door},
     run_directory,
 };
 
@@ -488,17 +488,16 @@ impl Scheduler for Slurm {
         None
     }
 
-    async fn log_tail(&self, session: SessionId, _placement: &Placement, bytes: u64) -> Result<Vec<u8>> {
+    async fn log(&self, session: SessionId, _placement: &Placement) -> Result<Option<Log>> {
         let directory = self.shared.run_directory(session);
         blocking(move || {
-            let read = |name| run_directory::read_tail(&directory, name, bytes);
-            let tail = match read(files::LOG) {
+            let open = |name| run_directory::open(&directory, name);
+            let log = match open(files::LOG) {
                 // The program never was; the script may have said why.
-                Ok(None) => read(files::BATCH),
-                other => other,
+                Ok(None) => open(files::BATCH).and_then(|file| file.map(Log::substitute).transpose()),
+                file => file.and_then(|file| file.map(Log::new).transpose()),
             };
-            let tail = tail.map_err(|source| Error::Io { doing: "reading the log".to_owned(), source })?;
-            Ok(tail.unwrap_or_default())
+            log.map_err(|source| Error::Io { doing: "reading the log".to_owned(), source })
         })
         .await
     }

@@ -23,8 +23,8 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     paging::{Listed, Paging},
-    sessions::{AdmissionAnswer, asked_lines, estimated_start, last_lines, plain_text, waiting_since, wants_events},
-    streams::{LOG_WINDOW, Mark, Subject, follow_events, follow_log, sse_for},
+    sessions::{AdmissionAnswer, estimated_start, waiting_since},
+    streams::{Mark, Subject, follow_events, sse_for},
 };
 use crate::{
     apps::base_url,
@@ -408,20 +408,23 @@ pub async fn copy(
     Ok(Accepted(whole(&portal, user.id(), job).await?))
 }
 
-/// `?tail=` lines of the log, `?attempt=` another than the latest.
+/// Which part of the log: all that is kept of the latest attempt's where nothing is said.
 #[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct JobLogParameters {
     /// At most so many lines, the last ones.
-    #[param(minimum = 1, maximum = 10_000, default = 200)]
+    #[param(minimum = 1, maximum = 10_000)]
     tail: Option<i64>,
-    /// Of which attempt; the latest when nothing is said. Only that one can be followed.
+    /// What comes behind so many bytes, counted from the first that the attempt ever wrote: the header `Log-End` of
+    /// the answer before.
+    offset: Option<u64>,
+    /// Of which attempt; the latest when nothing is said, and whoever follows that goes on to the ones after it.
     #[param(minimum = 1)]
     attempt: Option<i64>,
 }
 
-/// The end of the log as plain text, or, for `Accept: text/event-stream`, followed as it grows.
+/// The log as plain text, or, for `Accept: text/event-stream`, followed as it grows; `Last-Event-ID` resumes.
 #[utoipa::path(get, path = "/jobs/{id}/log", tag = "jobs", params(("id" = String, Path), JobLogParameters),
     responses((status = 200, content_type = "text/plain", body = String),
         (status = 429, description = "Too many of your event streams are open", body = Problem)))]
@@ -430,18 +433,10 @@ pub async fn log(
     State(portal): State<Arc<Portal>>,
     headers: HeaderMap,
     Id(id): Id<JobId>,
-    Query(parameters): Query<JobLogParameters>,
+    Query(JobLogParameters { tail, offset, attempt }): Query<JobLogParameters>,
 ) -> Result<Response> {
-    let lines = asked_lines(parameters.tail)?;
-    let job = portal.jobs.find(user.actor(), id).await?;
-    let text = portal.jobs.log_tail(&job, parameters.attempt, LOG_WINDOW).await?;
-    let tail = last_lines(&text, lines).to_vec();
-    let is_latest = parameters.attempt.is_none_or(|attempt| attempt == job.attempt);
-    if !wants_events(&headers) || !is_latest {
-        return Ok(plain_text(tail));
-    }
-    let reader = user.id();
-    sse_for(&portal, reader, follow_log(portal.clone(), user, Subject::Job(id), tail))
+    let part = super::log::Part { tail, offset, attempt };
+    super::log::answer(portal, user, &headers, super::log::Whose::Job(id), part).await
 }
 
 /// What happened to all attempts of a job, as server-sent events with ids; `Last-Event-ID` resumes.

@@ -230,23 +230,31 @@ pub fn notes(told: &[String]) -> Vec<String> {
 }
 
 /// A log as text to be read: without the escape sequences of terminals and other control
-/// characters, and with only the last of what was written over itself on one line.
+/// characters, and with only the last of what was written over itself on one line. A line that is
+/// about to be written over still shows.
 #[must_use]
 pub fn plain_log(log: &str) -> String {
     let mut text = String::with_capacity(log.len());
     let mut line_start = 0;
+    let mut is_redrawn = false;
     let mut characters = log.chars().peekable();
     while let Some(character) = characters.next() {
         match character {
             '\u{1b}' => skip_escape(&mut characters),
-            '\r' if characters.peek() != Some(&'\n') => text.truncate(line_start),
+            '\r' => is_redrawn = true,
             '\n' => {
                 text.push('\n');
                 line_start = text.len();
+                is_redrawn = false;
             }
-            '\t' => text.push('\t'),
-            control if control.is_control() => {}
-            other => text.push(other),
+            '\u{8}' if line_start < text.len() => _ = text.pop(),
+            control if control.is_control() && control != '\t' => {}
+            other => {
+                if std::mem::take(&mut is_redrawn) {
+                    text.truncate(line_start);
+                }
+                text.push(other);
+            }
         }
     }
     text
@@ -278,6 +286,9 @@ mod tests {
             ("\u{1b}[32mok\u{1b}[0m\n", "ok\n"),
             ("10 %\r50 %\r100 %\nnext", "100 %\nnext"),
             ("dos\r\nline", "dos\nline"),
+            ("50 %\r100 %\r", "100 %"),
+            ("50 %\r100 %\r\r\nnext", "100 %\nnext"),
+            ("10 %\u{8}\u{8}\u{8}\u{8}20 %\n\u{8}", "20 %\n"),
             ("\u{1b}]0;title\u{7}shell", "shell"),
             ("\u{1b}]8;;http://x\u{1b}\\link", "link"),
             ("bell\u{7}\u{0}\u{9b}", "bell"),
