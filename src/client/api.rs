@@ -1,5 +1,5 @@
 //! Asking the portal: addresses, the token, problem documents as errors, and finding a
-//! session or a job by the beginning of its id. Answers stay JSON, so that `--json` prints what the
+//! session or a job by the beginning or the end of its id. Answers stay JSON, so that `--json` prints what the
 //! portal said; [`Session`] is the part of it that the tables need.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use url::Url;
 
-use crate::model::{EndReason, Gpu, JobId, Resources, SessionId, SessionState, Timestamp};
+use crate::model::{EndReason, Gpu, IdPart, JobId, Resources, SessionId, SessionState, Timestamp};
 
 const CONNECT: Duration = Duration::from_secs(10);
 const ANSWER: Duration = Duration::from_mins(1);
@@ -59,10 +59,15 @@ pub enum Error {
     /// It answered, but not as this version of the API does.
     #[error("the portal's answer is not understood ({0}): is LYCEUM_URL the portal's address?")]
     Strange(String),
-    #[error("no {word} of yours has an id that begins with `{prefix}`: `lyceum {word} list --all` shows them")]
-    NoSuchId { word: &'static str, prefix: String },
-    #[error("several {word}s have an id that begins with `{prefix}`: {ids}")]
-    Ambiguous { word: &'static str, prefix: String, ids: String },
+    #[error("no {word} of yours has an id that begins or ends with `{part}`: `lyceum {word} list` shows them")]
+    NoSuchId { word: &'static str, part: String },
+    #[error("no {word} of yours, nor another that you may see, has an id that begins or ends with `{part}`")]
+    NobodysId { word: &'static str, part: String },
+    #[error("several {word}s have an id that begins or ends with `{part}`: {ids}")]
+    Ambiguous { word: &'static str, part: String, ids: String },
+    /// Each was reported already.
+    #[error("{failed} of {of} failed")]
+    Several { failed: usize, of: usize },
     /// The session or job ended, or is about to: what happened.
     #[error("{0}")]
     Ended(String),
@@ -311,33 +316,38 @@ impl Api {
         Ok(self.page(of, narrowed, None).await?.items)
     }
 
-    /// The id that was meant: a whole one as it is, else the one of ours that begins
-    /// with these characters. Lists are sorted by id, so the search ends where no later page
-    /// could hold a match.
+    /// The id that was meant: a whole one as it is, else the one of ours that begins or ends with these
+    /// characters, else, for those who may see them all, the one of anybody's.
     pub async fn id(&self, of: Collection, text: &str) -> Result<String> {
         if text.parse::<SessionId>().is_ok() {
             return Ok(text.to_owned());
         }
-        let prefix = text.to_ascii_lowercase();
-        if prefix.is_empty() || !prefix.chars().all(|c| c.is_ascii_hexdigit() || c == '-') {
-            return Err(Error::Usage(format!("`{text}` is not an id, nor the beginning of one")));
+        let part: IdPart = text.parse().map_err(|_not_an_id| {
+            Error::Usage(format!("`{text}` is not an id, nor the beginning or the end of one"))
+        })?;
+        let own = self.meant(of, &part, None).await?;
+        if let Some(id) = one(of, text, own)? {
+            return Ok(id);
         }
-        let (mut matches, mut cursor) = (Vec::new(), None);
-        loop {
-            let page = self.page(of, &[], cursor.as_deref()).await?;
-            let ids: Vec<String> = page.items.iter().map(id_of).collect();
-            matches.extend(ids.iter().filter(|id| id.starts_with(&prefix)).cloned());
-            let passed = ids.last().is_none_or(|last| !last.starts_with(&prefix) && *last < prefix);
-            cursor = page.next_cursor.filter(|_| !passed);
-            if cursor.is_none() {
-                break;
+        match self.meant(of, &part, Some("*")).await {
+            Ok(found) => {
+                let nobodys = || Error::NobodysId { word: of.word, part: text.to_owned() };
+                one(of, text, found)?.ok_or_else(nobodys)
             }
+            // Whoever may not see everybody's is told of their own alone.
+            Err(Error::Problem(problem)) if problem.status == 403 => {
+                Err(Error::NoSuchId { word: of.word, part: text.to_owned() })
+            }
+            Err(error) => Err(error),
         }
-        match matches.len() {
-            0 => Err(Error::NoSuchId { word: of.word, prefix: text.to_owned() }),
-            1 => Ok(matches.remove(0)),
-            _ => Err(Error::Ambiguous { word: of.word, prefix: text.to_owned(), ids: matches.join(", ") }),
-        }
+    }
+
+    /// The newest ids that begin or end with this, as many as one answer holds.
+    async fn meant(&self, of: Collection, part: &IdPart, owner: Option<&str>) -> Result<Vec<String>> {
+        let asked = [Some(("id", part.as_str())), owner.map(|owner| ("owner", owner))];
+        let asked: Vec<(&str, &str)> = asked.into_iter().flatten().collect();
+        let page = self.page(of, &asked, None).await?;
+        Ok(page.items.iter().map(id_of).filter(|id| part.fits(id)).collect())
     }
 
     /// An address of the portal as a browser outside needs it.
@@ -381,6 +391,14 @@ impl Api {
 
     fn unreachable(&self, error: &reqwest::Error) -> Error {
         Error::Unreachable { url: self.base.to_string(), why: causes(error) }
+    }
+}
+
+/// The only one of these; an error where there are several.
+fn one(of: Collection, part: &str, mut ids: Vec<String>) -> Result<Option<String>> {
+    match ids.len() {
+        0 | 1 => Ok(ids.pop()),
+        _ => Err(Error::Ambiguous { word: of.word, part: part.to_owned(), ids: ids.join(", ") }),
     }
 }
 

@@ -50,9 +50,10 @@ pub(super) async fn run(
         follow(api, &path, &asked, &mut printer).await?;
         let latest = api.get(&format!("{}/{id}", of.path()), &[]).await?;
         let now = Clock::System.now();
-        let sentence = match of.path() {
-            path if path == JOBS.path() => table::job(&Job::read(&latest)?, now),
-            _ => table::sentence(&Session::read(&latest)?, now),
+        let sentence = if of.path() == JOBS.path() {
+            table::job(&Job::read(&latest)?, now)
+        } else {
+            table::sentence(&Session::read(&latest)?, now)
         };
         tell(format_args!("{sentence}"));
         return Ok(());

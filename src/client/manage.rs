@@ -1,5 +1,5 @@
 //! `lyceum job …` for jobs that are there already: show, resume, clone, change, delete. Several at a time are
-//! done one after the other, and the first that cannot be ends it: what was done before stays done.
+//! done one after the other, also where one of them cannot be.
 
 use std::{collections::BTreeSet, io::Write};
 
@@ -55,11 +55,11 @@ impl Change {
 
 /// Does one thing to each of them.
 pub(super) async fn each(api: &Api, ids: &[String], deed: &str, json: bool, out: Out<'_>) -> Result<()> {
-    for id in ids {
+    super::each(ids, async |id| {
         let id = api.id(JOBS, id).await?;
-        show(out, json, &api.post(&format!("/jobs/{id}/{deed}"), &Value::Null).await?)?;
-    }
-    Ok(())
+        show(out, json, &api.post(&format!("/jobs/{id}/{deed}"), &Value::Null).await?)
+    })
+    .await
 }
 
 pub(super) async fn tell(api: &Api, id: &str, json: bool, out: Out<'_>) -> Result<()> {
@@ -86,20 +86,20 @@ pub(super) async fn change(api: &Api, change: &Change, json: bool, out: Out<'_>)
     if body.as_object().is_some_and(Map::is_empty) {
         return Err(Error::Usage("say what to change, as --name or --star".to_owned()));
     }
-    for id in &change.ids {
+    super::each(&change.ids, async |id| {
         let id = api.id(JOBS, id).await?;
-        show(out, json, &api.patch(&format!("/jobs/{id}"), &body).await?)?;
-    }
-    Ok(())
+        show(out, json, &api.patch(&format!("/jobs/{id}"), &body).await?)
+    })
+    .await
 }
 
 pub(super) async fn delete(api: &Api, ids: &[String], json: bool, out: Out<'_>) -> Result<()> {
-    for id in ids {
+    super::each(ids, async |id| {
         let id = api.id(JOBS, id).await?;
         api.delete(&format!("/jobs/{id}")).await?;
-        line(out, &if json { json!({ "id": id, "deleted": true }).to_string() } else { format!("{id} is deleted") })?;
-    }
-    Ok(())
+        line(out, &if json { json!({ "id": id, "deleted": true }).to_string() } else { format!("{id} is deleted") })
+    })
+    .await
 }
 
 /// Submits one like another, and says in which words the two differ.

@@ -68,8 +68,14 @@ pub enum SessionCommand {
         #[arg(value_parser = duration)]
         time: Option<i64>,
     },
-    /// Stop a session
-    Stop { id: String },
+    /// Stop sessions
+    Stop {
+        #[arg(required_unless_present = "group", value_name = "ID")]
+        ids: Vec<String>,
+        /// All that the people of this group run and wait for, their jobs and sweeps too (operators)
+        #[arg(long, conflicts_with = "ids")]
+        group: Option<String>,
+    },
     /// Print what a session wrote
     Log(log::LogArguments),
     /// Print the address at which a session opens in a browser
@@ -256,11 +262,15 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
         }
         SessionCommand::Extend { id, time } => prolong(api, "extend", &id, time, json, out).await,
         SessionCommand::Keep { id, time } => prolong(api, "keep", &id, time, json, out).await,
-        SessionCommand::Stop { id } => {
-            let id = api.id(SESSIONS, &id).await?;
-            api.delete(&format!("/sessions/{id}")).await?;
-            let session = api.get(&format!("/sessions/{id}"), &[]).await?;
-            show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+        SessionCommand::Stop { group: Some(group), .. } => stop_group(api, &group, json, out).await,
+        SessionCommand::Stop { ids, .. } => {
+            each(&ids, async |id| {
+                let id = api.id(SESSIONS, id).await?;
+                api.delete(&format!("/sessions/{id}")).await?;
+                let session = api.get(&format!("/sessions/{id}"), &[]).await?;
+                show(out, json, &session, |session| table::sentence(session, Clock::System.now()))
+            })
+            .await
         }
         SessionCommand::Log(asked) => log::run(api, SESSIONS, &asked, None, json, out).await,
         SessionCommand::Open { id } => {
@@ -273,6 +283,27 @@ async fn run(api: &Api, arguments: SessionArguments, out: &mut (dyn Write + Send
             let address = api.absolute(&session.open_url)?;
             if json { line(out, &json!({ "id": id, "open_url": address }).to_string()) } else { line(out, &address) }
         }
+    }
+}
+
+/// Stops all that the people of a group run; an error where something of it could not be stopped.
+async fn stop_group(api: &Api, group: &str, json: bool, out: &mut (dyn Write + Send)) -> Result<()> {
+    let name: String = url::form_urlencoded::byte_serialize(group.as_bytes()).collect();
+    let told = api.post(&format!("/groups/{}/stop", name.replace('+', "%20")), &Value::Null).await?;
+    let items = told["items"].as_array().cloned().unwrap_or_default();
+    if json {
+        line(out, &told.to_string())?;
+    } else {
+        for item in &items {
+            line(out, &table::stopped(item))?;
+        }
+        if items.is_empty() {
+            line(out, "nobody of this group runs anything or waits for it")?;
+        }
+    }
+    match items.iter().filter(|item| item["stopped"] != true).count() {
+        0 => Ok(()),
+        failed => Err(Error::Several { failed, of: items.len() }),
     }
 }
 
@@ -375,6 +406,25 @@ async fn follow(api: &Api, mut latest: Value) -> Result<Value> {
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Does something to each of several; one that fails is reported, and the others are done nevertheless.
+async fn each(ids: &[String], mut deed: impl AsyncFnMut(&str) -> Result<()>) -> Result<()> {
+    if let [only] = ids {
+        return deed(only).await;
+    }
+    let mut failed = 0;
+    for id in ids {
+        match deed(id).await {
+            Ok(()) => {}
+            Err(error @ Error::Output(_)) => return Err(error),
+            Err(error) => {
+                failed += 1;
+                tell(format_args!("lyceum: {}: {error}", table::harmless(id)));
+            }
+        }
+    }
+    if failed == 0 { Ok(()) } else { Err(Error::Several { failed, of: ids.len() }) }
 }
 
 /// A line for the person; `eprintln!` would panic where nobody reads any more.

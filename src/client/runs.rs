@@ -67,8 +67,11 @@ pub enum RunCommand {
         #[arg(long)]
         group: Option<String>,
     },
-    /// Forget what is kept of a run; its files stay
-    Forget { id: String },
+    /// Forget what is kept of runs; their files stay
+    Forget {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -143,13 +146,14 @@ pub(super) async fn run(api: &Api, arguments: RunArguments, out: &mut (dyn Write
             let id = api.id(RUNS, &id).await?;
             show(out, json, &api.patch(&format!("/runs/{id}"), &Value::Object(body)).await?)
         }
-        RunCommand::Forget { id } => {
-            let id = api.id(RUNS, &id).await?;
-            api.delete(&format!("/runs/{id}")).await?;
-            line(
-                out,
-                &if json { json!({ "id": id, "forgotten": true }).to_string() } else { format!("{id} is forgotten") },
-            )
+        RunCommand::Forget { ids } => {
+            super::each(&ids, async |id| {
+                let id = api.id(RUNS, id).await?;
+                api.delete(&format!("/runs/{id}")).await?;
+                let told = json!({ "id": id, "forgotten": true }).to_string();
+                line(out, &if json { told } else { format!("{id} is forgotten") })
+            })
+            .await
         }
     }
 }

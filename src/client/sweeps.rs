@@ -32,11 +32,20 @@ pub enum SweepCommand {
     /// Show the tasks of a sweep, and the best of them
     Show { id: String },
     /// Let no more tasks begin; what runs goes on
-    Pause { id: String },
+    Pause {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
     /// Go on with a paused sweep
-    Resume { id: String },
+    Resume {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
     /// End what runs of a sweep, and let no more tasks begin
-    Stop { id: String },
+    Stop {
+        #[arg(required = true, value_name = "ID")]
+        ids: Vec<String>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -104,7 +113,7 @@ pub(super) struct Task {
 
 pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let json = arguments.json;
-    let (id, deed) = match arguments.command {
+    let (ids, deed) = match arguments.command {
         SweepCommand::Submit(submit) => {
             let asked = request(&submit)?;
             if submit.dry_run {
@@ -128,13 +137,15 @@ pub(super) async fn run(api: &Api, arguments: SweepArguments, out: &mut (dyn Wri
             let sweep = api.get(&format!("/sweeps/{id}"), &[]).await?;
             return show(out, json, &sweep);
         }
-        SweepCommand::Pause { id } => (id, "pause"),
-        SweepCommand::Resume { id } => (id, "resume"),
-        SweepCommand::Stop { id } => (id, "stop"),
+        SweepCommand::Pause { ids } => (ids, "pause"),
+        SweepCommand::Resume { ids } => (ids, "resume"),
+        SweepCommand::Stop { ids } => (ids, "stop"),
     };
-    let id = api.id(SWEEPS, &id).await?;
-    let sweep = api.post(&format!("/sweeps/{id}/{deed}"), &Value::Null).await?;
-    show(out, json, &sweep)
+    super::each(&ids, async |id| {
+        let id = api.id(SWEEPS, id).await?;
+        show(out, json, &api.post(&format!("/sweeps/{id}/{deed}"), &Value::Null).await?)
+    })
+    .await
 }
 
 fn request(submit: &SubmitSweep) -> Result<Value> {

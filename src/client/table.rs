@@ -1,5 +1,5 @@
 //! Sessions as a person in a shell reads them: a table, one sentence each, and ids cut to as
-//! few characters as tell them apart. Pure: the moment is handed in. Text from the portal is
+//! few characters of their ends as tell them apart. Pure: the moment is handed in. Text from the portal is
 //! made harmless, because names and logs are other people's and a terminal obeys escapes.
 
 use serde_json::Value;
@@ -30,7 +30,7 @@ pub fn sessions(sessions: &[Session], now: Timestamp) -> String {
     let mut rows = vec![["ID", "NAME", "APP", "STATE", "SIZE", "TIME", "OWNER"].map(str::to_owned).to_vec()];
     for session in sessions {
         rows.push(vec![
-            session.id.to_string()[..length].to_owned(),
+            short(&session.id.to_string(), length),
             harmless(session.name.as_deref().unwrap_or("-")),
             harmless(&session.app),
             state(session),
@@ -57,7 +57,7 @@ pub fn jobs(jobs: &[Job], now: Timestamp) -> String {
     for job in jobs {
         let ran = job.started_at.map(|at| human_duration(job.ended_at.unwrap_or(now).seconds_since(at)));
         rows.push(vec![
-            job.id.to_string()[..length].to_owned(),
+            short(&job.id.to_string(), length),
             harmless(&job.name),
             outcome(job),
             size(&job.resources),
@@ -80,7 +80,7 @@ pub fn sweeps(sweeps: &[Sweep]) -> String {
     let length = id_length(sweeps.iter().map(|sweep| sweep.id.clone()).collect());
     let mut rows = vec![["ID", "NAME", "STATE", "BEGUN"].map(str::to_owned).to_vec()];
     for sweep in sweeps {
-        let id: String = sweep.id.chars().take(length).collect();
+        let id = short(&sweep.id, length);
         let begun = format!("{} of {}", sweep.released, sweep.tasks);
         rows.push(vec![harmless(&id), harmless(&sweep.name), harmless(&sweep.state), begun]);
     }
@@ -171,7 +171,7 @@ pub fn runs(runs: &[Value]) -> String {
     let length = id_length(runs.iter().map(|run| text(run, "id")).collect());
     let mut rows = vec![["ID", "NAME", "OWNER", "POINTS", "CURVES", "DIRECTORY"].map(str::to_owned).to_vec()];
     for run in runs {
-        let id: String = text(run, "id").chars().take(length).collect();
+        let id = short(&text(run, "id"), length);
         rows.push(
             [vec![id], ["name", "owner", "points", "curves", "directory"].map(|key| text(run, key)).to_vec()].concat(),
         );
@@ -210,7 +210,7 @@ pub fn results(results: &Value) -> String {
     let length = id_length(items.iter().filter_map(|item| item["id"].as_str().map(str::to_owned)).collect());
     let mut rows = vec![head.collect::<Vec<_>>()];
     for item in &items {
-        let id: String = item["id"].as_str().unwrap_or_default().chars().take(length).collect();
+        let id = short(item["id"].as_str().unwrap_or_default(), length);
         let cells = keys.iter().map(|key| word(&item["cells"][key]["value"]).unwrap_or_else(|| "-".to_owned()));
         rows.push([id, word(&item["name"]).unwrap_or_default()].into_iter().chain(cells).collect());
     }
@@ -272,6 +272,14 @@ pub fn usage(by: &str, answer: &UsageAnswer) -> String {
         text.push_str(&line);
     }
     text
+}
+
+/// What became of something that was to be stopped with a group.
+pub fn stopped(item: &Value) -> String {
+    let text = |key: &str| word(&item[key]).unwrap_or_default();
+    let outcome =
+        word(&item["error"]).map_or_else(|| "is stopped".to_owned(), |error| format!("is not stopped: {error}"));
+    format!("{} {} of {} {outcome}", text("kind"), text("id"), text("owner"))
 }
 
 /// Each limit with what is used of it; where one is no amount that can be used, a dash.
@@ -398,11 +406,18 @@ fn size(resources: &Resources) -> String {
     format!("{gpus}{} {cores}, {}", resources.cpus, human_size(resources.memory_bytes))
 }
 
-/// How many characters tell these ids apart.
-fn id_length(mut ids: Vec<String>) -> usize {
-    ids.sort();
-    let same = ids.windows(2).map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
+/// How many characters of their ends tell these ids apart: their beginnings are moments, which those that were made
+/// within a minute share.
+fn id_length(ids: Vec<String>) -> usize {
+    let mut ends: Vec<String> = ids.into_iter().map(|id| id.chars().rev().collect()).collect();
+    ends.sort();
+    let same = ends.windows(2).map(|pair| pair[0].bytes().zip(pair[1].bytes()).take_while(|(a, b)| a == b).count());
     same.max().map_or(SHORTEST_ID, |same| (same + 1).max(SHORTEST_ID)).min(36)
+}
+
+/// The end of an id.
+fn short(id: &str, length: usize) -> String {
+    id.chars().skip(id.chars().count().saturating_sub(length)).collect()
 }
 
 /// The text without control characters, except for tabs and line ends.

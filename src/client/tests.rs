@@ -187,7 +187,10 @@ async fn lists_in_tables_and_in_json() {
     let table = portal.run(&["list"]).await.unwrap();
     let lines: Vec<&str> = table.lines().collect();
     assert_eq!(lines.len(), 3, "{table}");
-    assert!(lines[1].starts_with(TWO) && lines[2].starts_with(ONE), "newest first, ids told apart: {table}");
+    assert!(
+        lines[1].starts_with("00000002 ") && lines[2].starts_with("00000001 "),
+        "newest first, ids told apart: {table}"
+    );
     assert!(lines[1].contains("resnet  jupyter  running  1 GPU, 8 cores, 48 GB"), "{table}");
     let listed: Value = serde_json::from_str(&portal.run(&["list", "--json"]).await.unwrap()).unwrap();
     assert_eq!(listed["items"][1]["id"], ONE);
@@ -232,6 +235,8 @@ async fn ids_may_be_cut_short_while_they_are_one() {
     assert_eq!(opened, format!("http://127.0.0.1:8001/s/{TWO}/lab\n"));
     assert!(portal.run(&["stop", "0190"]).await.unwrap_err().contains("several sessions"));
     assert!(portal.run(&["stop", "ffff"]).await.unwrap_err().contains("no session of yours"));
+    let opened = portal.run(&["open", "00000002"]).await.unwrap();
+    assert_eq!(opened, format!("http://127.0.0.1:8001/s/{TWO}/lab\n"), "its end will do");
     assert!(portal.run(&["stop", "../me"]).await.unwrap_err().contains("is not an id"));
 }
 

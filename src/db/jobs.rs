@@ -8,14 +8,14 @@ use super::{
     Db, Json, Result,
     audit::{By, append_audit},
     reading,
-    search::{fold, pattern},
+    search::{fold, id_is, pattern},
     sessions::{array_of, select, session},
     transaction,
     types::{parse, readable},
     writing,
 };
 use crate::model::{
-    Job, JobId, Session, SessionId, SessionState, Timestamp, UserId,
+    IdPart, Job, JobId, Session, SessionId, SessionState, Timestamp, UserId,
     job::{Task, Visibility},
 };
 
@@ -33,6 +33,8 @@ pub struct JobFilter<'a> {
     pub starred: bool,
     /// A part of the name, whatever its case.
     pub find: &'a str,
+    /// What the id begins or ends with.
+    pub id: Option<&'a IdPart>,
     pub before: Option<JobId>,
     pub limit: i64,
 }
@@ -134,9 +136,10 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     };
     let starred = if filter.starred { "AND j.starred" } else { "" };
     let find = if filter.find.is_empty() { "$6 = ''" } else { "j.folded_name LIKE $6 ESCAPE '!'" };
+    let id = id_is("j.id", filter.id);
     let seen = if filter.reader.is_some() { SEEN } else { "$7 = ''" };
     format!(
-        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} AND {group} {starred} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
+        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} AND {group} {starred} {id} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
         select_jobs(db)
     )
 }

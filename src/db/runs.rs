@@ -8,12 +8,14 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     idempotency::{self, Once},
-    reading, transaction,
+    reading,
+    search::id_is,
+    transaction,
     types::{Json, parse, parse_optional, readable},
     writing,
 };
 use crate::model::{
-    GroupId, JobId, Run, RunId, SessionId, SessionState, Timestamp, UserId,
+    GroupId, IdPart, JobId, Run, RunId, SessionId, SessionState, Timestamp, UserId,
     run::{Reading, Source, Unread},
     session::{Placement, SessionSpec},
 };
@@ -25,6 +27,8 @@ pub struct Filter<'a> {
     pub reader: Option<UserId>,
     /// Only those of this person.
     pub owner: Option<&'a str>,
+    /// What the id begins or ends with.
+    pub id: Option<&'a IdPart>,
     /// The last one of the page before.
     pub before: Option<RunId>,
     pub limit: i64,
@@ -114,8 +118,9 @@ fn small(number: u64) -> i64 {
 
 impl Db {
     pub async fn list_runs(&self, filter: &Filter<'_>) -> Result<Vec<Run>> {
+        let id = id_is("runs.id", filter.id);
         let sql = format!(
-            "{SELECT} WHERE {VISIBLE} AND ($2 = '' OR users.name = $2) AND ($3 = '' OR runs.id < $3)
+            "{SELECT} WHERE {VISIBLE} AND ($2 = '' OR users.name = $2) AND ($3 = '' OR runs.id < $3) {id}
              ORDER BY runs.id DESC LIMIT $4"
         );
         let before = filter.before.map(|id| id.to_string()).unwrap_or_default();

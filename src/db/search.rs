@@ -4,6 +4,8 @@
 
 use unicode_normalization::UnicodeNormalization;
 
+use crate::model::IdPart;
+
 /// A text without its case: what reads the same in capitals becomes the same. `ß` is `ss` then,
 /// and a letter with its accent is one, however it was typed.
 pub(super) fn fold(text: &str) -> String {
@@ -30,6 +32,13 @@ pub(super) fn pattern(find: &str) -> String {
     }
     pattern.push('%');
     pattern
+}
+
+/// The condition that an id begins or ends with a part; empty where none is asked for. A part
+/// holds hexadecimal digits and hyphens alone, so it can stand in the text.
+pub(super) fn id_is(column: &str, part: Option<&IdPart>) -> String {
+    let Some(part) = part.map(IdPart::as_str) else { return String::new() };
+    format!("AND ({column} LIKE '{part}%' OR {column} LIKE '%{part}')")
 }
 
 #[cfg(test)]

@@ -9,13 +9,14 @@ use super::{
     Db, Json, Result,
     audit::{Entry, append_audit},
     intervals, reading,
+    search::id_is,
     settings::SET_SETTING,
     transaction,
     types::{parse, readable},
     writing,
 };
 use crate::model::{
-    EndReason, JobId, Session, SessionId, SessionState, Timestamp, UserId,
+    EndReason, IdPart, JobId, Session, SessionId, SessionState, Timestamp, UserId,
     job::Attempt,
     quota::Reason,
     session::{Asked, Placement, SessionSpec},
@@ -36,6 +37,8 @@ pub struct Filter<'a> {
     pub ended_from: Option<Timestamp>,
     /// Ended before it.
     pub ended_before: Option<Timestamp>,
+    /// What the id begins or ends with.
+    pub id: Option<&'a IdPart>,
     pub before: Option<SessionId>,
     pub limit: i64,
 }
@@ -200,8 +203,9 @@ pub(super) fn list(db: &Db, filter: &Filter<'_>) -> String {
     let reason = if filter.end_reason.is_some() { "s.end_reason = $6" } else { "$6 = ''" };
     let is_timed = filter.ended_from.is_some() || filter.ended_before.is_some();
     let ended = if is_timed { "s.ended_at >= $7 AND s.ended_at < $8" } else { "$7 < $8" };
+    let id = id_is("s.id", filter.id);
     format!(
-        "{} WHERE {owner} AND {state} {live} {kind} AND {app} AND {reason} AND {ended} AND s.id < $3 ORDER BY s.id DESC LIMIT $4",
+        "{} WHERE {owner} AND {state} {live} {kind} {id} AND {app} AND {reason} AND {ended} AND s.id < $3 ORDER BY s.id DESC LIMIT $4",
         select(db)
     )
 }

@@ -9,11 +9,13 @@ use super::{
     audit::{Entry, append_audit},
     idempotency::{self, Once},
     jobs::{Row as JobRow, job, select_jobs},
-    reading, transaction,
+    reading,
+    search::id_is,
+    transaction,
     types::{parse, readable},
 };
 use crate::model::{
-    Job, JobId, RunId, Sweep, SweepId, Timestamp, UserId,
+    IdPart, Job, JobId, RunId, Sweep, SweepId, Timestamp, UserId,
     hold::Pause,
     sweep::{Plan, SweepState},
 };
@@ -87,9 +89,16 @@ impl Db {
         text.map(|text| Json::read(&text, "sweep's plan")).transpose()
     }
 
-    /// Somebody's, or everybody's, newest first; `before` is the last of the page before.
-    pub async fn list_sweeps(&self, owner: Option<UserId>, before: Option<SweepId>, limit: i64) -> Result<Vec<Sweep>> {
-        let sql = format!("{SWEEPS} WHERE ($1 = '' OR w.owner = $1) AND w.id < $2 ORDER BY w.id DESC LIMIT $3");
+    /// Somebody's, or everybody's, newest first; `id` is what theirs begin or end with, `before` is the last of the page before.
+    pub async fn list_sweeps(
+        &self,
+        owner: Option<UserId>,
+        id: Option<&IdPart>,
+        before: Option<SweepId>,
+        limit: i64,
+    ) -> Result<Vec<Sweep>> {
+        let id = id_is("w.id", id);
+        let sql = format!("{SWEEPS} WHERE ($1 = '' OR w.owner = $1) AND w.id < $2 {id} ORDER BY w.id DESC LIMIT $3");
         let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
         // "g" sorts after every id.
         let before = before.map_or_else(|| "g".to_owned(), |id| id.to_string());

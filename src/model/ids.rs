@@ -123,6 +123,38 @@ impl SessionId {
     }
 }
 
+/// A part of an id that ids begin or end with, as people write them: the beginning is a moment that neighbours share,
+/// the end is random.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdPart(String);
+
+/// The text is not a part of an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotAnId;
+
+impl IdPart {
+    /// Hexadecimal digits and hyphens alone.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether it is meant by this part.
+    #[must_use]
+    pub fn fits(&self, id: &str) -> bool {
+        id.starts_with(&self.0) || id.ends_with(&self.0)
+    }
+}
+
+impl FromStr for IdPart {
+    type Err = NotAnId;
+
+    fn from_str(text: &str) -> Result<Self, NotAnId> {
+        let part = text.to_ascii_lowercase();
+        let is_part = (1..=36).contains(&part.len()) && part.bytes().all(|c| c.is_ascii_hexdigit() || c == b'-');
+        if is_part { Ok(Self(part)) } else { Err(NotAnId) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -135,5 +167,17 @@ mod tests {
         assert!(id.uuid().simple().to_string().parse::<SessionId>().is_err());
         assert!("../../etc".parse::<SessionId>().is_err());
         assert_eq!(id.short().len(), 16);
+    }
+
+    #[test]
+    fn a_part_of_an_id_is_nothing_else() {
+        let id = SessionId::new().to_string();
+        for part in [&id[..8], &id[28..], &id[..], &id[20..], &id[28..].to_uppercase()] {
+            assert!(part.parse::<IdPart>().unwrap().fits(&id), "{part}");
+        }
+        assert!(!id[9..13].repeat(2).parse::<IdPart>().unwrap().fits(&id));
+        for text in ["", "x", "%", "_", "a'b", " a", "é", &id.repeat(2)] {
+            assert_eq!(text.parse::<IdPart>(), Err(NotAnId), "{text}");
+        }
     }
 }

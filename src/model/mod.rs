@@ -46,8 +46,8 @@ pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
 pub use group::{Group, GroupName};
 pub use ids::{
-    AnnouncementId, DatasetId, GroupId, JobId, LoginId, ModelId, ModelTestId, NotificationId, RunId, SessionId,
-    SweepId, TokenId, UserId,
+    AnnouncementId, DatasetId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId, NotificationId, RunId,
+    SessionId, SweepId, TokenId, UserId,
 };
 pub use job::Job;
 pub use loops::Loops;

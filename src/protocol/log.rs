@@ -144,19 +144,16 @@ impl Log {
         Ok(self.start)
     }
 
-    /// The end of it as a file of at most `limit` bytes, from a whole line on.
+    /// The end of it as a file of at most `limit` bytes, from a whole line on where not all of it fits.
     pub fn shortened(&self, limit: u64) -> io::Result<Vec<u8>> {
-        let whole = self.end - self.start + if self.start == 0 { 0 } else { MAX_HEADER as u64 };
-        let (mut from, mut kept) = (self.start, self.tail(limit.saturating_sub(MAX_HEADER as u64))?);
-        if whole <= limit {
-            kept = self.read(from, usize::try_from(limit).unwrap_or(usize::MAX))?;
-        } else {
-            let cut = first_line(&kept);
-            kept.drain(..cut);
-            from = self.end - kept.len() as u64;
+        let head = |start: u64| if start == 0 { String::new() } else { header(start) };
+        let there = usize::try_from(self.end - self.start).unwrap_or(usize::MAX);
+        if (head(self.start).len() + there) as u64 <= limit {
+            return Ok([head(self.start).as_bytes(), &self.read(self.start, there)?].concat());
         }
-        let head = if from == 0 || kept.is_empty() { String::new() } else { header(from) };
-        Ok([head.as_bytes(), &kept].concat())
+        let tail = self.tail(limit.saturating_sub(MAX_HEADER as u64))?;
+        let kept = &tail[first_line(&tail)..];
+        Ok([head(self.end - kept.len() as u64).as_bytes(), kept].concat())
     }
 }
 

@@ -30,7 +30,7 @@ use crate::{
     },
     files::{self, Files},
     model::{
-        Clock, FieldError, GroupId, JobId, Run, RunId, SessionId, User,
+        Clock, FieldError, GroupId, IdPart, JobId, Run, RunId, SessionId, User,
         run::{self, Reading, Source, Visibility},
     },
     protocol::{Directory, Errand, Found},
@@ -174,11 +174,18 @@ impl Runs {
         Ok(self.db.run_of_job(job).await?)
     }
 
-    pub async fn list(&self, user: &User, owner: Option<&str>, before: Option<RunId>, limit: i64) -> Result<Vec<Run>> {
+    pub async fn list(
+        &self,
+        user: &User,
+        owner: Option<&str>,
+        id: Option<&IdPart>,
+        before: Option<RunId>,
+        limit: i64,
+    ) -> Result<Vec<Run>> {
         // Without a word of whose, operators too see what concerns them alone.
         let reader = if owner.is_some() { sees(user) } else { Some(user.id) };
         let owner = owner.filter(|owner| *owner != "*");
-        Ok(self.db.list_runs(&db::runs::Filter { reader, owner, before, limit }).await?)
+        Ok(self.db.list_runs(&db::runs::Filter { reader, owner, id, before, limit }).await?)
     }
 
     /// Registers a directory; asked twice with one key it is the same run.

@@ -20,7 +20,7 @@ use crate::{
     },
     jobs::{self, Jobs},
     model::{
-        FieldError, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
+        FieldError, IdPart, Job, JobId, Loops, Role, RunId, SessionState, Sweep, SweepId,
         hold::Outcome,
         job::Attempt,
         loops::Round,
@@ -155,9 +155,16 @@ impl Sweeps {
         if sees { Ok(sweep) } else { Err(Error::NotFound) }
     }
 
-    pub async fn list(&self, actor: Actor<'_>, all: bool, before: Option<SweepId>, limit: i64) -> Result<Vec<Sweep>> {
+    pub async fn list(
+        &self,
+        actor: Actor<'_>,
+        all: bool,
+        id: Option<&IdPart>,
+        before: Option<SweepId>,
+        limit: i64,
+    ) -> Result<Vec<Sweep>> {
         let owner = Some(actor.user.id).filter(|_| !(all && Role::Operator <= actor.user.role));
-        Ok(self.db.list_sweeps(owner, before, limit).await?)
+        Ok(self.db.list_sweeps(owner, id, before, limit).await?)
     }
 
     /// Each task in its order, and what they are compared by.

@@ -11,6 +11,7 @@ use super::{
     error::{Error, Result},
     json::Long,
 };
+use crate::model::IdPart;
 
 /// `?limit=` and `?cursor=` of a list.
 #[derive(Clone, Debug, Default, Deserialize, utoipa::IntoParams)]
@@ -70,6 +71,12 @@ impl<T: Serialize> IntoResponse for Listed<T> {
     fn into_response(self) -> Response {
         Long(self).into_response()
     }
+}
+
+/// The part of an id that a list is narrowed to.
+pub(super) fn id_asked(part: Option<&str>) -> Result<Option<IdPart>> {
+    let part = part.filter(|part| !part.is_empty()).map(str::parse).transpose();
+    part.map_err(|_err| Error::field("id", "invalid_value", "What an id begins or ends with: digits, a to f, hyphens."))
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use super::{
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
     log,
-    paging::{Listed, Paging},
+    paging::{Listed, Paging, id_asked},
     streams::{Mark, Subject, follow_events, sse_for},
 };
 use crate::{
@@ -158,6 +158,8 @@ pub struct ListParameters {
     owner: Option<String>,
     /// The app's name.
     app: Option<String>,
+    /// What the id begins or ends with.
+    id: Option<String>,
     /// `idle`, `time_limit`, `out_of_memory` …
     #[param(value_type = Option<String>)]
     end_reason: Option<String>,
@@ -205,8 +207,10 @@ pub async fn list(
             Some(word.parse().map_err(unknown)?)
         }
     };
+    let id = id_asked(parameters.id.as_deref())?;
     let filter = Filter {
         owner,
+        id: id.as_ref(),
         state,
         app: parameters.app.as_deref().filter(|app| !app.is_empty()),
         end_reason,
@@ -270,7 +274,7 @@ pub async fn rename(
     Ok(axum::Json(SessionView::new(&portal, &headers, session)))
 }
 
-/// Asks for its end; fine when it has ended already.
+/// Asks for its end; fine when it has ended already. An attempt of a job ends with its job, which is cancelled.
 #[utoipa::path(delete, path = "/sessions/{id}", tag = "sessions", params(("id" = String, Path)),
     responses((status = 202, body = SessionView)))]
 pub async fn stop(
@@ -279,7 +283,22 @@ pub async fn stop(
     headers: HeaderMap,
     Id(id): Id<SessionId>,
 ) -> Result<Accepted<SessionView>> {
-    let session = portal.sessions.stop(user.actor(), id).await?;
+    let actor = user.actor();
+    let session = portal.sessions.find_workload(actor, id).await?;
+    let session = match session.job {
+        None => portal.sessions.stop(actor, id).await?,
+        Some(attempt) => {
+            let scopes = user.scopes().unwrap_or_default();
+            if !scopes.is_empty() && scopes.iter().all(|scope| scope != "jobs") {
+                return Err(Error::forbidden("This is an attempt of a job: cancelling it needs the scope `jobs`."));
+            }
+            // An earlier attempt than the latest has ended already.
+            if portal.jobs.find(actor, attempt.job).await?.latest.id == id {
+                portal.jobs.cancel(actor, attempt.job).await?;
+            }
+            portal.sessions.find_workload(actor, id).await?
+        }
+    };
     Ok(Accepted(SessionView::new(&portal, &headers, session)))
 }
 

@@ -82,7 +82,7 @@ impl Runs {
 
     async fn meant(&self, user: &User, of: &Of) -> Result<(Vec<Run>, bool)> {
         let Some(ids) = &of.runs else {
-            let mut runs = self.list(user, of.owner.as_deref(), None, MOST_RUNS + 1).await?;
+            let mut runs = self.list(user, of.owner.as_deref(), None, None, MOST_RUNS + 1).await?;
             let most = usize::try_from(MOST_RUNS).unwrap_or(usize::MAX);
             let truncated = most < runs.len();
             runs.truncate(most);

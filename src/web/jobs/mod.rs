@@ -22,7 +22,7 @@ use super::{
     Portal,
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
+    paging::{Listed, Paging, id_asked},
     sessions::{AdmissionAnswer, estimated_start, waiting_since},
     streams::{Mark, Subject, follow_events, sse_for},
 };
@@ -242,6 +242,8 @@ pub struct JobParameters {
     starred: Option<bool>,
     /// A part of the name.
     search: Option<String>,
+    /// What the id begins or ends with.
+    id: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -263,7 +265,9 @@ pub async fn list(
             Some(word.parse().map_err(|_err| Error::field("state", "invalid_value", expected))?)
         }
     };
+    let id = id_asked(parameters.id.as_deref())?;
     let filter = JobFilter {
+        id: id.as_ref(),
         reader: reader(&user),
         owner: owner_asked(&portal, &user, parameters.owner.as_deref()).await?,
         state,

@@ -94,6 +94,7 @@ pub async fn list(
         group: Some(search.group.as_str()).filter(|group| !group.is_empty()),
         starred: search.starred,
         find: &search.find,
+        id: None,
         before: paging.after()?,
         limit: SHOWN + 1,
     };

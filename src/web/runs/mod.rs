@@ -25,7 +25,7 @@ use super::{
     Portal,
     error::{Created, Problem, Result},
     extract::{CurrentUser, HashedJson, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
+    paging::{Listed, Paging, id_asked},
 };
 use crate::{
     db::idempotency::Once,
@@ -125,6 +125,8 @@ impl RunView {
 pub struct ListParameters {
     /// Only the runs of this person; operators may say `*` for everybody's.
     owner: Option<String>,
+    /// What the id begins or ends with.
+    id: Option<String>,
     #[param(minimum = 1, maximum = 500, default = 50)]
     limit: Option<i64>,
     cursor: Option<String>,
@@ -141,7 +143,8 @@ pub async fn list(
     let paging = Paging::new(parameters.limit, parameters.cursor);
     let limit = paging.limit()?;
     let owner = parameters.owner.as_deref().filter(|owner| !owner.is_empty());
-    let found = portal.runs.list(&user.user, owner, paging.after()?, limit + 1).await?;
+    let id = id_asked(parameters.id.as_deref())?;
+    let found = portal.runs.list(&user.user, owner, id.as_ref(), paging.after()?, limit + 1).await?;
     let views = found.into_iter().map(|run| RunView::new(run, &user.user)).collect();
     Ok(Listed::new(views, limit, |view: &RunView| view.id))
 }

@@ -16,7 +16,7 @@ use super::{
     Portal,
     error::{Accepted, Created, Error, Problem, Result},
     extract::{CurrentUser, Id, IdempotencyKey, Json, Query},
-    paging::{Listed, Paging},
+    paging::{Listed, Paging, id_asked},
     sessions::AdmissionAnswer,
 };
 use crate::{
@@ -186,6 +186,8 @@ async fn whole(portal: &Portal, sweep: Sweep) -> Result<SweepView> {
 pub struct SweepParameters {
     /// Operators: `*` for everybody's.
     owner: Option<String>,
+    /// What the id begins or ends with.
+    id: Option<String>,
     limit: Option<i64>,
     cursor: Option<String>,
 }
@@ -206,7 +208,8 @@ pub async fn list(
         Some("*") => return Err(Error::forbidden("Only operators see other people's sweeps.")),
         Some(_) => return Err(Error::field("owner", "invalid_value", "Only * stands here.")),
     };
-    let found = portal.sweeps.list(user.actor(), all, paging.after()?, limit + 1).await?;
+    let id = id_asked(parameters.id.as_deref())?;
+    let found = portal.sweeps.list(user.actor(), all, id.as_ref(), paging.after()?, limit + 1).await?;
     Ok(Listed::new(found.into_iter().map(SweepView::from).collect(), limit, |view: &SweepView| view.id))
 }
 

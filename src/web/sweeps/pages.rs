@@ -42,7 +42,7 @@ pub async fn list(
     let now = portal.clock.now();
     let all = !visit.all.is_empty() && Role::Operator <= user.user.role;
     let paging = Paging::new(Some(SHOWN), visit.cursor.clone());
-    let found = portal.sweeps.list(user.actor(), all, paging.after()?, SHOWN + 1).await?;
+    let found = portal.sweeps.list(user.actor(), all, None, paging.after()?, SHOWN + 1).await?;
     let Listed { items, next_cursor } = Listed::new(found, SHOWN, |sweep: &Sweep| sweep.id);
     let address = |cursor: &str| format!("/sweeps?cursor={cursor}{}", if all { "&all=yes" } else { "" });
     let view = SweepsPage {
