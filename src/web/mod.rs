@@ -304,6 +304,7 @@ fn api() -> Api {
         .routes(routes!(people::groups::add_member, people::groups::remove_member))
         .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
         .routes(routes!(people::groups::sessions))
+        .routes(routes!(people::stop::stop))
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::machines::partitions))
         .routes(routes!(cluster::machines::offered))

@@ -17,7 +17,7 @@ use super::{named, place::GroupPlace};
 use crate::{
     auth::Principal,
     db::groups::{GroupFilter, ListedGroup},
-    model::{Resources, Session, SessionState, Timestamp, User},
+    model::{JobId, Resources, Session, SessionState, Timestamp, User},
     web::{
         Portal,
         error::{Created, Error, Problem, Result},
@@ -92,6 +92,10 @@ pub struct GroupSessionView {
     id: String,
     owner: String,
     app: String,
+    /// The job of which this is an attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>, format = "uuid")]
+    job: Option<JobId>,
     state: SessionState,
     resources: Resources,
     #[schema(value_type = String, format = "date-time")]
@@ -104,6 +108,7 @@ impl From<Session> for GroupSessionView {
             id: session.id.to_string(),
             owner: session.owner_name,
             app: session.app,
+            job: session.job.map(|attempt| attempt.job),
             state: session.state,
             resources: session.spec.resources,
             created_at: session.created_at,

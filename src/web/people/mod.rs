@@ -7,6 +7,7 @@ pub mod group_pages;
 pub mod groups;
 pub mod pages;
 mod place;
+pub mod stop;
 mod visit;
 
 use std::sync::Arc;

@@ -82,7 +82,8 @@ pub struct MemberRow {
 /// What a member runs or waits for.
 #[derive(Clone, Debug)]
 pub struct GroupSessionRow {
-    pub id: String,
+    /// Where it is shown.
+    pub href: String,
     pub owner: String,
     pub app: String,
     pub class: &'static str,
