@@ -89,8 +89,13 @@ impl Db {
         text.map(|text| Json::read(&text, "sweep's plan")).transpose()
     }
 
-    /// Somebody's, or everybody's, newest first; `id` is what theirs begin or end with, `before` is the last of the page before.
-    pub async fn list_sweeps(
+    /// Somebody's, or everybody's, newest first; `before` is the last of the page before.
+    pub async fn list_sweeps(&self, owner: Option<UserId>, before: Option<SweepId>, limit: i64) -> Result<Vec<Sweep>> {
+        self.list_sweeps_like(owner, None, before, limit).await
+    }
+
+    /// Those of them whose id begins or ends with this part.
+    pub async fn list_sweeps_like(
         &self,
         owner: Option<UserId>,
         id: Option<&IdPart>,

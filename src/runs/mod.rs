@@ -185,7 +185,7 @@ impl Runs {
         // Without a word of whose, operators too see what concerns them alone.
         let reader = if owner.is_some() { sees(user) } else { Some(user.id) };
         let owner = owner.filter(|owner| *owner != "*");
-        Ok(self.db.list_runs(&db::runs::Filter { reader, owner, id, before, limit }).await?)
+        Ok(self.db.list_runs_like(&db::runs::Filter { reader, owner, before, limit }, id).await?)
     }
 
     /// Registers a directory; asked twice with one key it is the same run.

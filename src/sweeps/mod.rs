@@ -164,7 +164,7 @@ impl Sweeps {
         limit: i64,
     ) -> Result<Vec<Sweep>> {
         let owner = Some(actor.user.id).filter(|_| !(all && Role::Operator <= actor.user.role));
-        Ok(self.db.list_sweeps(owner, id, before, limit).await?)
+        Ok(self.db.list_sweeps_like(owner, id, before, limit).await?)
     }
 
     /// Each task in its order, and what they are compared by.

@@ -68,7 +68,7 @@ test("the first visit says what to do", async () => {
 test("a script is submitted, and its log grows without navigation", async () => {
   const { page } = person;
   await page.getByRole("radio", { name: "Script" }).check();
-  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\n'\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
+  await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\nload 10 %%\\rload 100 %%\\n'\nyes 'loss: nan' | head -40\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
   await page.getByLabel("Name", { exact: true }).fill("counting");
   await page.getByLabel("Environment variables").fill("SEED=7");
   await page.getByText("Starts now").waitFor();
@@ -79,6 +79,9 @@ test("a script is submitted, and its log grows without navigation", async () => 
   const log = page.locator("[data-log]");
   await browser.appears(page, log.getByText("step 2 of 600"), 60, "the second line");
   assert.equal(await log.locator("span.a1").textContent(), "red alarm");
+  const shown = await log.textContent();
+  assert.ok(shown.includes("load 100 %\n") && !shown.includes("load 10 %"), "a progress bar is its last state");
+  assert.equal(shown.split("loss: nan\n").length - 1, 40, "equal lines are all shown");
   await browser.appears(page, main().locator(".state.running"), 30, "that it runs");
   await browser.appears(page, log.getByText("step 4 of 600"), 30, "a later line");
   assert.equal(page.url(), here, "nobody navigated");

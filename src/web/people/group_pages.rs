@@ -288,10 +288,7 @@ async fn view(
                 let (class, word) = session_badge(session);
                 let app = portal.sessions.apps.find(&session.app);
                 GroupSessionRow {
-                    href: session.job.map_or_else(
-                        || format!("/sessions/{}", session.id),
-                        |attempt| format!("/jobs/{}", attempt.job),
-                    ),
+                    id: session.id.to_string(),
                     owner: session.owner_name.clone(),
                     app: app.map_or_else(|| session.app.clone(), |app| app.title.clone()),
                     class,

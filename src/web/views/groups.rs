@@ -82,8 +82,7 @@ pub struct MemberRow {
 /// What a member runs or waits for.
 #[derive(Clone, Debug)]
 pub struct GroupSessionRow {
-    /// Where it is shown.
-    pub href: String,
+    pub id: String,
     pub owner: String,
     pub app: String,
     pub class: &'static str,

@@ -308,6 +308,7 @@ const MATRIX: &[Row] = &[
     row("PUT", "/api/v1/groups/{group}/managers/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
     row("DELETE", "/api/v1/groups/{group}/managers/{name}", "", [401, 403, 403, 204, 403, 401, 401]),
     row("GET", "/api/v1/groups/{group}/sessions", "", [401, 403, 403, 200, 403, 401, 401]),
+    row("POST", "/api/v1/groups/{group}/stop", "", [401, 403, 403, 202, 403, 401, 401]),
     row("GET", "/admin/users", "", [303, 403, 403, 200, 403, 401, 303]),
     row("POST", "/admin/users", "name=by_form", [401, 403, 403, 303, 403, 401, 401]),
     row("GET", "/admin/users/{name}", "", [303, 403, 403, 200, 403, 401, 303]),
