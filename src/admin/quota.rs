@@ -364,8 +364,7 @@ fn as_json(set: &[SetLimit], group: Option<&QuotaGroup>) -> serde_json::Value {
 }
 
 fn name_of(kind: Kind, field: &Field) -> String {
-    let prefix = if kind == Kind::Total { "total." } else { "" };
-    format!("{prefix}{}", field.name())
+    format!("{}{}", kind.prefix(), field.name())
 }
 
 /// `2`, `48GB`, `unlimited  until …  # why`, `inherit`.

@@ -10,9 +10,12 @@ use std::{
 
 use parking_lot::RwLock;
 
-use crate::model::{
-    GroupId, Resources, UserId,
-    quota::{Class, Usage},
+use crate::{
+    db::together::Together,
+    model::{
+        GroupId, Resources, UserId,
+        quota::{Class, Usage},
+    },
 };
 
 /// What is held elsewhere. A copy is another handle on the same list.
@@ -22,7 +25,6 @@ pub struct Elsewhere(Arc<RwLock<List>>);
 #[derive(Debug, Default)]
 struct List {
     by_person: HashMap<UserId, Held>,
-    by_group: HashMap<GroupId, Usage>,
     all: Usage,
 }
 
@@ -65,9 +67,6 @@ impl Elsewhere {
         let mut list = List { by_person, ..List::default() };
         for held in list.by_person.values() {
             list.all.add_held(&held.usage);
-            for (group, usage) in &held.by_group {
-                list.by_group.entry(*group).or_default().add_held(usage);
-            }
         }
         *self.0.write() = list;
         true
@@ -85,13 +84,20 @@ impl Elsewhere {
         self.0.read().by_person.iter().map(|(owner, held)| (*owner, held.clone())).collect()
     }
 
-    /// What is charged to a group; without one, what all hold together.
+    /// What counts in a group: what is charged to it, and all that those hold who count there as its
+    /// members; without a group, what all hold together.
     #[must_use]
-    pub fn charged(&self, group: Option<GroupId>) -> Usage {
+    pub fn counted(&self, group: Option<GroupId>, together: &Together) -> Usage {
         let list = self.0.read();
-        match group {
-            None => list.all.clone(),
-            Some(group) => list.by_group.get(&group).cloned().unwrap_or_default(),
+        let Some(group) = group else { return list.all.clone() };
+        let mut usage = Usage::default();
+        for (owner, held) in &list.by_person {
+            if together.has_member(group, *owner) {
+                usage.add_held(&held.usage);
+            } else if let Some(charged) = held.by_group.get(&group) {
+                usage.add_held(charged);
+            }
         }
+        usage
     }
 }

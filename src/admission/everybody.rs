@@ -28,7 +28,7 @@ impl Admission {
     pub async fn limits_of_everybody(&self) -> db::Result<Everybody> {
         let (single, now) = (self.db.is_for_one().await?, self.clock.now());
         let (defaults, own) = self.db.limits_of_everybody().await?;
-        let resolve = |user, rows: &[_]| self.resolve(user, None, rows, (single, now));
+        let resolve = |user, rows: &[_]| self.resolve_at_most(user, None, rows, (single, now));
         let own = own.into_iter().map(|(user, rows)| (user, resolve(Some(user), &[defaults.clone(), rows].concat())));
         Ok(Everybody { own: own.collect(), others: resolve(None, &defaults) })
     }

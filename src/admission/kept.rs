@@ -73,7 +73,7 @@ impl Kept {
     pub(super) fn apply(&self, group: Option<GroupId>, totals: &mut [Total]) {
         for total in totals {
             total.limits.retain(|(field, _)| !field.is_slurms());
-            let charged = if total.whose == Whose::Cluster { None } else { group };
+            let charged = group.filter(|group| matches!(total.whose, Whose::Group { id, .. } if id == *group));
             if let Some(together) = charged.and_then(|group| self.together(group)) {
                 total.limits.extend(together.limits.iter().cloned());
                 together.count(&mut total.usage);

@@ -39,8 +39,8 @@ use crate::{
         Capacity, Clock, GroupId, Resources, Session, SessionId, Stock, Timestamp, UserId,
         gpus::Obstacle,
         quota::{
-            Class, Decision, Extension, LimitRow, Limits, Period, Queue, Reason, Request, Room, Situation, Total,
-            Usage, Waiter, Whose, Window, codes, decide, extend, usual_extension, wait,
+            Class, Decision, Extension, LimitRow, Limits, Period, Queue, Reason, Request, Room, Scope, Situation,
+            Total, Usage, Waiter, Whose, Window, codes, decide, extend, usual_extension, wait,
         },
         session::SessionSpec,
     },
@@ -178,8 +178,25 @@ impl Standing {
 }
 
 impl Admission {
-    /// What binds somebody who charges this group: the one place where what is set becomes limits.
+    /// What binds somebody who charges this group. What its managers give counts for it alone: so nobody
+    /// uses it up under another group's totals.
     pub fn resolve(
+        &self,
+        owner: Option<UserId>,
+        group: Option<GroupId>,
+        rows: &[LimitRow],
+        at: (bool, Timestamp),
+    ) -> Limits {
+        let is_theirs = |row: &&LimitRow| match &row.scope {
+            Scope::Raised { group: raised, .. } => group == Some(*raised),
+            _ => true,
+        };
+        let rows: Vec<LimitRow> = rows.iter().filter(is_theirs).cloned().collect();
+        self.resolve_at_most(owner, group, &rows, at)
+    }
+
+    /// The same whatever they charge: the one place where what is set becomes limits.
+    fn resolve_at_most(
         &self,
         owner: Option<UserId>,
         group: Option<GroupId>,
@@ -196,7 +213,7 @@ impl Admission {
     /// The same of somebody of whom no group is known that is charged.
     fn resolve_usual(&self, owner: UserId, rows: &[LimitRow], at: (bool, Timestamp)) -> Limits {
         let group = self.kept.as_ref().and_then(|kept| kept.usual_group(owner));
-        self.resolve(Some(owner), group, rows, at)
+        self.resolve_at_most(Some(owner), group, rows, at)
     }
 
     /// What would be decided about this request, with nothing reserved.
@@ -295,7 +312,10 @@ impl Admission {
         // Whoever asks, totals are the same.
         let asking = Asking { owner: UserId::new(), group, period: &self.period, holds_at_once: self.holds_at_once };
         let totals = self.db.usage(&asking, self.clock.now()).await?.totals;
-        let ours = |total: &&Total| matches!(total.whose, Whose::Group(_)) == group.is_some();
+        let ours = |total: &&Total| match total.whose {
+            Whose::Cluster => group.is_none(),
+            Whose::Group { id, .. } => group == Some(id),
+        };
         if let Some(total) = totals.iter().find(ours) {
             usage.gpu_seconds = total.usage.gpu_seconds;
             usage.cpu_seconds = total.usage.cpu_seconds;
@@ -323,7 +343,11 @@ impl Admission {
         let mut holdings = self.db.holdings().await?;
         for (owner, held) in self.elsewhere.all() {
             holdings.all.add_held(&held.usage);
-            for (group, usage) in &held.by_group {
+            let as_member = holdings.together.members_groups(owner);
+            for group in as_member {
+                holdings.by_group.entry(*group).or_default().add_held(&held.usage);
+            }
+            for (group, usage) in held.by_group.iter().filter(|(group, _)| !as_member.contains(group)) {
                 holdings.by_group.entry(*group).or_default().add_held(usage);
             }
             match holdings.by_user.iter_mut().find(|(user, ..)| *user == owner) {
@@ -473,7 +497,7 @@ impl Admission {
         let request = Request { class: session.class(), resources, duration_seconds: seconds };
         let asked = Extension {
             owner: session.owner,
-            group: facts.group,
+            groups: &facts.groups,
             request: &request,
             gpus: &session.gpus,
             extensions: session.extensions,
@@ -494,7 +518,8 @@ impl Admission {
         }
         let mut shares = facts.shares.clone();
         for share in &mut shares {
-            share.limit = share.limit.saturating_sub(self.elsewhere.charged(share.group).of(&share.field));
+            let held = self.elsewhere.counted(share.group, &facts.sums.together);
+            share.limit = share.limit.saturating_sub(held.of(&share.field));
         }
         let room = Room { cpus, memory_bytes, gpus, shares };
         Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
@@ -503,8 +528,8 @@ impl Admission {
     /// What somebody asks for is judged by; what they hold without the portal counts with the rest.
     fn standing_of(&self, owner: UserId, group: Option<GroupId>, mut sums: Sums, single: bool) -> Standing {
         for total in &mut sums.totals {
-            let group = if total.whose == Whose::Cluster { None } else { group };
-            total.usage.add_held(&self.elsewhere.charged(group));
+            let group = if let Whose::Group { id, .. } = total.whose { Some(id) } else { None };
+            total.usage.add_held(&self.elsewhere.counted(group, &sums.together));
         }
         if let Some(kept) = &self.kept {
             // Its count of a group has what came from a shell.
@@ -531,7 +556,7 @@ impl Admission {
 fn waiter(owner: UserId, request: &Request, facts: &Facts) -> Waiter {
     Waiter {
         owner,
-        group: facts.group,
+        groups: facts.groups.clone(),
         request: request.clone(),
         recent_gpu_seconds: facts.recent_gpu_seconds,
         since: facts.since,

@@ -12,6 +12,7 @@ use crate::{
         facts::{Holdings, Waiting},
         limits::{LevelChange, Marks},
         quotas::{Level, QuotaGroup},
+        standing::Asking,
         usage::{self, Asked, By, Used},
     },
     model::{
@@ -57,7 +58,6 @@ pub struct Refused {
 #[derive(Default)]
 struct Hours {
     people: HashMap<UserId, (String, Usage)>,
-    groups: HashMap<String, Usage>,
     all: Usage,
 }
 
@@ -81,15 +81,15 @@ impl Admission {
         for (user, (name, usage)) in &people {
             let mut concerning = Vec::new();
             for change in changes {
-                concerning.extend(self.scope_for(*user, change).await?.map(|scope| (scope, change)));
+                concerning.extend(self.scopes_for(*user, change).await?.map(|scopes| (scopes, change)));
             }
             if concerning.is_empty() && usage.pending == 0 {
                 continue;
             }
             let mut rows = self.db.limits_of(*user).await?;
             let before = self.resolve_usual(*user, &rows, (single, now));
-            for (scope, change) in &concerning {
-                apply(&mut rows, scope, &change.changes);
+            for (scopes, change) in &concerning {
+                apply(&mut rows, scopes, &change.changes);
             }
             let after = self.resolve_usual(*user, &rows, (single, now));
             for (field, effective) in after.iter().filter(|(field, after)| after.limit < before.of(field).limit) {
@@ -109,8 +109,10 @@ impl Admission {
                 Level::Cluster => ("cluster".to_owned(), holdings.all.clone(), Some(&hours.all)),
                 Level::Group(group) => match self.db.find_quota_group(&group.to_string()).await? {
                     Some(found) => {
-                        let usage = holdings.by_group.get(&group).cloned().unwrap_or_default();
-                        (format!("group {}", found.name), usage, hours.groups.get(&group.to_string()))
+                        let by_model = holdings.by_group.get(&group).map(|held| held.gpus_by_model.clone());
+                        let usage = self.counted_in(group, &holdings, now).await?;
+                        let gpus_by_model = by_model.unwrap_or_default();
+                        (format!("group {}", found.name), Usage { gpus_by_model, ..usage }, None)
                     }
                     None => continue,
                 },
@@ -158,7 +160,11 @@ impl Admission {
         for change in changes {
             let whose = match change.level {
                 Level::Cluster => Whose::Cluster,
-                Level::Group(group) if waiting.group == Some(group) => Whose::Group(self.name_of(group).await?),
+                Level::Group(id) if waiting.groups.contains(&id) => {
+                    let found = self.db.find_quota_group(&id.to_string()).await?;
+                    let (name, is_charged) = found.map(|found| (found.name, found.chargeable)).unwrap_or_default();
+                    Whose::Group { id, name, is_charged }
+                }
                 _ => continue,
             };
             together.push(Total { whose, limits: totals(change), usage: none.clone() });
@@ -185,8 +191,20 @@ impl Admission {
         })
     }
 
-    async fn name_of(&self, group: GroupId) -> db::Result<String> {
-        Ok(self.db.find_quota_group(&group.to_string()).await?.map(|found| found.name).unwrap_or_default())
+    /// What counts in a group, with its hours of the period, also where it sets no total yet.
+    async fn counted_in(&self, group: GroupId, holdings: &Holdings, now: Timestamp) -> db::Result<Usage> {
+        // Whoever asks, totals are the same.
+        let asking = Asking {
+            owner: UserId::new(),
+            group: Some(group),
+            period: &self.period,
+            holds_at_once: self.holds_at_once,
+        };
+        let totals = self.db.usage_with_hours(&asking, now).await?.totals;
+        let is_its = |total: &Total| matches!(total.whose, Whose::Group { id, .. } if id == group);
+        let mut usage = totals.into_iter().find(is_its).map(|total| total.usage).unwrap_or_default();
+        usage.add_held(&self.elsewhere.counted(Some(group), &holdings.together));
+        Ok(usage)
     }
 
     /// What was used of the period, and what runs may still use of it, as a decision counts it; nothing
@@ -199,20 +217,15 @@ impl Admission {
         let window = self.period.window(now);
         let (from, whose, sort) = (window.from, usage::Whose::Everybody, usage::Sort::default());
         let asked = |by| Asked { by, whose, from, to: now, now, sort, page: None };
-        let (people, groups) = (self.db.used(&asked(By::User)).await?, self.db.used(&asked(By::Group)).await?);
+        let people = self.db.used(&asked(By::User)).await?;
         let mut all = people.total;
         let spent =
             |row: &Used| Spent { gpu_milliseconds: row.gpu_milliseconds, cpu_milliseconds: row.cpu_milliseconds };
-        let mut of_groups: HashMap<String, Spent> =
-            groups.rows.iter().map(|row| (row.id.to_string(), spent(row))).collect();
         let person = |row: Used| Some((row.id.parse().ok()?, (row.name.to_string(), spent(&row))));
         let mut of_people: HashMap<UserId, (String, Spent)> = people.rows.into_iter().filter_map(person).collect();
         let called: HashMap<UserId, &String> = holdings.by_user.iter().map(|(user, name, _)| (*user, name)).collect();
         for committed in self.db.committed(window, now).await? {
             add(&mut all, committed.spent);
-            if let Some(group) = committed.group {
-                add(of_groups.entry(group.to_string()).or_default(), committed.spent);
-            }
             let fresh =
                 || (called.get(&committed.owner).map_or_else(String::new, |name| (*name).clone()), Spent::default());
             add(&mut of_people.entry(committed.owner).or_insert_with(fresh).1, committed.spent);
@@ -220,31 +233,51 @@ impl Admission {
         Ok(Hours {
             all: hours(all),
             people: of_people.into_iter().map(|(user, (name, spent))| (user, (name, hours(spent)))).collect(),
-            groups: of_groups.into_iter().map(|(group, spent)| (group, hours(spent))).collect(),
         })
     }
 
-    /// The scope of the rows that a change makes for somebody, if it concerns them.
-    async fn scope_for(&self, user: UserId, change: &LevelChange) -> db::Result<Option<Scope>> {
+    /// The scopes of the rows that a change makes for somebody, if it concerns them.
+    async fn scopes_for(&self, user: UserId, change: &LevelChange) -> db::Result<Option<Scopes>> {
+        let only = |each| Scopes { each, raised: None };
         Ok(match change.level {
-            Level::Default => Some(Scope::Default),
-            Level::User(changed) => (changed == user).then_some(Scope::User),
+            Level::Default => Some(only(Scope::Default)),
+            Level::User(changed) => (changed == user).then_some(only(Scope::User)),
             Level::Group(group) => {
-                self.db.membership(user, group).await?.map(|group| scope_of_group(group, change.marks))
+                self.db.membership(user, group).await?.map(|group| scopes_of_group(group, change.marks))
             }
             Level::Cluster => None,
         })
     }
 }
 
-fn scope_of_group(group: QuotaGroup, marks: Marks) -> Scope {
-    Scope::Group { name: group.name, restrictive: marks.restrictive.unwrap_or(group.restrictive) }
+/// Of the rows that a change makes for each person.
+struct Scopes {
+    each: Scope,
+    /// Of a group: what its managers give.
+    raised: Option<Scope>,
+}
+
+fn scopes_of_group(group: QuotaGroup, marks: Marks) -> Scopes {
+    let chargeable = marks.chargeable.unwrap_or(group.chargeable);
+    let raised = Some(Scope::Raised { group: group.id, name: group.name.clone(), chargeable });
+    let restrictive = marks.restrictive.unwrap_or(group.restrictive);
+    Scopes { each: Scope::Group { name: group.name, restrictive }, raised }
 }
 
 /// The rows as they will be.
-fn apply(rows: &mut Vec<LimitRow>, scope: &Scope, changes: &[Change]) {
-    for Change { field, to, .. } in changes.iter().filter(|change| change.kind == Kind::Each) {
+fn apply(rows: &mut Vec<LimitRow>, Scopes { each, raised }: &Scopes, changes: &[Change]) {
+    let is_raise = |row: &LimitRow| raised.as_ref().is_some_and(|raised| same_level(&row.scope, raised));
+    for Change { kind, field, to } in changes {
+        let scope = match (kind, raised) {
+            (Kind::Each, _) => each,
+            (Kind::Raised, Some(raised)) => raised,
+            (Kind::Raised, None) | (Kind::Total, _) => continue,
+        };
         rows.retain(|row| !(same_level(&row.scope, scope) && row.field == *field));
+        if *kind == Kind::Each {
+            // An administrator's word takes the place of what managers gave.
+            rows.retain(|row| !(is_raise(row) && row.field == *field));
+        }
         rows.extend(to.as_ref().map(|terms| LimitRow {
             scope: scope.clone(),
             field: field.clone(),
@@ -254,8 +287,10 @@ fn apply(rows: &mut Vec<LimitRow>, scope: &Scope, changes: &[Change]) {
         }));
     }
     // A mark counts for all that the group gives.
-    for row in rows.iter_mut().filter(|row| same_level(&row.scope, scope)) {
-        row.scope = scope.clone();
+    for scope in std::iter::once(each).chain(raised) {
+        for row in rows.iter_mut().filter(|row| same_level(&row.scope, scope)) {
+            row.scope = scope.clone();
+        }
     }
 }
 
@@ -263,6 +298,7 @@ fn apply(rows: &mut Vec<LimitRow>, scope: &Scope, changes: &[Change]) {
 fn same_level(one: &Scope, other: &Scope) -> bool {
     match (one, other) {
         (Scope::Group { name, .. }, Scope::Group { name: other, .. }) => name == other,
+        (Scope::Raised { group, .. }, Scope::Raised { group: other, .. }) => group == other,
         _ => one == other,
     }
 }

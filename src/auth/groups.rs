@@ -1,6 +1,6 @@
-//! Who keeps which group: administrators make, rename and remove groups and name managers; a
-//! manager puts people into a group that was made here and takes them out, and sees what its
-//! people run. What a directory says of its groups is changed in the directory alone.
+//! Who keeps which group: administrators make, rename and remove groups, name managers and put
+//! people in; a manager invites people (`invitations`) into a group that was made here, takes them
+//! out, and sees what its people run. What a directory says of its groups is changed in the directory alone.
 
 use super::{
     Access, Error, Principal, Result,
@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     db::{self, groups::ListedGroup, idempotency::Once},
-    model::{Group, GroupId, GroupName, User},
+    model::{Group, GroupId, GroupName, Role, User},
 };
 
 impl Access {
@@ -68,13 +68,34 @@ impl Access {
         Ok(())
     }
 
-    /// Puts somebody into a group that was made here, or takes them out.
-    pub async fn set_member(&self, actor: &Principal, group: &Group, user: &User, is: bool) -> Result<()> {
-        if !actor.is_admin() && !self.db.is_manager(group.id, actor.id()).await? {
-            return Err(Error::NotAllowed("this is for administrators and the managers of the group"));
-        }
+    /// Puts somebody into a group that was made here, without asking them: administrators alone do this.
+    pub async fn add_member(&self, actor: &Principal, group: &Group, user: &User) -> Result<()> {
+        self.may_add_members(actor)?;
         made_here(group)?;
-        if self.db.set_member(group.id, user.id, is, self.by(actor)).await? {
+        if self.db.set_member(group.id, user.id, true, self.by(actor)).await? {
+            self.poll().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody may put people into groups; asked before it is looked who they are.
+    pub fn may_add_members(&self, actor: &Principal) -> Result<()> {
+        if actor.is_admin() {
+            return Ok(());
+        }
+        Err(Error::NotAllowed(
+            "managers invite people, and they join when they accept: administrators alone add members",
+        ))
+    }
+
+    /// Takes somebody out of a group that was made here.
+    pub async fn remove_member(&self, actor: &Principal, group: &Group, user: &User) -> Result<()> {
+        self.keeps_members(actor, group).await?;
+        made_here(group)?;
+        if !actor.is_admin() && Role::Operator <= user.role && actor.id() != user.id {
+            return Err(Error::NotAllowed("operators and administrators are taken out by an administrator"));
+        }
+        if self.db.set_member(group.id, user.id, false, self.by(actor)).await? {
             self.poll().await?;
         }
         Ok(())

@@ -6,6 +6,7 @@ pub mod access;
 pub mod first;
 pub mod groups;
 pub mod header;
+pub mod invitations;
 pub mod keys;
 pub mod ldap;
 pub mod local;

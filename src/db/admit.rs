@@ -10,12 +10,13 @@ use super::{
     facts::{ASKER, Facts, LATELY, LIVE, Live, Party, RECENT, Scene},
     idempotency::Earlier,
     jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
-    quotas::SHARES,
+    quotas::{SHARES, ShareRow},
     refusals,
     search::fold,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
     sweeps::RELEASE,
+    together::{self, together},
     transaction,
 };
 use crate::model::{
@@ -170,6 +171,9 @@ macro_rules! insert {
         };
         let subject = job_id.as_deref().unwrap_or(&id);
         append_audit!($tx, &Entry { at, actor: &actor, action, subject, detail });
+        if admitted_at.is_some() {
+            query(together::ADMIT).bind(&id).bind(owner).execute(&mut *$tx).await?;
+        }
         if admitted_at.is_some() && $holds_at_once {
             query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
                      charged_group)
@@ -215,15 +219,17 @@ impl Db {
             } else {
                 Vec::new()
             };
-            let shares = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
-            let scene = Scene::of(at, asking.period.window(at), live, recent, shares)?;
+            let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
+            let together = together!(tx, &*owner);
+            let scene = Scene::of(at, asking.period.window(at), live, recent, &shares, together)?;
             if reconsidered.is_some_and(|id| !scene.waits(id)) {
                 // Somebody admitted or ended it meanwhile; there is nothing to decide.
                 break 'decide Admitted::Judged(Verdict::Wait(Vec::new()));
             }
             let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
             let charged = group.map(|group| group.to_string());
-            let bounds = bounds!(tx, &*owner, charged.as_deref().unwrap_or_default(), scene.window, at, false);
+            let groups = scene.counts_in(asking.owner, group);
+            let bounds = bounds!(tx, &*owner, group, &groups, &shares, scene.together(), scene.window, at, (false, false));
             let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *tx).await?;
             let facts = scene.facts(&Party { owner: asking.owner, group, bounds, asker }, reconsidered)?;
             let verdict = judge(&facts);
@@ -246,6 +252,7 @@ impl Db {
                     let (id, gpu_list) = (id.to_string(), Json::write(gpus));
                     query("UPDATE sessions SET admitted_at = $2, gpu_list = $3, reasons = '[]' WHERE id = $1")
                         .bind(&id).bind(at.0).bind(&gpu_list).execute(&mut *tx).await?;
+                    query(together::ADMIT).bind(&id).bind(&owner).execute(&mut *tx).await?;
                     if asking.holds_at_once {
                         query("INSERT INTO intervals (session_id, owner, gpus, cpus, memory_bytes, gpu_list, started_at,
                                  charged_group)

@@ -8,9 +8,11 @@ use super::{
     Db, Result,
     audit::{Entry, append_audit},
     facts::{ASKER, Facts, LIVE, Live, Party, Scene},
+    quotas::{SHARES, ShareRow},
     reading,
     sessions::{ADD_EVENT, select, session},
     standing::bounds,
+    together::together,
     transaction,
 };
 use crate::model::{
@@ -39,13 +41,16 @@ macro_rules! situation {
             None => None,
             Some(found) => {
                 let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
-                let (owner, id) = (found.owner.to_string(), found.id.to_string());
-                let charged = live.iter().find(|row| row.id == id).and_then(|row| row.charged_group.clone());
+                let owner = found.owner.to_string();
                 let window = $period.window($at);
-                let bounds = bounds!($tx, &*owner, charged.as_deref().unwrap_or_default(), window, $at, false);
+                let totals: Vec<ShareRow> = query_as(SHARES).bind($at.0).fetch_all(&mut *$tx).await?;
+                let together = together!($tx, &*owner);
                 let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *$tx).await?;
-                let scene = Scene::of($at, window, live, Vec::new(), Vec::new())?;
-                let party = Party { owner: found.owner, group: scene.group_of(found.id), bounds, asker };
+                let scene = Scene::of($at, window, live, Vec::new(), &[], together)?;
+                let (group, groups) = (scene.group_of(found.id), scene.groups_of_session(found.id));
+                let bounds =
+                    bounds!($tx, &*owner, group, &groups, &totals, scene.together(), window, $at, (false, false));
+                let party = Party { owner: found.owner, group, bounds, asker };
                 let facts = scene.facts(&party, None)?;
                 Some((found, facts))
             }

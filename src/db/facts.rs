@@ -8,7 +8,8 @@ use sqlx::{FromRow, query_as};
 
 use super::{
     Db, Json, Result, quotas, reading,
-    standing::{Bounds, Sums},
+    standing::{Bounds, Sums, Tally},
+    together::{Together, together},
     types::parse,
 };
 use crate::model::{
@@ -22,6 +23,8 @@ pub struct Facts {
     pub owner: UserId,
     /// The group that is charged.
     pub group: Option<GroupId>,
+    /// The groups in which it counts.
+    pub groups: Vec<GroupId>,
     /// Limits and use, the request that is decided again left out.
     pub sums: Sums,
     /// UUIDs of the GPUs that admitted workloads hold.
@@ -47,9 +50,11 @@ pub struct Facts {
 pub struct Holdings {
     /// Those who hold something or wait, by name.
     pub by_user: Vec<(UserId, String, Usage)>,
+    /// What counts in each group.
     pub by_group: HashMap<GroupId, Usage>,
     pub all: Usage,
     pub waiting: Vec<Waiting>,
+    pub together: Together,
 }
 
 /// Somebody's request that waits.
@@ -57,7 +62,8 @@ pub struct Holdings {
 pub struct Waiting {
     pub owner: UserId,
     pub name: String,
-    pub group: Option<GroupId>,
+    /// The groups in which it counts.
+    pub groups: Vec<GroupId>,
     pub request: Request,
 }
 
@@ -136,12 +142,14 @@ pub(super) struct Scene {
     /// GPUs × seconds lately.
     recent: HashMap<UserId, i64>,
     shares: Vec<Share>,
+    together: Together,
 }
 
 #[derive(Debug)]
 struct Workload {
     id: SessionId,
     owner: UserId,
+    /// Which group is charged.
     group: Option<GroupId>,
     name: String,
     created_at: Timestamp,
@@ -163,10 +171,11 @@ enum Stand {
     },
 }
 
-/// Who asks, and what binds them and the group that they charge.
+/// Who asks, and what binds them and the groups in which it counts.
 #[derive(Debug)]
 pub(super) struct Party {
     pub owner: UserId,
+    /// Which group is charged.
     pub group: Option<GroupId>,
     pub bounds: Bounds,
     pub asker: Asker,
@@ -175,9 +184,10 @@ pub(super) struct Party {
 impl Db {
     /// What everybody holds now, without hours.
     pub async fn holdings(&self) -> Result<Holdings> {
-        let (live, names): (Vec<Live>, Vec<(String, String)>) = reading!(self, pool => {
+        let (together, live, names): (Together, Vec<Live>, Vec<(String, String)>) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
             (
+                together!(tx, ""),
                 query_as(LIVE).fetch_all(&mut *tx).await?,
                 query_as("SELECT id, name FROM users WHERE id IN (SELECT owner FROM sessions WHERE state <> 'ended')")
                     .fetch_all(&mut *tx).await?,
@@ -186,16 +196,13 @@ impl Db {
         let mut holdings = Holdings::default();
         let mut by_user: HashMap<String, Usage> = HashMap::new();
         for row in live {
+            let (owner, id) = (parse(&row.owner, "user id")?, parse(&row.id, "session id")?);
+            let groups = together.groups(owner, group_id(row.charged_group.as_deref())?, Some(id));
             let usage = by_user.entry(row.owner.clone()).or_default();
             if row.admitted_at.is_none() {
                 usage.pending += 1;
                 holdings.all.pending += 1;
-                holdings.waiting.push(Waiting {
-                    owner: parse(&row.owner, "user id")?,
-                    group: group_id(row.charged_group.as_deref())?,
-                    request: request(&row),
-                    name: row.name,
-                });
+                holdings.waiting.push(Waiting { owner, groups, request: request(&row), name: row.name });
                 continue;
             }
             let gpus: Vec<Gpu> = Json::read_or_default(&row.gpu_list);
@@ -205,8 +212,8 @@ impl Db {
             usage.hold(&gpus);
             holdings.all.add(&resources, class);
             holdings.all.hold(&gpus);
-            if let Some(group) = &row.charged_group {
-                let of_group = holdings.by_group.entry(parse(group, "group id")?).or_default();
+            for group in groups {
+                let of_group = holdings.by_group.entry(group).or_default();
                 of_group.add(&resources, class);
                 of_group.hold(&gpus);
             }
@@ -217,6 +224,7 @@ impl Db {
             }
         }
         holdings.by_user.sort_by(|one, other| one.1.cmp(&other.1));
+        holdings.together = together;
         Ok(holdings)
     }
 
@@ -268,54 +276,55 @@ impl Scene {
         window: Window,
         live: Vec<Live>,
         recent: Vec<(String, i64)>,
-        shares: Vec<quotas::ShareRow>,
+        shares: &[quotas::ShareRow],
+        together: Together,
     ) -> Result<Self> {
         let workloads: Vec<Workload> = live.into_iter().map(|row| workload(row, at)).collect::<Result<_>>()?;
-        let shares = shares.into_iter().map(quotas::ShareRow::share).collect::<Result<Vec<_>>>()?;
+        let shares = shares.iter().map(quotas::ShareRow::share).collect::<Result<Vec<_>>>()?;
         let recent = recently(recent, &workloads, at)?;
-        Ok(Self { at, window, workloads, recent, shares: shares.into_iter().flatten().collect() })
+        Ok(Self { at, window, workloads, recent, shares: shares.into_iter().flatten().collect(), together })
     }
 
     /// What a decision for somebody is made from, the one that is decided about again left out.
     pub fn facts(&self, party: &Party, reconsidered: Option<SessionId>) -> Result<Facts> {
         let (mut gpus_taken, mut since) = (HashSet::new(), self.at);
-        let (mut own, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        // The person's, the group's, everybody's: what is held now, and the hours of it to its end.
-        let mut usages: [Usage; 3] = Default::default();
-        let mut open = [(0_i64, 0_i64); 3];
+        let (mut stoppable, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        // What is held now, and the hours of it to its end.
+        let (mut of_person, mut of_all) = (Tally::default(), Tally::default());
+        let mut of_groups = vec![Tally::default(); party.bounds.groups.len()];
         for one in &self.workloads {
             if Some(one.id) == reconsidered {
                 since = one.created_at;
                 continue;
             }
             let is_own = one.owner == party.owner;
-            let counts = [is_own, party.group.is_some() && one.group == party.group, true];
+            let groups = self.groups_of(one);
+            let counting = party.bounds.groups.iter().zip(&mut of_groups);
+            let counting = counting.filter(|(group, _)| groups.contains(&group.id)).map(|(_, tally)| tally);
+            let own = is_own.then_some(&mut of_person);
+            let tallies = counting.chain(own).chain([&mut of_all]);
             let (gpus, interval) = match &one.stand {
                 Stand::Waits { lacks_room, .. } => {
-                    for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
-                        usage.pending += 1;
-                    }
+                    tallies.for_each(|tally| tally.usage.pending += 1);
                     waiting.push(self.waiter(one, *lacks_room));
                     continue;
                 }
                 Stand::Holds { gpus, interval } => (gpus, interval),
             };
             let spent = self.window.spent([*interval], self.at);
-            for ((_, usage), open) in
-                counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
-            {
-                usage.add(&one.request.resources, one.request.class);
-                usage.hold(gpus);
-                open.0 = open.0.saturating_add(spent.gpu_milliseconds);
-                open.1 = open.1.saturating_add(spent.cpu_milliseconds);
+            for tally in tallies {
+                tally.usage.add(&one.request.resources, one.request.class);
+                tally.usage.hold(gpus);
+                tally.spent.0 = tally.spent.0.saturating_add(spent.gpu_milliseconds);
+                tally.spent.1 = tally.spent.1.saturating_add(spent.cpu_milliseconds);
             }
             if is_own {
-                own.push((one.name.clone(), one.request.resources.gpus));
+                stoppable.push((one.name.clone(), one.request.resources.gpus));
             }
             gpus_taken.extend(gpus.iter().map(|gpu| gpu.uuid.clone()));
             held.push(Held {
                 request: one.request.clone(),
-                group: one.group,
+                groups,
                 gpus: gpus.iter().map(|gpu| gpu.model.clone()).collect(),
                 ends_by: interval.ends_by,
             });
@@ -326,9 +335,10 @@ impl Scene {
         Ok(Facts {
             owner: party.owner,
             group: party.group,
-            sums: party.bounds.sums(self.at, self.window, usages, open)?,
+            groups: party.bounds.groups.iter().map(|group| group.id).collect(),
+            sums: party.bounds.sums(self.at, self.window, (of_person, of_groups, of_all), self.together.clone())?,
             gpus_taken,
-            own,
+            own: stoppable,
             held,
             waiting,
             shares: self.shares.clone(),
@@ -350,6 +360,25 @@ impl Scene {
         self.workloads.iter().find(|one| one.id == id).and_then(|one| one.group)
     }
 
+    /// The groups in which a request of somebody's counts that is charged to this group.
+    pub fn counts_in(&self, owner: UserId, charged: Option<GroupId>) -> Vec<GroupId> {
+        self.together.groups(owner, charged, None)
+    }
+
+    /// The groups in which one counts.
+    pub fn groups_of_session(&self, id: SessionId) -> Vec<GroupId> {
+        self.workloads.iter().find(|one| one.id == id).map(|one| self.groups_of(one)).unwrap_or_default()
+    }
+
+    fn groups_of(&self, one: &Workload) -> Vec<GroupId> {
+        self.together.groups(one.owner, one.group, Some(one.id))
+    }
+
+    /// In which groups what people hold counts.
+    pub fn together(&self) -> &Together {
+        &self.together
+    }
+
     /// Those who wait, each with the group that is charged, once.
     pub fn parties(&self) -> HashSet<(UserId, Option<GroupId>)> {
         let waiting = self.workloads.iter().filter(|one| matches!(one.stand, Stand::Waits { .. }));
@@ -359,7 +388,7 @@ impl Scene {
     fn waiter(&self, one: &Workload, lacks_room: bool) -> Waiter {
         Waiter {
             owner: one.owner,
-            group: one.group,
+            groups: self.groups_of(one),
             request: one.request.clone(),
             recent_gpu_seconds: self.recent.get(&one.owner).copied().unwrap_or(0),
             since: one.created_at,

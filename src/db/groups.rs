@@ -47,6 +47,15 @@ pub struct Member {
     pub display_name: String,
     pub state: State,
     pub last_seen_at: Option<Timestamp>,
+    /// An operator or administrator.
+    pub is_staff: bool,
+}
+
+/// Who looks at what a group's people do: its managers see nothing of operators and administrators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Audience {
+    Staff,
+    Managers,
 }
 
 /// How somebody belongs to a group.
@@ -88,6 +97,7 @@ struct MemberRow {
     disabled: bool,
     absent_since: Option<i64>,
     last_seen_at: Option<i64>,
+    is_staff: bool,
 }
 
 impl MemberRow {
@@ -98,6 +108,7 @@ impl MemberRow {
             display_name: self.display_name,
             state: State::of(self.disabled, self.absent_since.is_some()),
             last_seen_at: self.last_seen_at.map(Timestamp),
+            is_staff: self.is_staff,
         })
     }
 }
@@ -106,6 +117,10 @@ const COLUMNS: &str = "groups.id, groups.source, groups.subject, groups.name, gr
 
 /// `$1` the id of a group that was made here.
 const OUR_NAME: &str = "SELECT name FROM groups WHERE id = $1 AND source = 'local'";
+
+/// `$1` a group that was made here, `$2` who is taken out of it.
+const REMOVE_MEMBER: &str = "DELETE FROM group_members WHERE user_id = $2
+     AND group_id = (SELECT id FROM groups WHERE id = $1 AND source = 'local')";
 
 /// The text that lists: `$1` pattern, `$2` manager, `$3` name and `$4` id before, `$5` how many.
 pub(super) fn list(filter: &GroupFilter) -> String {
@@ -119,13 +134,20 @@ pub(super) fn list(filter: &GroupFilter) -> String {
 }
 
 /// `$1` group, `$2` the name before, `$3` how many.
-pub(super) const MEMBERS: &str =
-    "SELECT users.id, users.name, display_name, disabled, absent_since, last_seen_at FROM users
+pub(super) const MEMBERS: &str = "SELECT users.id, users.name, display_name, disabled, absent_since, last_seen_at,
+         role <> 'user' OR COALESCE(directory_role, 'user') <> 'user' AS is_staff FROM users
      JOIN group_members ON user_id = users.id WHERE group_id = $1 AND users.name > $2 ORDER BY users.name LIMIT $3";
 
 /// `$1` group, `$2` how many. Asked of each live session, so that no history is read.
-pub(super) fn sessions(db: &Db) -> String {
-    let theirs = "EXISTS (SELECT 1 FROM group_members WHERE group_id = $1 AND user_id = s.owner)";
+pub(super) fn sessions(db: &Db, audience: Audience) -> String {
+    let theirs = match audience {
+        Audience::Staff => "EXISTS (SELECT 1 FROM group_members WHERE group_id = $1 AND user_id = s.owner)",
+        Audience::Managers => {
+            "EXISTS (SELECT 1 FROM group_members JOIN users ON users.id = user_id
+                 WHERE group_id = $1 AND user_id = s.owner
+                     AND role = 'user' AND COALESCE(directory_role, 'user') = 'user')"
+        }
+    };
     format!("{} WHERE s.state <> 'ended' AND {theirs} ORDER BY s.id DESC LIMIT $2", sessions::select(db))
 }
 
@@ -193,10 +215,10 @@ impl Db {
     }
 
     /// The live sessions of a group's people, newest first.
-    pub async fn group_sessions(&self, group: GroupId, limit: i64) -> Result<Vec<Session>> {
+    pub async fn group_sessions(&self, group: GroupId, audience: Audience, limit: i64) -> Result<Vec<Session>> {
         let group = group.to_string();
         let rows: Vec<String> = reading!(self, pool =>
-            query_scalar(AssertSqlSafe(sessions(self))).bind(&group).bind(limit).fetch_all(pool).await)?;
+            query_scalar(AssertSqlSafe(sessions(self, audience))).bind(&group).bind(limit).fetch_all(pool).await)?;
         rows.iter().map(|row| sessions::session(row)).collect()
     }
 
@@ -294,7 +316,7 @@ impl Db {
                 "SELECT name FROM groups WHERE id = $1 AND (source = 'local' OR absent_since IS NOT NULL)")
                 .bind(&group).fetch_optional(&mut *tx).await?;
             let Some(name) = name else { return Ok(false) };
-            for table in ["group_members", "group_managers"] {
+            for table in ["group_members", "group_managers", "group_invitations", "counted_sessions"] {
                 let sql = format!("DELETE FROM {table} WHERE group_id = $1");
                 query(AssertSqlSafe(sql)).bind(&group).execute(&mut *tx).await?;
             }
@@ -316,13 +338,14 @@ impl Db {
              SELECT id, $2 FROM groups WHERE id = $1 AND source = 'local' ON CONFLICT (group_id, user_id) DO NOTHING",
             )
         } else {
-            (
-                "group.member_remove",
-                "DELETE FROM group_members WHERE user_id = $2
-             AND group_id = (SELECT id FROM groups WHERE id = $1 AND source = 'local')",
-            )
+            ("group.member_remove", REMOVE_MEMBER)
         };
         self.change_people(action, sql, group, user, by).await
+    }
+
+    /// Takes somebody out of a group that was made here, by their own wish; whether they were in it.
+    pub async fn leave_group(&self, group: GroupId, user: UserId, by: By<'_>) -> Result<bool> {
+        self.change_people("group.leave", REMOVE_MEMBER, group, user, by).await
     }
 
     /// Makes somebody a manager of a group of any source, or ends it; whether that changed anything.
@@ -349,6 +372,11 @@ impl Db {
         let (group, user) = (group.to_string(), user.to_string());
         let changed = transaction!(self, tx => {
             let changed = query(sql).bind(&group).bind(&user).execute(&mut *tx).await?.rows_affected();
+            if action == "group.member_add" {
+                // Whoever is in it is invited no longer, and nothing that was declined is held against anybody.
+                query("DELETE FROM group_invitations WHERE group_id = $1 AND user_id = $2")
+                    .bind(&group).bind(&user).execute(&mut *tx).await?;
+            }
             if 0 < changed {
                 query(RAISE_GENERATION).execute(&mut *tx).await?;
                 let (group, user): (String, String) =

@@ -81,7 +81,7 @@ pub fn objection(
     };
     let totals: Vec<(Field, Limit)> =
         stored.iter().filter(holds).map(|limit| (limit.field.clone(), Limit::of(limit.terms.value))).collect();
-    let mut faults = beyond_manager(&change.changes, &totals, group.is_some_and(|group| group.restrictive));
+    let mut faults = beyond_manager(&change.changes, &totals, group.is_some_and(|group| group.chargeable));
     let marks = [("chargeable", change.marks.chargeable), ("restrictive", change.marks.restrictive)];
     let message = "How a group counts is set by administrators.";
     let marked = marks.into_iter().filter(|(_, mark)| mark.is_some());
@@ -130,10 +130,11 @@ impl Db {
                 if let Some(objection) = objection(change, author, &stored, group.as_ref()) {
                     return Ok(objection);
                 }
+                let change = change.by(author);
                 let detail = change.told(&stored, group.as_ref());
-                subjects.push((subject, detail));
+                subjects.push((change, subject, detail));
             }
-            for (change, (subject, detail)) in changes.iter().zip(&subjects) {
+            for (change, subject, detail) in &subjects {
                 let (scope, id) = change.level.key();
                 for Change { kind, field, to } in &change.changes {
                     let (kind, field) = (kind.as_str(), field.name());
@@ -144,6 +145,11 @@ impl Db {
                             .execute(&mut *tx).await?,
                         None => query(INHERIT).bind(scope).bind(&id).bind(kind).bind(&*field).execute(&mut *tx).await?,
                     };
+                    // An administrator's word takes the place of what managers gave.
+                    if kind == Kind::Each.as_str() {
+                        query(INHERIT).bind(scope).bind(&id).bind(Kind::Raised.as_str()).bind(&*field)
+                            .execute(&mut *tx).await?;
+                    }
                 }
                 if let Level::Group(_) = change.level {
                     query(MARK).bind(&id).bind(change.marks.chargeable).bind(change.marks.restrictive)
@@ -161,6 +167,16 @@ impl LevelChange {
     /// Of some fields, whatever stands there.
     pub fn new(level: Level, changes: Vec<Change>) -> Self {
         Self { level, changes, marks: Marks::default(), seen: None }
+    }
+
+    /// As this author makes it: what a manager gives each member only raises.
+    #[must_use]
+    pub fn by(&self, author: &Author<'_>) -> Self {
+        let mut change = self.clone();
+        if author.is_manager {
+            change.changes = change.changes.into_iter().map(Change::by_manager).collect();
+        }
+        change
     }
 
     /// In words, for the audit log, with what was there before: `gpus=2 until … (why), was 1;

@@ -9,9 +9,10 @@ use sqlx::query_as;
 use super::{
     Db, Result,
     facts::{ASKER, Facts, LATELY, LIVE, Live, Party, RECENT, Scene},
-    quotas::SHARES,
+    quotas::{SHARES, ShareRow},
     reading,
     standing::bounds,
+    together::together,
 };
 use crate::model::{GroupId, SessionId, Timestamp, UserId, quota::Period};
 
@@ -41,12 +42,14 @@ impl Db {
             let mut tx = pool.begin().await?;
             let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *tx).await?;
             let recent = query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind("").bind(at.0).fetch_all(&mut *tx).await?;
-            let shares = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
-            let scene = Scene::of(at, window, live, recent, shares)?;
+            let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
+            // Whoever waits is among those who are told of.
+            let together = together!(tx, "");
+            let scene = Scene::of(at, window, live, recent, &shares, together)?;
             let mut parties = HashMap::new();
             for (owner, group) in scene.parties() {
-                let (id, charged) = (owner.to_string(), group.map(|group| group.to_string()));
-                let bounds = bounds!(tx, &*id, charged.as_deref().unwrap_or_default(), window, at, false);
+                let (id, groups) = (owner.to_string(), scene.counts_in(owner, group));
+                let bounds = bounds!(tx, &*id, group, &groups, &shares, scene.together(), window, at, (false, false));
                 let asker = query_as(ASKER).bind(&id).fetch_one(&mut *tx).await?;
                 parties.insert((owner, group), Party { owner, group, bounds, asker });
             }

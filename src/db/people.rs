@@ -298,7 +298,7 @@ impl Db {
                 return Err(Error::LastAdmin);
             }
             let theirs =
-                ["logins", "tokens", "idempotency", "group_members", "group_managers", "announcement_dismissals",
+                ["logins", "tokens", "idempotency", "group_members", "group_managers", "group_invitations", "announcement_dismissals",
                  "notification_wishes", "notifications", "notification_events"];
             for table in theirs {
                 query(AssertSqlSafe(format!("DELETE FROM {table} WHERE user_id = $1"))).bind(&id).execute(&mut *tx).await?;

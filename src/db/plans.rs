@@ -5,8 +5,8 @@ use sqlx::{AssertSqlSafe, query_as};
 
 use super::{
     Config, Db, audit, facts, gpus,
-    groups::{self, GroupFilter},
-    intervals,
+    groups::{self, Audience, GroupFilter},
+    intervals, invitations,
     people::{self, After, PeopleFilter, Sort},
     quotas, retention, sessions,
     sessions::Filter,
@@ -86,14 +86,16 @@ async fn no_query_reads_the_whole_history() {
     for sql in [
         gpus::POINTS,
         quotas::OF_PERSON,
-        quotas::TOTALS,
         quotas::SHARES,
         standing::CLOSED_OF_PERSON,
         standing::GPUS_OF_PERSON,
         standing::CLOSED_OF_GROUP,
+        standing::CLOSED_OF_MEMBERS,
         standing::CLOSED,
         sessions::ADD_EVENT,
         intervals::CLOSE,
+        invitations::OF_GROUP,
+        invitations::OF_PERSON,
         shell_jobs::IS_OWN,
         shell_jobs::KNOWN,
         shell_jobs::FORGET,
@@ -193,7 +195,8 @@ async fn a_page_of_people_is_read_in_its_order() {
         let plan = plan(&db, &sql).await;
         assert!(plan.contains(index) && !plan.contains("B-TREE"), "{sql}\n{plan}");
     }
-    for sql in [people::LIVE_OWNERS.to_owned(), groups::sessions(&db)] {
+    let group = [Audience::Staff, Audience::Managers].map(|audience| groups::sessions(&db, audience));
+    for sql in group.into_iter().chain([people::LIVE_OWNERS.to_owned()]) {
         let live = plan(&db, &sql).await;
         // Either index of live sessions will do.
         let is_quick = ["sessions_live", "sessions_owner_live"].iter().any(|index| live.contains(index));

@@ -93,8 +93,12 @@ impl Purse {
 #[derive(Debug, FromRow)]
 pub(super) struct Row {
     scope: String,
+    kind: String,
+    /// Of a group's row: its id, its name, and how it counts.
+    group_id: String,
     name: String,
     restrictive: bool,
+    chargeable: bool,
     pub(super) field: String,
     value: i64,
     expires_at: Option<i64>,
@@ -106,6 +110,11 @@ impl Row {
         let scope = match self.scope.as_str() {
             "default" => Scope::Default,
             "user" => Scope::User,
+            "group" if self.kind == Kind::Raised.as_str() => Scope::Raised {
+                group: parse(&self.group_id, "group id")?,
+                name: self.name.clone(),
+                chargeable: self.chargeable,
+            },
             "group" => Scope::Group { name: self.name.clone(), restrictive: self.restrictive },
             _ => return Err(Error::Stored("scope of a limit")),
         };
@@ -115,19 +124,6 @@ impl Row {
 }
 
 #[derive(Debug, FromRow)]
-pub(super) struct TotalRow {
-    pub(super) scope: String,
-    pub(super) field: String,
-    value: i64,
-}
-
-impl TotalRow {
-    pub(super) fn limit(&self) -> Result<(Field, Limit)> {
-        Ok((field(&self.field)?, Limit::of(self.value)))
-    }
-}
-
-#[derive(FromRow)]
 pub(super) struct ShareRow {
     scope: String,
     scope_id: String,
@@ -137,11 +133,24 @@ pub(super) struct ShareRow {
 
 impl ShareRow {
     /// An amount that is limited; hours and what is unlimited are none.
-    pub(super) fn share(self) -> Result<Option<Share>> {
+    pub(super) fn share(&self) -> Result<Option<Share>> {
         let group = if self.scope == "group" { Some(parse(&self.scope_id, "group id")?) } else { None };
         let Limit::AtMost(limit) = Limit::of(self.value) else { return Ok(None) };
         let is_amount = !counts_hours(&self.field);
         Ok(is_amount.then_some(Share { group, field: field(&self.field)?, limit }))
+    }
+
+    /// Whether it is this group's; without one, the cluster's.
+    pub(super) fn is_of(&self, group: Option<&str>) -> bool {
+        group.map_or(self.scope == "cluster", |group| self.scope == "group" && self.scope_id == group)
+    }
+
+    pub(super) fn counts_hours(&self) -> bool {
+        counts_hours(&self.field)
+    }
+
+    pub(super) fn limit(&self) -> Result<(Field, Limit)> {
+        Ok((field(&self.field)?, Limit::of(self.value)))
     }
 }
 
@@ -159,7 +168,7 @@ pub(super) struct SetRow {
 impl SetRow {
     pub(super) fn limit(self) -> Result<SetLimit> {
         Ok(SetLimit {
-            kind: if self.kind == Kind::Total.as_str() { Kind::Total } else { Kind::Each },
+            kind: Kind::parse(&self.kind).ok_or(Error::Stored("kind of a limit"))?,
             field: field(&self.field)?,
             terms: Terms { value: self.value, expires_at: self.expires_at.map(Timestamp), note: self.note },
             by: self.updated_by,
@@ -185,26 +194,39 @@ impl GroupRow {
     }
 }
 
-/// The rows that bear on one person: the defaults, their groups' and their own.
-pub(super) const OF_PERSON: &str = "SELECT scope, '' AS name, FALSE AS restrictive, field, value, expires_at, note
-         FROM quota_limits WHERE scope = 'default' AND scope_id = '' AND kind = 'each'
-     UNION ALL SELECT scope, '' AS name, FALSE AS restrictive, field, value, expires_at, note
-         FROM quota_limits WHERE scope = 'user' AND scope_id = $1 AND kind = 'each'
-     UNION ALL SELECT scope, groups.name AS name, restrictive, field, value, expires_at, note
+/// The columns of a row of no group's.
+macro_rules! of_nobody {
+    () => {
+        "scope, kind, '' AS group_id, '' AS name, FALSE AS restrictive, FALSE AS chargeable, field, value, expires_at, note"
+    };
+}
+
+/// The columns of the rows of people's groups, and where they stand.
+macro_rules! of_a_group {
+    () => {
+        "scope, kind, group_id, groups.name AS name, restrictive, chargeable, field, value, expires_at, note
          FROM group_members JOIN groups ON groups.id = group_id
-         JOIN quota_limits ON scope = 'group' AND scope_id = group_id AND kind = 'each'
-         WHERE user_id = $1
-     ORDER BY name, scope, field";
+         JOIN quota_limits ON scope = 'group' AND scope_id = group_id AND kind IN ('each', 'raised')"
+    };
+}
+pub(super) use {of_a_group, of_nobody};
 
-/// What all together may use: the cluster's, and those of the group `$1`, as they hold at `$2`. A group
-/// that the directory no longer has binds nobody.
-pub(super) const TOTALS: &str = "SELECT scope, field, value FROM quota_limits
-     WHERE kind = 'total' AND ((scope = 'cluster' AND scope_id = '') OR (scope = 'group' AND scope_id = $1
-         AND NOT EXISTS (SELECT 1 FROM groups WHERE id = $1 AND absent_since IS NOT NULL)))
-         AND (expires_at IS NULL OR expires_at > $2)
-     ORDER BY scope, field";
+/// The rows that bear on one person: the defaults, their groups' and their own.
+pub(super) const OF_PERSON: &str = concat!(
+    "SELECT ",
+    of_nobody!(),
+    " FROM quota_limits WHERE scope = 'default' AND scope_id = '' AND kind = 'each'
+     UNION ALL SELECT ",
+    of_nobody!(),
+    " FROM quota_limits WHERE scope = 'user' AND scope_id = $1 AND kind = 'each'
+     UNION ALL SELECT ",
+    of_a_group!(),
+    " WHERE user_id = $1
+     ORDER BY name, scope, field, kind"
+);
 
-/// What the cluster and every group may use together, as it holds at `$1`.
+/// What the cluster and every group may use together, as it holds at `$1`. A group that the directory no
+/// longer has binds nobody.
 pub(super) const SHARES: &str = "SELECT scope, scope_id, field, value FROM quota_limits
      WHERE scope IN ('cluster', 'group') AND kind = 'total' AND (expires_at IS NULL OR expires_at > $1)
          AND NOT EXISTS (SELECT 1 FROM groups WHERE id = scope_id AND absent_since IS NOT NULL)
@@ -216,7 +238,8 @@ pub(super) const AT_LEVEL: &str =
      WHERE scope = $1 AND scope_id = $2 ORDER BY field, kind";
 
 pub(super) const GROUP: &str = "SELECT id, name, chargeable, restrictive, absent_since FROM groups WHERE id = $1";
-pub(super) const GROUP_NAME: &str = "SELECT name FROM groups WHERE id = $1";
+/// What the group `$1` is called, and whether it counts what is charged to it alone.
+pub(super) const GROUP_COUNTS: &str = "SELECT name, chargeable FROM groups WHERE id = $1";
 
 /// Whether hours of a period are counted for this field.
 pub(super) fn counts_hours(field: &str) -> bool {

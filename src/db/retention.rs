@@ -26,6 +26,7 @@ impl Db {
                 query("DELETE FROM session_events WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM session_hardware WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM intervals WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
+                query("DELETE FROM counted_sessions WHERE session_id = $1").bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM job_dependencies WHERE job_id IN (SELECT id FROM jobs WHERE session_id = $1)")
                     .bind(id).execute(&mut *tx).await?;
                 query("DELETE FROM jobs WHERE session_id = $1").bind(id).execute(&mut *tx).await?;

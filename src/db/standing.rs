@@ -4,7 +4,10 @@
 
 use sqlx::{FromRow, query_as};
 
-use super::{Db, Json, Result, quotas, reading};
+use super::{
+    Db, Json, Result, quotas, reading,
+    together::{Together, session_counts, together},
+};
 use crate::model::{
     Gpu, GroupId, Timestamp, UserId,
     quota::{Field, Limit, LimitRow, Period, Total, Usage, Whose, Window},
@@ -30,10 +33,12 @@ pub struct Sums {
     pub limits: Vec<LimitRow>,
     /// The person's own live, admitted workloads, and how many of theirs wait.
     pub usage: Usage,
-    /// Of all together, and of the group that is charged: what is limited, and what is used.
+    /// Of the groups in which it counts, and of all together: what is limited, and what is used.
     pub totals: Vec<Total>,
     /// Everybody's.
     pub in_use: Usage,
+    /// In which groups what people hold counts, whatever it is charged to.
+    pub together: Together,
 }
 
 /// What binds somebody, and what was spent of hours by workloads that have ended, and by what runs without
@@ -41,10 +46,31 @@ pub struct Sums {
 #[derive(Debug)]
 pub(super) struct Bounds {
     pub limits: Vec<quotas::Row>,
-    pub totals: Vec<quotas::TotalRow>,
-    pub group_name: Option<String>,
-    /// GPUs and cores × milliseconds of the period: the person's, the group's, everybody's.
-    pub besides: [(i64, i64); 3],
+    /// The groups in whose totals a request counts.
+    pub groups: Vec<BoundGroup>,
+    /// What all people may use together.
+    pub cluster: Vec<(Field, Limit)>,
+    /// GPUs and cores × milliseconds of the period: the person's, and everybody's.
+    pub of_person: (i64, i64),
+    pub of_all: (i64, i64),
+}
+
+/// A group whose totals bind.
+#[derive(Debug)]
+pub(super) struct BoundGroup {
+    pub id: GroupId,
+    pub name: String,
+    pub is_charged: bool,
+    pub totals: Vec<(Field, Limit)>,
+    /// As in [`Bounds`].
+    pub besides: (i64, i64),
+}
+
+/// What is held now, and the GPUs and cores × milliseconds of it that fall into the period.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    pub usage: Usage,
+    pub spent: (i64, i64),
 }
 
 /// GPUs and cores × milliseconds of the allocations that ended after `$1`, counted from then on.
@@ -60,73 +86,93 @@ macro_rules! closed {
     };
 }
 pub(super) const CLOSED_OF_PERSON: &str = closed!(" AND owner = $2");
+/// Of a group in which what is charged to it counts.
 pub(super) const CLOSED_OF_GROUP: &str = closed!(" AND charged_group = $2");
+/// Of a group in which its members count, as `together` says.
+pub(super) const CLOSED_OF_MEMBERS: &str = closed!(
+    " AND (charged_group = $2 OR owner IN (SELECT user_id FROM group_members WHERE group_id = $2)
+         OR session_id IN (SELECT session_id FROM counted_sessions WHERE group_id = $2))"
+);
 pub(super) const CLOSED: &str = closed!("");
 
-/// The same of jobs from a shell that run: `$1`'s and the others', those charged to `$2` and the others. As
-/// with sessions they count from `$4` to their end, `$5` at most; one that may run for ever up to `$3`, now.
-pub(super) const FROM_SHELL: &str = "SELECT owner = $1, COALESCE(charged_group, '') = $2,
+/// The same of jobs from a shell that run, by whose they are and by the group that is charged. As
+/// with sessions they count from `$2` to their end, `$3` at most; one that may run for ever up to `$1`, now.
+pub(super) const FROM_SHELL: &str = "SELECT owner, COALESCE(charged_group, ''),
          CAST(SUM(gpus * (ends - begins)) AS BIGINT), CAST(SUM(cpus * (ends - begins)) AS BIGINT)
-     FROM (SELECT owner, charged_group, gpus, cpus, CASE WHEN started_at < $4 THEN $4 ELSE started_at END AS begins,
-               CASE WHEN COALESCE(ends_by, $3) < $3 THEN $3 WHEN ends_by > $5 THEN $5 ELSE COALESCE(ends_by, $3) END AS ends
+     FROM (SELECT owner, charged_group, gpus, cpus, CASE WHEN started_at < $2 THEN $2 ELSE started_at END AS begins,
+               CASE WHEN COALESCE(ends_by, $1) < $1 THEN $1 WHEN ends_by > $3 THEN $3 ELSE COALESCE(ends_by, $1) END AS ends
            FROM intervals WHERE session_id IS NULL AND ended_at IS NULL) AS parts
      WHERE begins < ends GROUP BY 1, 2";
 
-/// Reads what binds `$owner` while they charge `$group` (or ""). Hours are summed up where
-/// somebody limits them, and the person's own where `$always`.
+/// Reads what binds `$owner`, who charges `$charged`, for something that counts in `$groups`, of `$totals` and
+/// with `$together` as they were read in the same transaction. Hours are summed up where somebody limits
+/// them, and where `$always` says so: the person's own, and those of groups.
 macro_rules! bounds {
-    ($tx:ident, $owner:expr, $group:expr, $window:expr, $at:expr, $always:expr) => {{
+    ($tx:ident, $owner:expr, $charged:expr, $groups:expr, $totals:expr, $together:expr, $window:expr, $at:expr, $always:expr) => {{
         use $crate::db::{quotas, standing};
-        let limits: Vec<quotas::Row> = sqlx::query_as(quotas::OF_PERSON).bind($owner).fetch_all(&mut *$tx).await?;
-        let totals: Vec<quotas::TotalRow> =
-            sqlx::query_as(quotas::TOTALS).bind($group).bind($at.0).fetch_all(&mut *$tx).await?;
-        let group_name: Option<(String,)> = match $group {
-            "" => None,
-            group => sqlx::query_as(quotas::GROUP_NAME).bind(group).fetch_optional(&mut *$tx).await?,
-        };
-        let counted = |scope: &str| totals.iter().any(|row| row.scope == scope && quotas::counts_hours(&row.field));
+        let owner: &str = $owner;
+        let totals: &[quotas::ShareRow] = $totals;
+        let charged: Option<$crate::model::GroupId> = $charged;
+        let limits: Vec<quotas::Row> = sqlx::query_as(quotas::OF_PERSON).bind(owner).fetch_all(&mut *$tx).await?;
         let from = $window.from.0;
-        let (mut of_person, mut of_group, mut of_all) = ((0_i64, 0_i64), (0_i64, 0_i64), (0_i64, 0_i64));
-        let counts_own = $always || limits.iter().any(|row| quotas::counts_hours(&row.field));
+        let (mut of_person, mut of_all) = ((0_i64, 0_i64), (0_i64, 0_i64));
+        let counts_own = $always.0 || limits.iter().any(|row| quotas::counts_hours(&row.field));
+        let counts_all = totals.iter().any(|row| row.is_of(None) && row.counts_hours());
         if counts_own {
-            of_person = sqlx::query_as(standing::CLOSED_OF_PERSON).bind(from).bind($owner).fetch_one(&mut *$tx).await?;
+            of_person = sqlx::query_as(standing::CLOSED_OF_PERSON).bind(from).bind(owner).fetch_one(&mut *$tx).await?;
         }
-        if counted("group") {
-            of_group = sqlx::query_as(standing::CLOSED_OF_GROUP).bind(from).bind($group).fetch_one(&mut *$tx).await?;
-        }
-        if counted("cluster") {
+        if counts_all {
             of_all = sqlx::query_as(standing::CLOSED).bind(from).fetch_one(&mut *$tx).await?;
         }
-        let end = $window.to.map_or(i64::MAX, |to| to.0);
-        let mut from_shell: Vec<(bool, bool, i64, i64)> = Vec::new();
-        if counts_own || counted("group") || counted("cluster") {
-            from_shell = sqlx::query_as(standing::FROM_SHELL)
-                .bind($owner)
-                .bind($group)
-                .bind($at.0)
-                .bind(from)
-                .bind(end)
-                .fetch_all(&mut *$tx)
-                .await?;
-        }
-        let mut besides = [of_person, of_group, of_all];
-        for (own, charged, gpus, cpus) in from_shell {
-            let counts = [own, charged && !$group.is_empty(), true];
-            for (_, sum) in counts.into_iter().zip(&mut besides).filter(|(counts, _)| *counts) {
-                *sum = (sum.0.saturating_add(gpus), sum.1.saturating_add(cpus));
+        let (mut groups, mut counts_some) = (Vec::new(), counts_own || counts_all);
+        for id in $groups {
+            let text = id.to_string();
+            let row: Option<(String, bool)> =
+                sqlx::query_as(quotas::GROUP_COUNTS).bind(&text).fetch_optional(&mut *$tx).await?;
+            let Some((name, chargeable)) = row else { continue };
+            let mut besides = (0_i64, 0_i64);
+            if $always.1 || totals.iter().any(|row| row.is_of(Some(&text)) && row.counts_hours()) {
+                counts_some = true;
+                let sql = if chargeable { standing::CLOSED_OF_GROUP } else { standing::CLOSED_OF_MEMBERS };
+                besides = sqlx::query_as(sql).bind(from).bind(&text).fetch_one(&mut *$tx).await?;
             }
+            let limits = totals.iter().filter(|row| row.is_of(Some(&text))).map(quotas::ShareRow::limit);
+            let (totals, is_charged) = (limits.collect::<$crate::db::Result<_>>()?, charged == Some(*id));
+            groups.push(standing::BoundGroup { id: *id, name, is_charged, totals, besides });
         }
-        let group_name = group_name.map(|(name,)| name);
-        standing::Bounds { limits, totals, group_name, besides }
+        let end = $window.to.map_or(i64::MAX, |to| to.0);
+        let mut from_shell: Vec<(String, String, i64, i64)> = Vec::new();
+        if counts_some {
+            from_shell =
+                sqlx::query_as(standing::FROM_SHELL).bind($at.0).bind(from).bind(end).fetch_all(&mut *$tx).await?;
+        }
+        for (whose, payer, gpus, cpus) in from_shell {
+            let add = |sum: &mut (i64, i64)| *sum = (sum.0.saturating_add(gpus), sum.1.saturating_add(cpus));
+            if whose == owner {
+                add(&mut of_person);
+            }
+            let user = $crate::db::types::parse(&whose, "user id")?;
+            for group in &mut groups {
+                if group.id.to_string() == payer || $together.has_member(group.id, user) {
+                    add(&mut group.besides);
+                }
+            }
+            add(&mut of_all);
+        }
+        let of_cluster = totals.iter().filter(|row| row.is_of(None)).map(quotas::ShareRow::limit);
+        let cluster = of_cluster.collect::<$crate::db::Result<_>>()?;
+        standing::Bounds { limits, groups, cluster, of_person, of_all }
     }};
 }
 pub(super) use bounds;
 
-/// Sums over the live sessions: `$1`'s and the others', those charged to `$2` and the others,
-/// those that wait and those that were admitted. Of what is held, the part between `$4` and
-/// `$5` counts to its end, and to `$3` (now) at least, as [`Window::spent`] says; what is not held
-/// yet counts as if it began now.
-pub(super) const SUMS: &str = "SELECT owner = $1 AS own, COALESCE(charged_group, '') = $2 AS charged,
+/// Sums over the live sessions: `$1`'s and the others', those that wait and those that were admitted. Of
+/// what is held, the part between `$3` and `$4` counts to its end, and to `$2` (now) at least, as
+/// [`Window::spent`] says; what is not held yet counts as if it began now.
+macro_rules! sums {
+    ($which:expr) => {
+        concat!(
+            "SELECT owner = $1 AS own,
          admitted_at IS NULL AS waits, COUNT(*) AS count,
          CAST(SUM(gpus) AS BIGINT) AS gpus, CAST(SUM(cpus) AS BIGINT) AS cpus,
          CAST(SUM(memory_bytes) AS BIGINT) AS memory_bytes, SUM(CASE WHEN light THEN 1 ELSE 0 END) AS light,
@@ -134,22 +180,29 @@ pub(super) const SUMS: &str = "SELECT owner = $1 AS own, COALESCE(charged_group,
          CAST(SUM(CASE WHEN light THEN cpus ELSE 0 END) AS BIGINT) AS light_cpus,
          CAST(COALESCE(SUM(held_gpus * (ends - begins)), 0) AS BIGINT) AS gpu_time,
          CAST(COALESCE(SUM(held_cpus * (ends - begins)), 0) AS BIGINT) AS cpu_time
-     FROM (SELECT owner, charged_group, admitted_at, gpus, cpus, memory_bytes, light, job_id, held_gpus, held_cpus,
-               CASE WHEN ends < $3 THEN $3 WHEN ends > $5 THEN $5 ELSE ends END AS ends,
-               CASE WHEN began < $4 THEN $4 ELSE began END AS begins
+     FROM (SELECT owner, admitted_at, gpus, cpus, memory_bytes, light, job_id, held_gpus, held_cpus,
+               CASE WHEN ends < $2 THEN $2 WHEN ends > $4 THEN $4 ELSE ends END AS ends,
+               CASE WHEN began < $3 THEN $3 ELSE began END AS begins
            FROM (SELECT live.*, COALESCE(expires_at, began + duration_seconds * 1000) AS ends
-                 FROM (SELECT s.owner, s.charged_group, admitted_at, s.gpus, s.cpus, s.memory_bytes, light, job_id,
+                 FROM (SELECT s.owner, admitted_at, s.gpus, s.cpus, s.memory_bytes, light, job_id,
                            expires_at, duration_seconds,
                            COALESCE(i.gpus, s.gpus) AS held_gpus, COALESCE(i.cpus, s.cpus) AS held_cpus,
-                           COALESCE(i.started_at, CASE WHEN admitted_at IS NOT NULL THEN $3 END) AS began
+                           COALESCE(i.started_at, CASE WHEN admitted_at IS NOT NULL THEN $2 END) AS began
                        FROM sessions s LEFT JOIN intervals i ON i.session_id = s.id AND i.ended_at IS NULL
-                       WHERE state <> 'ended') AS live) AS ending) AS parts
-     GROUP BY 1, 2, 3";
+                       WHERE state <> 'ended'",
+            $which,
+            ") AS live) AS ending) AS parts
+     GROUP BY 1, 2"
+        )
+    };
+}
+pub(super) const SUMS: &str = sums!("");
+/// The same of those that count in the group `$1`.
+pub(super) const SUMS_OF_GROUP: &str = sums!(concat!(" AND ", session_counts!()));
 
 #[derive(FromRow)]
 struct Sum {
     own: bool,
-    charged: bool,
     #[sqlx(flatten)]
     amounts: Amounts,
 }
@@ -188,91 +241,128 @@ impl Amounts {
     }
 }
 
-/// Who holds them, who is charged, and the list.
-type GpusHeld = (String, Option<String>, String);
+/// Who holds them, and the list.
+type GpusHeld = (String, String);
 
-/// Which GPUs are held: `$1`'s alone, or everybody's.
-pub(super) const GPUS_OF_PERSON: &str = "SELECT owner, charged_group, gpu_list FROM sessions
+/// Which GPUs are held: `$1`'s alone, those that count in the group `$1`, or everybody's.
+pub(super) const GPUS_OF_PERSON: &str = "SELECT owner, gpu_list FROM sessions
      WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 AND owner = $1";
-const GPUS: &str = "SELECT owner, charged_group, gpu_list FROM sessions
+const GPUS_OF_GROUP: &str = concat!(
+    "SELECT owner, gpu_list FROM sessions s WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0 AND ",
+    session_counts!()
+);
+const GPUS: &str = "SELECT owner, gpu_list FROM sessions
      WHERE state <> 'ended' AND admitted_at IS NOT NULL AND gpus > 0";
 
 impl Db {
     /// Somebody's limits and what bears on them now.
     pub async fn usage(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Sums> {
+        self.sums(asking, at, false).await
+    }
+
+    /// The same, with the hours of groups also where nobody limits them.
+    pub async fn usage_with_hours(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Sums> {
+        self.sums(asking, at, true).await
+    }
+
+    async fn sums(&self, asking: &Asking<'_>, at: Timestamp, with_hours: bool) -> Result<Sums> {
         let owner = &*asking.owner.to_string();
-        let group = &*asking.group.map(|group| group.to_string()).unwrap_or_default();
         let window = asking.period.window(at);
-        let (bounds, sums, by_model, gpus) = reading!(self, pool => {
+        let end = window.to.map_or(i64::MAX, |to| to.0);
+        let limits_a_model =
+            |limits: &[(Field, Limit)]| limits.iter().any(|(field, _)| matches!(field, Field::GpusOf(_)));
+        let (bounds, together, sums, of_groups, gpus) = reading!(self, pool => {
             let mut tx = pool.begin().await?;
-            let bounds = bounds!(tx, owner, group, window, at, true);
-            let end = window.to.map_or(i64::MAX, |to| to.0);
-            let sums: Vec<Sum> = query_as(SUMS).bind(owner).bind(group).bind(at.0).bind(window.from.0).bind(end)
+            let totals: Vec<quotas::ShareRow> = query_as(quotas::SHARES).bind(at.0).fetch_all(&mut *tx).await?;
+            let together = together!(tx, owner);
+            let groups = together.groups(asking.owner, asking.group, None);
+            let bounds = bounds!(tx, owner, asking.group, &groups, &totals, together, window, at, (true, with_hours));
+            let sums: Vec<Sum> = query_as(SUMS).bind(owner).bind(at.0).bind(window.from.0).bind(end)
                 .fetch_all(&mut *tx).await?;
-            let by_model = bounds.totals.iter().any(|row| row.field.starts_with("gpus:"));
-            let gpus: Vec<GpusHeld> = if by_model {
+            let mut of_groups = Vec::with_capacity(bounds.groups.len());
+            for group in &bounds.groups {
+                let id = group.id.to_string();
+                let sums: Vec<Sum> = query_as(SUMS_OF_GROUP).bind(&id).bind(at.0).bind(window.from.0).bind(end)
+                    .fetch_all(&mut *tx).await?;
+                // The models are counted only where somebody limits them.
+                let gpus: Vec<GpusHeld> = if limits_a_model(&group.totals) {
+                    query_as(GPUS_OF_GROUP).bind(&id).fetch_all(&mut *tx).await?
+                } else {
+                    Vec::new()
+                };
+                of_groups.push((sums, gpus));
+            }
+            let gpus: Vec<GpusHeld> = if limits_a_model(&bounds.cluster) {
                 query_as(GPUS).fetch_all(&mut *tx).await?
             } else {
                 query_as(GPUS_OF_PERSON).bind(owner).fetch_all(&mut *tx).await?
             };
-            (bounds, sums, by_model, gpus)
+            (bounds, together, sums, of_groups, gpus)
         });
-        let mut usages: [Usage; 3] = Default::default();
-        let mut open = [(0_i64, 0_i64); 3];
+        let read = Json::read_or_default::<Vec<Gpu>>;
+        let (mut own, mut all) = (Tally::default(), Tally::default());
         for sum in sums {
-            let counts = [sum.own, sum.charged && !group.is_empty(), true];
-            for ((_, usage), open) in
-                counts.into_iter().zip(&mut usages).zip(&mut open).filter(|((counts, _), _)| *counts)
-            {
-                sum.amounts.add_to(usage, open);
+            for (_, tally) in [(sum.own, &mut own), (true, &mut all)].into_iter().filter(|(counts, _)| *counts) {
+                sum.amounts.add_to(&mut tally.usage, &mut tally.spent);
             }
         }
-        for (holder, charged, list) in gpus {
-            // Of others' GPUs the models are counted only where somebody limits them.
-            let counts =
-                [holder == owner, by_model && !group.is_empty() && charged.as_deref() == Some(group), by_model];
-            let list: Vec<Gpu> = Json::read_or_default(&list);
-            for (_, usage) in counts.into_iter().zip(&mut usages).filter(|(counts, _)| *counts) {
-                usage.hold(&list);
+        for (holder, list) in gpus {
+            let list = read(&list);
+            if holder == owner {
+                own.usage.hold(&list);
+            }
+            if limits_a_model(&bounds.cluster) {
+                all.usage.hold(&list);
             }
         }
-        bounds.sums(at, window, usages, open)
+        let mut groups = Vec::with_capacity(of_groups.len());
+        for (sums, gpus) in of_groups {
+            let mut tally = Tally::default();
+            for sum in sums {
+                sum.amounts.add_to(&mut tally.usage, &mut tally.spent);
+            }
+            for (_, list) in gpus {
+                tally.usage.hold(&read(&list));
+            }
+            groups.push(tally);
+        }
+        bounds.sums(at, window, (own, groups, all), together)
     }
 }
 
 impl Bounds {
-    /// With what is held: the person's, the group's, everybody's, and the GPUs and cores ×
-    /// milliseconds of it that fall into the period.
+    /// With what is held: the person's, that of each group, everybody's.
     pub(super) fn sums(
         &self,
         at: Timestamp,
         window: Window,
-        usages: [Usage; 3],
-        open: [(i64, i64); 3],
+        (own, of_groups, all): (Tally, Vec<Tally>, Tally),
+        together: Together,
     ) -> Result<Sums> {
-        let seconds = |open: i64, besides: i64| open.saturating_add(besides).saturating_add(999) / 1000;
-        let mut usages = usages;
-        for ((usage, open), besides) in usages.iter_mut().zip(open).zip(self.besides) {
-            usage.gpu_seconds = seconds(open.0, besides.0);
-            usage.cpu_seconds = seconds(open.1, besides.1);
-        }
-        let [usage, of_group, in_use] = usages;
-        let group = self.group_name.clone().map(|name| (Whose::Group(name), of_group));
-        let both = group.into_iter().chain([(Whose::Cluster, in_use.clone())]);
+        let groups = self.groups.iter().zip(of_groups).map(|(group, tally)| Total {
+            whose: Whose::Group { id: group.id, name: group.name.clone(), is_charged: group.is_charged },
+            limits: group.totals.clone(),
+            usage: tally.with(group.besides),
+        });
+        let in_use = all.with(self.of_all);
+        let cluster = Total { whose: Whose::Cluster, limits: self.cluster.clone(), usage: in_use.clone() };
         Ok(Sums {
             at,
             window,
             limits: self.limits.iter().map(quotas::Row::limit).collect::<Result<_>>()?,
-            usage,
-            totals: both.map(|(whose, usage)| total(whose, usage, &self.totals)).collect::<Result<_>>()?,
+            usage: own.with(self.of_person),
+            totals: groups.chain([cluster]).collect(),
             in_use,
+            together,
         })
     }
 }
 
-fn total(whose: Whose, usage: Usage, rows: &[quotas::TotalRow]) -> Result<Total> {
-    let scope = if whose == Whose::Cluster { "cluster" } else { "group" };
-    let rows = rows.iter().filter(|row| row.scope == scope);
-    let limits: Vec<(Field, Limit)> = rows.map(quotas::TotalRow::limit).collect::<Result<_>>()?;
-    Ok(Total { whose, limits, usage })
+impl Tally {
+    /// What is used, with the hours of what has ended and of what runs without the portal.
+    fn with(self, besides: (i64, i64)) -> Usage {
+        let seconds = |open: i64, besides: i64| open.saturating_add(besides).saturating_add(999) / 1000;
+        let (gpu_seconds, cpu_seconds) = (seconds(self.spent.0, besides.0), seconds(self.spent.1, besides.1));
+        Usage { gpu_seconds, cpu_seconds, ..self.usage }
+    }
 }

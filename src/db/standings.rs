@@ -187,17 +187,15 @@ const SPENT: &str = "users LEFT JOIN (SELECT owner, CAST(SUM(gpus * part) AS BIG
 
 /// The rows that bear on each of some people; those of the default come once, for nobody.
 pub(super) fn limits_of(people: &str) -> String {
-    let columns = "field, value, expires_at, note";
+    let (of_nobody, of_a_group) = (quotas::of_nobody!(), quotas::of_a_group!());
     format!(
-        "SELECT '' AS user_id, scope, '' AS name, FALSE AS restrictive, {columns}
+        "SELECT '' AS user_id, {of_nobody}
              FROM quota_limits WHERE scope = 'default' AND scope_id = '' AND kind = 'each'
-         UNION ALL SELECT scope_id AS user_id, scope, '' AS name, FALSE AS restrictive, {columns}
+         UNION ALL SELECT scope_id AS user_id, {of_nobody}
              FROM quota_limits WHERE scope = 'user' AND kind = 'each' AND scope_id IN ({people})
-         UNION ALL SELECT user_id, scope, groups.name AS name, restrictive, {columns}
-             FROM group_members JOIN groups ON groups.id = group_id
-             JOIN quota_limits ON scope = 'group' AND scope_id = group_id AND kind = 'each'
+         UNION ALL SELECT user_id, {of_a_group}
              WHERE user_id IN ({people})
-         ORDER BY name, scope, field"
+         ORDER BY name, scope, field, kind"
     )
 }
 

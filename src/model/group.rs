@@ -29,6 +29,24 @@ impl Group {
     }
 }
 
+/// An invitation that nobody accepted expires after so long (seconds).
+pub const INVITATION_LIFETIME: i64 = 14 * 86_400;
+
+/// Somebody who declined is not invited again by a manager for so long (seconds).
+pub const REINVITATION_DELAY: i64 = 7 * 86_400;
+
+/// A pending invitation into a group.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Invitation {
+    pub group: GroupId,
+    pub group_name: String,
+    /// Who is invited.
+    pub name: String,
+    pub invited_by: String,
+    pub created_at: Timestamp,
+    pub expires_at: Timestamp,
+}
+
 /// The name of a group that is made here: `[a-z0-9_][a-z0-9_.-]{0,63}`, and no id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]

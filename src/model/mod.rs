@@ -44,7 +44,7 @@ pub use description::DescriptionChanges;
 pub use fault::FieldError;
 pub use finding::Finding;
 pub use gpus::{DeviceAccess, DeviceNumber, Gpu, GpuDevice, GpuInventory, GpuWatch, NVIDIA};
-pub use group::{Group, GroupName};
+pub use group::{Group, GroupName, Invitation};
 pub use ids::{
     AnnouncementId, DatasetId, GroupId, IdPart, JobId, LoginId, ModelId, ModelTestId, NotAnId, NotificationId, RunId,
     SessionId, SweepId, TokenId, UserId,

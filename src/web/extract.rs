@@ -103,16 +103,22 @@ impl<S: Send + Sync> FromRequestParts<S> for Operator {
 #[derive(Clone, Debug)]
 pub struct GroupReader(pub Arc<Principal>);
 
-impl<S: Send + Sync> FromRequestParts<S> for GroupReader {
-    type Rejection = Error;
-
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
-        let user = <CurrentUser as FromRequestParts<S>>::from_request_parts(parts, state).await?;
+impl GroupReader {
+    /// This person, if they see groups.
+    pub fn of(user: CurrentUser) -> Result<Self> {
         if user.is_operator() || !user.user.manages.is_empty() {
             Ok(Self(user.0))
         } else {
             Err(Error::forbidden("This is for administrators, operators and managers of groups."))
         }
+    }
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for GroupReader {
+    type Rejection = Error;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self> {
+        Self::of(<CurrentUser as FromRequestParts<S>>::from_request_parts(parts, state).await?)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     error::Result,
     extract::CurrentUser,
     page::{Nav, Page},
-    views::{EnvironmentBanner, Home, JobRow, Moment},
+    views::{EnvironmentBanner, Home, InvitationRow, JobRow, Moment},
 };
 use crate::{
     db::{jobs::JobFilter, sessions::Filter},
@@ -40,9 +40,11 @@ pub async fn page(user: CurrentUser, State(portal): State<Arc<Portal>>, headers:
     let live_jobs = JobFilter { owner: Some(user.id()), live_only: true, limit: JOBS, ..JobFilter::default() };
     let jobs = portal.jobs.list(live_jobs).await?;
     let now = portal.clock.now();
+    let invitations = portal.access.invitations_of(&user).await?;
     let view = Home {
         layout: portal.layout_of(&user.0, Nav::Home),
         notice: None,
+        invitations: invitations.into_iter().map(|invitation| InvitationRow::new(invitation, now)).collect(),
         meters: cards::meters(&standing),
         elsewhere: cards::elsewhere_note(&standing),
         storage: cards::storage_note(&standing),

@@ -18,7 +18,7 @@ use super::{
     identity,
     login::ClientAddress,
     page::{Nav, Page, Theme},
-    views::{self, FieldError, Moment, ScopeChoice, Settings, TokenRow},
+    views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
     auth::{Principal, access::IDLE_SECONDS, scopes::SCOPES, tokens::NewToken},
@@ -49,6 +49,9 @@ fn notice(done: &str) -> Option<&'static str> {
         "theme" => "The theme is saved.",
         "notifications" => "What you are told of is saved.",
         "test" => "A test is on its way.",
+        "accepted" => "You are in the group now.",
+        "declined" => "The invitation is declined. Managers of the group cannot repeat it for a week.",
+        "left" => "You have left the group. What you run goes on.",
         _ => return None,
     })
 }
@@ -167,6 +170,8 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
     let live =
         logins.iter().filter(|login| now < login.expires_at && now.seconds_since(login.last_seen_at) < IDLE_SECONDS);
     let principal: &Principal = user;
+    let invitations = portal.access.invitations_of(principal).await?;
+    let belongings = portal.db.belongings(user.id()).await?;
     Ok(Settings {
         layout: portal.layout_of(&user.0, Nav::Settings),
         notice: None,
@@ -188,6 +193,17 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         token_name: String::new(),
         new_token: None,
         logins: i64::try_from(live.count()).unwrap_or(i64::MAX),
+        invitations: invitations.into_iter().map(|invitation| InvitationRow::new(invitation, now)).collect(),
+        groups: belongings
+            .into_iter()
+            .filter(|belonging| belonging.is_member)
+            .map(|belonging| OwnGroup {
+                id: belonging.group.id.to_string(),
+                source: source_word(&belonging.group.source),
+                may_leave: belonging.group.is_local(),
+                name: belonging.group.name,
+            })
+            .collect(),
         told: views::Told::new(portal.notifications.overview(&principal.user).await?, now),
     })
 }

@@ -110,6 +110,34 @@ async fn totals_bind_whatever_one_may() {
     assert_eq!(said["fields"]["memory_bytes"]["updated_by"], "boss");
 }
 
+/// In a group that nothing is charged to, the total is of all that its members hold.
+#[tokio::test]
+async fn totals_bind_members_where_nothing_is_charged() {
+    let Lab { portal: _portal, boss, ada, bob } = lab().await;
+    patch(&boss, "default", &json!({ "sessions": 9, "light": 0 })).await;
+    patch(&boss, "groups/vision", &json!({ "total": { "sessions": 1 }, "each": { "sessions": 1 } })).await;
+    let size = json!({ "resources": { "cpus": 2, "memory_bytes": 64 << 20 } });
+    let (code, first) = start(&ada, size.clone()).await;
+    assert_eq!(code, 201);
+    assert!(first["reasons"].as_array().is_none_or(Vec::is_empty), "{first}");
+    let (code, second) = start(&bob, size).await;
+    let reason = &second["reasons"][0];
+    assert_eq!(
+        (code, &reason["code"], &reason["scope"]),
+        (201, &json!("quota.sessions.group"), &json!("group vision"))
+    );
+    let hint = reason["hint"].as_str().unwrap();
+    assert!(hint.contains("1 session") && hint.contains("something that its members run ends"), "{hint}");
+    let quota = get(&boss, "quotas/groups/vision").await;
+    assert_eq!(
+        (&quota["usage"]["sessions"], &quota["usage"]["pending"]),
+        (&json!(1), &json!(0)),
+        "as the page shows it"
+    );
+    let page = boss.visit("/admin/quotas/groups").await.text().await.unwrap();
+    assert!(page.contains("<b>1</b> <span class=\"muted\">/ 1</span>"), "{page}");
+}
+
 #[tokio::test]
 async fn hours_are_counted_to_the_end_of_what_runs() {
     let Lab { portal, boss, ada, .. } = lab().await;

@@ -9,12 +9,14 @@ use serde::Serialize;
 use super::{Field, Limit};
 use crate::model::{FieldError, Timestamp};
 
-/// For each person, or for all together.
+/// For each person, or for all together; and what a manager raises each member of a group to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     Each,
     Total,
+    /// Set by a group's manager: it gives more than somebody has otherwise, and never less.
+    Raised,
 }
 
 /// What a field is set to.
@@ -61,6 +63,23 @@ impl Kind {
         match self {
             Self::Each => "each",
             Self::Total => "total",
+            Self::Raised => "raised",
+        }
+    }
+
+    /// Reads what [`Kind::as_str`] writes.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Each, Self::Total, Self::Raised].into_iter().find(|kind| kind.as_str() == text)
+    }
+
+    /// How a field of this kind begins in the words of the audit log and the command line.
+    #[must_use]
+    pub fn prefix(self) -> &'static str {
+        match self {
+            Self::Each => "",
+            Self::Total => "total.",
+            Self::Raised => "raised.",
         }
     }
 }
@@ -91,6 +110,15 @@ impl Change {
         format!("{value}{end}{note}")
     }
 
+    /// The same as a manager makes it, whose word for each member only raises.
+    #[must_use]
+    pub fn by_manager(self) -> Self {
+        match self.kind {
+            Kind::Each => Self { kind: Kind::Raised, ..self },
+            Kind::Total | Kind::Raised => self,
+        }
+    }
+
     /// What the field is called in a change of a group: `each.gpus`, `total.gpus`.
     #[must_use]
     pub fn place(&self) -> String {
@@ -101,29 +129,31 @@ impl Change {
 /// As the audit log tells it: `gpus=2`, `total.cpus=inherit`, `gpus=unlimited until … (why)`.
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let prefix = if self.kind == Kind::Total { "total." } else { "" };
-        write!(f, "{prefix}{}={}", self.field.name(), Self::value_in_words(self.to.as_ref()))
+        write!(f, "{}{}={}", self.kind.prefix(), self.field.name(), Self::value_in_words(self.to.as_ref()))
     }
 }
 
 /// What of these changes is not a manager's: a member's limit stays within the group's own
-/// total, and the totals, and what restricts, are the administrators'. `totals` are those that hold.
+/// total, of a group that is charged for what they run, and the totals are the administrators'.
+/// `totals` are those that hold.
 #[must_use]
-pub fn beyond_manager(changes: &[Change], totals: &[(Field, Limit)], is_restrictive: bool) -> Vec<FieldError> {
+pub fn beyond_manager(changes: &[Change], totals: &[(Field, Limit)], is_chargeable: bool) -> Vec<FieldError> {
     let fault = |change: &Change| {
         let total = totals.iter().find(|(field, _)| *field == change.field).map(|(_, total)| *total);
         let message = match (change.kind, &change.to, total) {
             (Kind::Total, ..) => "What the group may use together is set by administrators.".to_owned(),
-            (Kind::Each, None, _) if is_restrictive => {
-                "This group restricts its members: only an administrator takes a limit away.".to_owned()
+            (Kind::Each | Kind::Raised, Some(_), _) if !is_chargeable => {
+                "Nothing can be charged to this group, so a manager cannot give its members more: ask an administrator \
+                 to make it chargeable."
+                    .to_owned()
             }
-            (Kind::Each, Some(_), None) => {
+            (Kind::Each | Kind::Raised, Some(_), None) => {
                 "The group has no total of this, within which you could share it out: ask an administrator.".to_owned()
             }
-            (Kind::Each, Some(terms), Some(total)) if total < Limit::of(terms.value) => {
+            (Kind::Each | Kind::Raised, Some(terms), Some(total)) if total < Limit::of(terms.value) => {
                 format!("The group may use {} together: a member gets no more.", change.field.amount(total.value()))
             }
-            (Kind::Each, ..) => return None,
+            (Kind::Each | Kind::Raised, ..) => return None,
         };
         Some(FieldError::new(change.place(), "beyond_the_group", message))
     };
@@ -147,19 +177,20 @@ mod tests {
     #[test]
     fn a_manager_shares_out_what_the_group_has() {
         let totals = [(Field::Gpus, Limit::AtMost(4)), (Field::Cpus, Limit::Unlimited)];
-        let may = |kind, field, value, restrictive| {
-            beyond_manager(&[Change::new(kind, field, value)], &totals, restrictive).is_empty()
+        let may = |kind, field, value, chargeable| {
+            beyond_manager(&[Change::new(kind, field, value)], &totals, chargeable).is_empty()
         };
         for value in [Some(0), Some(4), None] {
-            assert!(may(Kind::Each, Field::Gpus, value, false), "{value:?}");
+            assert!(may(Kind::Each, Field::Gpus, value, true), "{value:?}");
         }
-        assert!(!may(Kind::Each, Field::Gpus, Some(5), false) && !may(Kind::Each, Field::Gpus, Some(-1), false));
-        assert!(may(Kind::Each, Field::Cpus, Some(-1), true) && may(Kind::Each, Field::Gpus, Some(1), true));
-        assert!(!may(Kind::Each, Field::Gpus, None, true), "what restricts is not taken away");
-        assert!(!may(Kind::Each, Field::Pending, Some(1), false), "there is no total of it");
-        assert!(!may(Kind::Total, Field::Gpus, Some(1), false) && !may(Kind::Total, Field::Gpus, None, false));
+        assert!(!may(Kind::Each, Field::Gpus, Some(5), true) && !may(Kind::Each, Field::Gpus, Some(-1), true));
+        assert!(may(Kind::Each, Field::Cpus, Some(-1), true));
+        assert!(!may(Kind::Each, Field::Gpus, Some(1), false), "nothing is charged to it");
+        assert!(may(Kind::Each, Field::Gpus, None, false), "but what was given can be taken back");
+        assert!(!may(Kind::Each, Field::Pending, Some(1), true), "there is no total of it");
+        assert!(!may(Kind::Total, Field::Gpus, Some(1), true) && !may(Kind::Total, Field::Gpus, None, true));
         let both = [Change::new(Kind::Each, Field::Gpus, Some(9)), Change::new(Kind::Each, Field::Jobs, Some(9))];
-        let faults = beyond_manager(&both, &totals, false);
+        let faults = beyond_manager(&both, &totals, true);
         assert_eq!(faults.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(), ["each.gpus", "each.jobs"]);
         assert_eq!(faults[0].message, "The group may use 4 GPUs together: a member gets no more.");
     }

@@ -278,7 +278,7 @@ mod tests {
     }
 
     fn vision() -> Whose {
-        Whose::Group("vision".to_owned())
+        Whose::Group { id: crate::model::GroupId::new(), name: "vision".to_owned(), is_charged: true }
     }
 
     #[track_caller]

@@ -13,8 +13,8 @@ use crate::model::{Gpu, GroupId, UserId};
 #[derive(Clone, Copy, Debug)]
 pub struct Extension<'a> {
     pub owner: UserId,
-    /// Which group it is charged to.
-    pub group: Option<GroupId>,
+    /// The groups in which it counts.
+    pub groups: &'a [GroupId],
     /// What it holds, and the difference as its duration.
     pub request: &'a Request,
     pub gpus: &'a [Gpu],
@@ -89,7 +89,10 @@ fn holds_up(asked: &Extension<'_>, waiter: &Waiter, situation: &Situation<'_>) -
     let cores = cores && is_short(in_use.cpus - in_use.light_cpus, wanted.cpus, capacity.cpus);
     let memory = is_short(in_use.memory_bytes, wanted.memory_bytes, capacity.memory_bytes);
     let together = situation.totals.iter().any(|total| {
-        let counts_both = total.whose == Whose::Cluster || (waiter.group.is_some() && waiter.group == asked.group);
+        let counts_both = match &total.whose {
+            Whose::Cluster => true,
+            Whose::Group { id, .. } => waiter.groups.contains(id) && asked.groups.contains(id),
+        };
         counts_both
             && total.limits.iter().any(|(field, limit)| {
                 let Limit::AtMost(limit) = *limit else { return false };
@@ -132,7 +135,7 @@ mod tests {
         let resources = Resources { gpus, gpu_model: None, cpus, memory_bytes: GIB };
         let request = Request { resources, duration_seconds: HOUR, class: Class::Session };
         let (owner, since) = (UserId::new(), Timestamp(0));
-        Waiter { owner, group: None, request, recent_gpu_seconds: 0, since, lacks_room: true }
+        Waiter { owner, groups: Vec::new(), request, recent_gpu_seconds: 0, since, lacks_room: true }
     }
 
     /// The codes of what is in the way.
@@ -161,7 +164,7 @@ mod tests {
         };
         let gpu = |index| Gpu { index, uuid: format!("{index}"), model: "A100".to_owned(), slice: None };
         let gpus: Vec<Gpu> = (0..request.resources.gpus).map(gpu).collect();
-        let asked = Extension { owner: UserId::new(), group: None, request, gpus: &gpus, extensions, waiting };
+        let asked = Extension { owner: UserId::new(), groups: &[], request, gpus: &gpus, extensions, waiting };
         extend(&asked, &situation).into_iter().map(|reason| reason.code).collect()
     }
 
@@ -199,7 +202,10 @@ mod tests {
             limits: vec![(Field::GpuHours, Limit::AtMost(17)), (Field::Gpus, Limit::AtMost(1))],
             usage: committed.clone(),
         };
-        let totals = [total(Whose::Group("vision".to_owned())), total(Whose::Cluster)];
+        let totals = [
+            total(Whose::Group { id: GroupId::new(), name: "vision".to_owned(), is_charged: true }),
+            total(Whose::Cluster),
+        ];
         assert_eq!(
             codes(&holds(2, HOUR), &rows, &committed, 0, &[], &totals, None),
             ["quota.gpu_hours.group", "quota.gpu_hours.cluster"],
@@ -228,7 +234,7 @@ mod tests {
     fn who_shares_a_groups_room_waits_for_it_too() {
         let (vision, used) = (GroupId::new(), Usage { gpus: 2, ..Usage::default() });
         let limits = Limits::resolve(&[], &WHOLE, true, Timestamp(0));
-        let whose = Whose::Group("vision".to_owned());
+        let whose = Whose::Group { id: vision, name: "vision".to_owned(), is_charged: false };
         let totals = [Total { whose, limits: vec![(Field::Gpus, Limit::AtMost(2))], usage: used.clone() }];
         let period = Period::default();
         let situation = Situation {
@@ -243,12 +249,13 @@ mod tests {
             goes_to_slurm: false,
             already_waiting: false,
         };
-        let judged = |gpus, group, waits: &Waiter| {
+        let judged = |gpus, group: Option<GroupId>, waits: &Waiter| {
             let (request, owner, waiting) = (holds(gpus, HOUR), UserId::new(), std::slice::from_ref(waits));
-            let asked = Extension { owner, group, request: &request, gpus: &[], extensions: 0, waiting };
+            let asked =
+                Extension { owner, groups: group.as_slice(), request: &request, gpus: &[], extensions: 0, waiting };
             extend(&asked, &situation).len()
         };
-        let of_vision = Waiter { group: Some(vision), ..waiter(1, 1) };
+        let of_vision = Waiter { groups: vec![vision], ..waiter(1, 1) };
         assert_eq!(judged(1, Some(vision), &of_vision), 1);
         assert_eq!(judged(0, Some(vision), &of_vision), 0, "it holds nothing of it");
         assert_eq!(judged(1, Some(vision), &waiter(1, 1)), 0, "the machine has room for those of other groups");
@@ -275,7 +282,7 @@ mod tests {
         let request = holds(1, HOUR);
         let asked = |owner| Extension {
             owner,
-            group: None,
+            groups: &[],
             request: &request,
             gpus: &[],
             extensions: 0,

@@ -1,6 +1,7 @@
 //! Which limit binds somebody, field by field, and where it comes from: their own unexpired
 //! row, else the most generous of their groups within what restrictive groups allow, else
-//! the default that an administrator set, else what a fresh install gives.
+//! the default that an administrator set, else what a fresh install gives. What the manager of a
+//! chargeable group gives its members only raises that, within what restrictive groups allow.
 
 use std::collections::BTreeSet;
 
@@ -107,9 +108,13 @@ fn effective(field: &Field, live: &[&LimitRow], capacity: &Capacity, single_acco
     let groups = || {
         rows().filter_map(|row| match &row.scope {
             Scope::Group { name, restrictive } => Some((Limit::of(row.value), name, *restrictive)),
-            Scope::Default | Scope::User => None,
+            Scope::Default | Scope::User | Scope::Raised { .. } => None,
         })
     };
+    let raised = rows().filter_map(|row| match &row.scope {
+        Scope::Raised { name, chargeable: true, .. } => Some((Limit::of(row.value), name, false)),
+        _ => None,
+    });
     let of_group =
         |(limit, name, _): (Limit, &String, bool)| Effective { limit, source: format!("group {name}").into() };
     // Of equals the first is named, so that the answer does not change by itself.
@@ -122,6 +127,8 @@ fn effective(field: &Field, live: &[&LimitRow], capacity: &Capacity, single_acco
             |row| Effective { limit: Limit::of(row.value), source: "default".into() },
         )
     });
+    let raised = raised.reduce(|best, next| if best.0 < next.0 { next } else { best }).map(of_group);
+    let granted = raised.filter(|raised| granted.limit < raised.limit).unwrap_or(granted);
     cap.filter(|cap| cap.limit < granted.limit).unwrap_or(granted)
 }
 
@@ -233,6 +240,26 @@ mod tests {
     }
 
     #[test]
+    fn a_manager_raises_and_never_lowers() {
+        let raised = |value, chargeable| {
+            row(Scope::Raised { group: crate::model::GroupId::new(), name: "lab".to_owned(), chargeable }, value)
+        };
+        let default = || row(Scope::Default, 2);
+        check(&[default(), raised(0, true)], false, 2, "default");
+        check(&[default(), raised(4, true)], false, 4, "group lab");
+        check(&[default(), raised(4, false)], false, 2, "default");
+        check(&[raised(0, true)], true, 4, "machine");
+        check(&[group("vision", 3), raised(2, true), raised(5, true)], false, 5, "group lab");
+        check(&[group("tiny", 1), raised(1, true)], false, 1, "group tiny");
+        // What an administrator decided stays: for this person, and where a group restricts.
+        check(&[row(Scope::User, 1), raised(8, true)], false, 1, "override");
+        check(&[restrictive("students", 1), raised(8, true)], false, 1, "group students");
+        check(&[restrictive("students", 6), raised(8, true)], false, 6, "group students");
+        // It does not restrict, also where the group does.
+        check(&[restrictive("lab", 4), raised(0, true)], false, 4, "group lab");
+    }
+
+    #[test]
     fn models_are_limited_where_somebody_says_so() {
         let a100 = Field::GpusOf("A100".to_owned());
         let limits = Limits::resolve(&[LimitRow { field: a100.clone(), ..group("vision", 2) }], &WHOLE, true, NOW);
@@ -268,10 +295,24 @@ mod tests {
         let group = |restrictive| {
             ("[a-c]", Just(restrictive)).prop_map(|(name, restrictive)| Scope::Group { name, restrictive })
         };
-        prop_oneof![Just(Scope::Default), group(false), group(true), Just(Scope::User)]
+        let raised = any::<bool>().prop_map(|chargeable| {
+            let group = crate::model::GroupId::new();
+            Scope::Raised { group, name: "d".to_owned(), chargeable }
+        });
+        prop_oneof![Just(Scope::Default), group(false), group(true), raised, Just(Scope::User)]
     }
 
     proptest! {
+        /// Whatever managers set, nobody has less than without it.
+        #[test]
+        fn managers_take_nothing(rows in prop::collection::vec((scopes(), -1..6i64), 1..8)) {
+            let rows: Vec<LimitRow> = rows.into_iter().map(|(scope, value)| row(scope, value)).collect();
+            let without: Vec<LimitRow> =
+                rows.iter().filter(|row| !matches!(row.scope, Scope::Raised { .. })).cloned().collect();
+            let limit = |rows: &[LimitRow]| Limits::resolve(rows, &WHOLE, false, NOW).of(&Field::Gpus).limit;
+            prop_assert!(limit(&without) <= limit(&rows), "{rows:?}");
+        }
+
         #[test]
         fn raising_any_row_lowers_nobody(
             rows in prop::collection::vec((scopes(), -1..6i64), 1..6), which in any::<prop::sample::Index>(), more in 0..6i64,

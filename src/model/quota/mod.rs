@@ -26,7 +26,7 @@ pub use limits::{Limits, Slurms};
 pub use order::{Held, Queue, Room, Share, Waiter};
 pub use period::{BadPeriod, Interval, Period, Spent, Window, zone_of};
 
-use super::{Capacity, Gpu, Resources, Timestamp, maintenance};
+use super::{Capacity, Gpu, GroupId, Resources, Timestamp, maintenance};
 
 /// Why something waits or is refused, as data: the same in page, API and log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
@@ -89,6 +89,13 @@ pub enum Scope {
     Group {
         name: String,
         restrictive: bool,
+    },
+    /// What a manager raises each member of a group to: it counts where the group is chargeable, for what
+    /// is charged to it.
+    Raised {
+        group: GroupId,
+        name: String,
+        chargeable: bool,
     },
     User,
 }
@@ -249,8 +256,12 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whose {
     Cluster,
-    /// The group that the request is charged to.
-    Group(String),
+    Group {
+        id: GroupId,
+        name: String,
+        /// It counts because it is charged to the group, not because its owner is a member.
+        is_charged: bool,
+    },
 }
 
 /// What all together may use: it always binds.
@@ -268,7 +279,7 @@ pub struct Situation<'a> {
     pub limits: &'a Limits,
     /// The person's own.
     pub usage: &'a Usage,
-    /// Those that bear on this request: the charged group's and the cluster's.
+    /// Those that bear on this request: of the groups in which it counts, and the cluster's.
     pub totals: &'a [Total],
     /// What everybody's admitted workloads hold on the machine.
     pub in_use: &'a Usage,

@@ -13,8 +13,8 @@ use crate::model::{GroupId, Timestamp, UserId};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waiter {
     pub owner: UserId,
-    /// Which group it is charged to.
-    pub group: Option<GroupId>,
+    /// The groups in which it counts.
+    pub groups: Vec<GroupId>,
     pub request: Request,
     /// What this person used of GPUs lately; who used less comes first.
     pub recent_gpu_seconds: i64,
@@ -45,8 +45,8 @@ pub struct Share {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     pub request: Request,
-    /// Which group it is charged to.
-    pub group: Option<GroupId>,
+    /// The groups in which it counts.
+    pub groups: Vec<GroupId>,
     /// The models of its GPUs, one entry each.
     pub gpus: Vec<String>,
     /// When it ends at the latest.
@@ -98,7 +98,7 @@ impl Queue {
                 let of_model = |model: &String| held.gpus.iter().filter(|gpu| *gpu == model).map(|_| 1).sum::<i64>();
                 let mut amounts = vec![cores(&held.request), held.request.resources.memory_bytes];
                 amounts.extend(models.iter().map(of_model));
-                amounts.extend(room.shares.iter().map(|share| share.part(held.group, &held.request, of_model)));
+                amounts.extend(room.shares.iter().map(|share| share.part(&held.groups, &held.request, of_model)));
                 (held.ends_by.max(now.plus_seconds(SOON)), amounts)
             })
             .collect();
@@ -220,7 +220,7 @@ impl Queue {
         // Of a model there is no more than may be used of it together.
         let left = |index: usize| {
             let field = Field::GpusOf(self.models[index - 2].clone());
-            let bounds = shares().filter(|(_, share)| share.field == field && share.is_of(waiter.group));
+            let bounds = shares().filter(|(_, share)| share.field == field && share.counts(&waiter.groups));
             bounds.map(|(place, _)| free[place]).fold(free[index], i64::min).max(0)
         };
         let mut missing = asked.gpus;
@@ -234,7 +234,7 @@ impl Queue {
         for (place, share) in shares() {
             let of_model =
                 |model: &String| self.models.iter().position(|known| known == model).map_or(0, |at| amounts[at + 2]);
-            amounts[place] = share.part(waiter.group, request, of_model);
+            amounts[place] = share.part(&waiter.groups, request, of_model);
         }
         let fits = missing == 0 && amounts.iter().zip(free).all(|(amount, free)| *amount == 0 || amount <= free);
         fits.then_some(amounts)
@@ -242,15 +242,15 @@ impl Queue {
 }
 
 impl Share {
-    /// Whether what is charged to this group counts.
-    fn is_of(&self, group: Option<GroupId>) -> bool {
-        self.group.is_none() || self.group == group
+    /// Whether something counts that counts in these groups.
+    fn counts(&self, groups: &[GroupId]) -> bool {
+        self.group.is_none_or(|group| groups.contains(&group))
     }
 
-    /// How much of it something takes that is charged to this group and has so many GPUs of a model.
-    fn part(&self, group: Option<GroupId>, request: &Request, of_model: impl Fn(&String) -> i64) -> i64 {
+    /// How much of it something takes that counts in these groups and has so many GPUs of a model.
+    fn part(&self, groups: &[GroupId], request: &Request, of_model: impl Fn(&String) -> i64) -> i64 {
         match &self.field {
-            _ if !self.is_of(group) => 0,
+            _ if !self.counts(groups) => 0,
             Field::GpusOf(model) => of_model(model),
             field => requested(field, request),
         }
@@ -294,11 +294,18 @@ mod tests {
 
     fn held(gpus: usize, hours: i64) -> Held {
         let request = request(i64::try_from(gpus).unwrap(), hours);
-        Held { request, group: None, gpus: vec!["A".to_owned(); gpus], ends_by: NOW.plus_seconds(hours * HOUR) }
+        Held { request, groups: Vec::new(), gpus: vec!["A".to_owned(); gpus], ends_by: NOW.plus_seconds(hours * HOUR) }
     }
 
     fn waiter(request: Request, recent: i64) -> Waiter {
-        Waiter { owner: UserId::new(), group: None, request, recent_gpu_seconds: recent, since: NOW, lacks_room: true }
+        Waiter {
+            owner: UserId::new(),
+            groups: Vec::new(),
+            request,
+            recent_gpu_seconds: recent,
+            since: NOW,
+            lacks_room: true,
+        }
     }
 
     fn room(gpus: i64) -> Room {
@@ -371,7 +378,7 @@ mod tests {
         let busy = Held {
             request: Request { resources: Resources { cpus: 2, ..request(0, 1).resources }, ..request(0, 1) },
             gpus: Vec::new(),
-            group: None,
+            groups: Vec::new(),
             ends_by: NOW.plus_seconds(-5),
         };
         let large = waiter(Request { resources: Resources { cpus: 4, ..request(0, 1).resources }, ..request(0, 1) }, 0);
@@ -391,14 +398,14 @@ mod tests {
     fn what_a_group_may_use_together_is_room_too() {
         let vision = Some(GroupId::new());
         // The machine is nearly empty; of the group's four GPUs two are held for 2 h.
-        let busy = Held { group: vision, ..held(2, 2) };
-        let large = Waiter { group: vision, ..waiter(request(4, 8), 0) };
+        let busy = Held { groups: Vec::from_iter(vision), ..held(2, 2) };
+        let large = Waiter { groups: Vec::from_iter(vision), ..waiter(request(4, 8), 0) };
         let with =
             |shares| Queue::new(Room { shares, ..room(16) }, std::slice::from_ref(&busy), vec![large.clone()], NOW);
         for shares in [vec![share(vision, 4)], vec![share(None, 4)], vec![share(None, 9), share(vision, 4)]] {
             let queue = with(shares.clone());
             assert_eq!(queue.estimate(&large), Some(NOW.plus_seconds(2 * HOUR)), "{shares:?}");
-            let own = |group, hours| Waiter { group, ..waiter(request(1, hours), 1) };
+            let own = |group, hours| Waiter { groups: Vec::from_iter(group), ..waiter(request(1, hours), 1) };
             assert_eq!(queue.objection(&own(vision, 2)), None, "{shares:?}");
             assert_eq!(queue.objection(&own(vision, 3)).unwrap().code, "queue.order", "{shares:?}");
             // Whom another group is charged for takes nothing from it, unless the limit is everybody's.
@@ -408,7 +415,9 @@ mod tests {
         // Of one model: what it may not have more of is no room, and other models are.
         let of_model = Share { field: Field::GpusOf("A".to_owned()), ..share(vision, 4) };
         assert!(
-            with(vec![of_model.clone()]).objection(&Waiter { group: vision, ..waiter(request(1, 3), 1) }).is_some()
+            with(vec![of_model.clone()])
+                .objection(&Waiter { groups: Vec::from_iter(vision), ..waiter(request(1, 3), 1) })
+                .is_some()
         );
         let gpus = vec![("A".to_owned(), 8), ("B".to_owned(), 8)];
         let queue =
@@ -416,16 +425,16 @@ mod tests {
         assert_eq!(queue.estimate(&large), Some(NOW), "it gets the other model");
         // So many at once, whatever they hold.
         let sessions = Share { field: Field::Sessions, ..share(vision, 1) };
-        let next = Waiter { group: vision, ..waiter(request(0, 1), -1) };
+        let next = Waiter { groups: Vec::from_iter(vision), ..waiter(request(0, 1), -1) };
         assert_eq!(with(vec![sessions]).estimate(&next), Some(NOW.plus_seconds(2 * HOUR)));
     }
 
     #[test]
     fn a_lowered_share_keeps_out_what_uses_it_and_nothing_else() {
         let vision = Some(GroupId::new());
-        let busy = Held { group: vision, ..held(6, 2) };
+        let busy = Held { groups: Vec::from_iter(vision), ..held(6, 2) };
         let queue = Queue::new(Room { shares: vec![share(vision, 4)], ..room(16) }, &[busy], vec![], NOW);
-        let own = |gpus| Waiter { group: vision, ..waiter(request(gpus, 1), 0) };
+        let own = |gpus| Waiter { groups: Vec::from_iter(vision), ..waiter(request(gpus, 1), 0) };
         assert_eq!(queue.estimate(&own(0)), Some(NOW));
         assert_eq!(queue.estimate(&own(1)), Some(NOW.plus_seconds(2 * HOUR)));
         assert_eq!(queue.estimate(&own(5)), None);
@@ -443,9 +452,9 @@ mod tests {
             lacks in 0..3usize,
         ) {
             let (whole, vision) = (8, Some(GroupId::new()));
-            let of_group = |held: Held| Held { group: vision, ..held };
+            let of_group = |held: Held| Held { groups: Vec::from_iter(vision), ..held };
             let mut held: Vec<Held> = running.into_iter().map(|(gpus, hours)| of_group(held(gpus, hours))).collect();
-            let large = Waiter { group: vision, ..waiter(request(large.0, large.1), 0) };
+            let large = Waiter { groups: Vec::from_iter(vision), ..waiter(request(large.0, large.1), 0) };
             let at = |now, held: &Vec<Held>, waiting| {
                 let room = match lacks {
                     0 => room(whole),
@@ -463,12 +472,12 @@ mod tests {
                     break;
                 }
                 held.retain(|held| now < held.ends_by);
-                let own = Waiter { since: now, group: vision, ..waiter(request(gpus, hours), 1) };
+                let own = Waiter { since: now, groups: Vec::from_iter(vision), ..waiter(request(gpus, hours), 1) };
                 let free = whole - held.iter().map(|held| held.request.resources.gpus).sum::<i64>();
                 let queue = at(now, &held, vec![large.clone()]);
                 if gpus <= free && queue.objection(&own).is_none() {
                     let (ends_by, gpus) = (now.plus_seconds(hours * HOUR), vec!["A".to_owned(); usize::try_from(gpus).unwrap()]);
-                    held.push(Held { gpus, group: vision, request: own.request, ends_by });
+                    held.push(Held { gpus, groups: Vec::from_iter(vision), request: own.request, ends_by });
                 }
                 let expected = at(now, &held, vec![large.clone()]).estimate(&large).unwrap();
                 prop_assert!(expected <= promised.max(now), "{expected} is later than {promised}");

@@ -54,7 +54,7 @@ impl Amount<'_> {
 pub(super) fn scope(whose: &Whose) -> String {
     match whose {
         Whose::Cluster => "cluster".to_owned(),
-        Whose::Group(name) => format!("group {name}"),
+        Whose::Group { name, .. } => format!("group {name}"),
     }
 }
 
@@ -96,11 +96,14 @@ pub(super) fn too_much_together(amount: &Amount<'_>, whose: &Whose) -> Reason {
     let (field, limit) = (amount.field, amount.limit);
     let who = all_of(whose);
     let hint = match (limit, whose) {
-        (0, Whose::Group(_)) => format!(
+        (0, Whose::Group { is_charged: true, .. }) => format!(
             "{} may use no {} at all. Ask an administrator, or choose another group.",
             capital(&who),
             field.plural()
         ),
+        (0, Whose::Group { .. }) => {
+            format!("{} may use no {} at all, and you are in it. Ask an administrator.", capital(&who), field.plural())
+        }
         (0, Whose::Cluster) => {
             format!("{} may use no {} at all now. Ask an administrator.", capital(&who), field.plural())
         }
@@ -116,7 +119,8 @@ pub(super) fn too_much_together(amount: &Amount<'_>, whose: &Whose) -> Reason {
 
 pub(super) fn in_the_way_together(amount: &Amount<'_>, whose: &Whose) -> Reason {
     let ends = match whose {
-        Whose::Group(_) => "one of its sessions ends",
+        Whose::Group { is_charged: true, .. } => "one of its sessions ends",
+        Whose::Group { .. } => "something that its members run ends",
         Whose::Cluster => "something ends",
     };
     let way_out = match amount.fitting() {
@@ -261,7 +265,7 @@ fn quota_code(field: &Field, whose: &str) -> String {
 fn kind(whose: &Whose) -> &'static str {
     match whose {
         Whose::Cluster => "cluster",
-        Whose::Group(_) => "group",
+        Whose::Group { .. } => "group",
     }
 }
 
@@ -278,7 +282,7 @@ fn word(field: &Field) -> String {
 fn all_of(whose: &Whose) -> String {
     match whose {
         Whose::Cluster => "all people".to_owned(),
-        Whose::Group(name) => format!("group ‘{name}’"),
+        Whose::Group { name, .. } => format!("group ‘{name}’"),
     }
 }
 

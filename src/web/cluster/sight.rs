@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use crate::{
     auth::Principal,
-    db::groups::GroupFilter,
+    db::groups::{Audience, GroupFilter},
     model::{SessionId, UserId},
     web::{Portal, cards::is_operator, error::Result},
 };
@@ -44,7 +44,7 @@ impl Sight {
         if !everybody && !is_limited && !principal.user.manages.is_empty() {
             let filter = GroupFilter { manager: Some(principal.id()), limit: GROUPS, ..GroupFilter::default() };
             for listed in portal.db.list_groups(&filter).await? {
-                let sessions = portal.db.group_sessions(listed.group.id, SESSIONS).await?;
+                let sessions = portal.db.group_sessions(listed.group.id, Audience::Managers, SESSIONS).await?;
                 managed.extend(sessions.into_iter().map(|session| session.id));
             }
         }

@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 
 use super::{
-    groups::{ListParameters, MOST_SESSIONS, group, page},
+    groups::{ListParameters, MOST_SESSIONS, audience, group, page, shows},
     named,
     visit::{self, done, refusal, typed},
 };
@@ -25,8 +25,8 @@ use crate::{
         page::{Nav, Page},
         paging::{Listed, Paging},
         views::{
-            self, FieldError, GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow, Moment, resources_line,
-            session_badge, source_word,
+            self, FieldError, GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow, Moment,
+            resources_line, session_badge, source_word,
         },
     },
 };
@@ -102,9 +102,11 @@ fn row(listed: ListedGroup) -> GroupRow {
 
 fn notice(done: &str) -> Option<&'static str> {
     Some(match done {
-        "added" => "The group is made. Put people into it below.",
+        "added" => "The group is made. Add or invite people below.",
         "renamed" => "The group is renamed.",
         "removed" => "The group is removed; its people stay.",
+        "invited" => "The invitation is sent. They are in the group once they accept.",
+        "withdrawn" => "The invitation is withdrawn.",
         "member-added" => "They are in the group now.",
         "member-removed" => "They are no longer in the group.",
         "manager-added" => "They manage the group now.",
@@ -161,8 +163,9 @@ pub async fn add_member(
 ) -> Result<Response> {
     let found = group(&portal, &reader, &name).await?;
     let typed = form.get("name").trim();
+    portal.access.may_add_members(&reader)?;
     let Ok(user) = named(&portal, typed).await else { return nobody(&portal, &reader, found, typed).await };
-    let outcome = portal.access.set_member(&reader, &found.group, &user, true).await;
+    let outcome = portal.access.add_member(&reader, &found.group, &user).await;
     answer(&portal, &reader, found, outcome, "member-added", typed).await
 }
 
@@ -173,7 +176,7 @@ pub async fn remove_member(
 ) -> Result<Response> {
     let found = group(&portal, &reader, &name).await?;
     let user = named(&portal, &user).await?;
-    let outcome = portal.access.set_member(&reader, &found.group, &user, false).await;
+    let outcome = portal.access.remove_member(&reader, &found.group, &user).await;
     answer(&portal, &reader, found, outcome, "member-removed", "").await
 }
 
@@ -207,7 +210,7 @@ async fn nobody(portal: &Portal, reader: &Arc<Principal>, found: ListedGroup, ty
 }
 
 /// Back to the group's page, or the page once more with why it could not be.
-async fn answer(
+pub(super) async fn answer(
     portal: &Portal,
     reader: &Arc<Principal>,
     found: ListedGroup,
@@ -248,7 +251,8 @@ async fn view(
     let people = portal.db.group_members(group.id, after.as_deref(), MEMBERS + 1).await?;
     let people = Listed::new(people, MEMBERS, |member: &Member| member.name.clone());
     let live = portal.db.live_by_owner().await?;
-    let sessions = portal.db.group_sessions(group.id, MOST_SESSIONS).await?;
+    let sessions = portal.db.group_sessions(group.id, audience(reader), MOST_SESSIONS).await?;
+    let pending = portal.access.invitations_into(group.id).await?;
     let page = format!("/admin/groups/{}", group.id);
     let may_change_members =
         group.is_local() && (reader.is_admin() || managers.iter().any(|name| name == reader.user.name.as_str()));
@@ -265,17 +269,21 @@ async fn view(
         members: people
             .items
             .into_iter()
-            .map(|member| MemberRow {
-                name: member.name.to_string(),
-                display_name: member.display_name,
-                state: member.state.into(),
-                seen: member.last_seen_at.map(|at| Moment::ago(at, now)),
-                sessions: live.get(&member.id).copied().unwrap_or_default(),
+            .map(|member| {
+                let is_shown = shows(reader, &member);
+                MemberRow {
+                    name: member.name.to_string(),
+                    display_name: member.display_name,
+                    state: member.state.into(),
+                    seen: member.last_seen_at.filter(|_| is_shown).map(|at| Moment::ago(at, now)),
+                    sessions: is_shown.then(|| live.get(&member.id).copied().unwrap_or_default()),
+                }
             })
             .collect(),
         first_href: cursor.is_some().then(|| page.clone()),
         next_href: people.next_cursor.map(|cursor| format!("{page}?cursor={cursor}")),
         managers,
+        invitations: pending.into_iter().map(|invitation| InvitationRow::new(invitation, now)).collect(),
         may_change: reader.is_admin(),
         may_change_members,
         sees_people: reader.is_operator(),

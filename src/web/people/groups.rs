@@ -16,12 +16,12 @@ use utoipa::{IntoParams, ToSchema};
 use super::{named, place::GroupPlace};
 use crate::{
     auth::Principal,
-    db::groups::{GroupFilter, ListedGroup},
+    db::groups::{Audience, GroupFilter, ListedGroup, Member},
     model::{JobId, Resources, Session, SessionState, Timestamp, User},
     web::{
         Portal,
         error::{Created, Error, Problem, Result},
-        extract::{Admin, GroupReader, HashedJson, IdempotencyKey, Json, Query},
+        extract::{Admin, CurrentUser, GroupReader, HashedJson, IdempotencyKey, Json, Query},
         paging::{Listed, Paging},
         versions::{check_version, tagged},
     },
@@ -243,45 +243,69 @@ pub async fn members(
     let live = portal.db.live_by_owner().await?;
     let items = people
         .into_iter()
-        .map(|member| MemberView {
-            name: member.name.to_string(),
-            display_name: member.display_name,
-            state: member.state.as_str(),
-            sessions: live.get(&member.id).copied().unwrap_or_default(),
-            last_seen_at: member.last_seen_at,
+        .map(|member| {
+            let is_shown = shows(&reader.0, &member);
+            MemberView {
+                name: member.name.to_string(),
+                display_name: member.display_name,
+                state: member.state.as_str(),
+                sessions: if is_shown { live.get(&member.id).copied().unwrap_or_default() } else { 0 },
+                last_seen_at: member.last_seen_at.filter(|_| is_shown),
+            }
         })
         .collect();
     Ok(axum::Json(Listed::new(items, limit, |member: &MemberView| member.name.clone())))
 }
 
-/// Put somebody into a group that was made here; fine when they are in it.
+/// Put somebody into a group that was made here, as an administrator; fine when they are in it. A manager invites instead.
 #[utoipa::path(put, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
-    responses((status = 204, description = "They are in it"), (status = 404, description = "No such group of yours, or no such user", body = Problem),
+    responses((status = 204, description = "They are in it"), (status = 403, description = "A manager invites people", body = Problem),
+        (status = 404, description = "No such group of yours, or no such user", body = Problem),
         (status = 409, description = "It is the directory's", body = Problem)))]
 pub async fn add_member(
     reader: GroupReader,
     State(portal): State<Arc<Portal>>,
-    Path(path): Path<(String, String)>,
+    Path((name, user)): Path<(String, String)>,
 ) -> Result<Response> {
-    set_member(&portal, &reader.0, &path, true).await
+    let found = group(&portal, &reader.0, &name).await?;
+    portal.access.may_add_members(&reader.0)?;
+    let user = somebody(&portal, &user).await?;
+    portal.access.add_member(&reader.0, &found.group, &user).await?;
+    Ok(NoContent.into_response())
 }
 
-/// Take somebody out of a group that was made here; fine when they are not in it.
+/// Take somebody out of a group that was made here, as its manager or an administrator; fine when they are not
+/// in it. Anybody takes themselves out.
 #[utoipa::path(delete, path = "/groups/{group}/members/{name}", tag = "groups", params(("group" = String, Path), ("name" = String, Path)),
     responses((status = 204, description = "They are not in it"), (status = 409, description = "It is the directory's", body = Problem)))]
 pub async fn remove_member(
-    reader: GroupReader,
+    actor: CurrentUser,
     State(portal): State<Arc<Portal>>,
-    Path(path): Path<(String, String)>,
+    Path((name, user)): Path<(String, String)>,
 ) -> Result<Response> {
-    set_member(&portal, &reader.0, &path, false).await
+    if user == actor.user.name.as_str() {
+        if portal.access.leave_group(&actor, &name).await? {
+            return Ok(NoContent.into_response());
+        }
+        if !actor.is_operator() && actor.user.manages.is_empty() {
+            return Err(Error::not_found_because("You are in no such group."));
+        }
+    }
+    let reader = GroupReader::of(actor)?;
+    let found = group(&portal, &reader.0, &name).await?;
+    let user = somebody(&portal, &user).await?;
+    portal.access.remove_member(&reader.0, &found.group, &user).await?;
+    Ok(NoContent.into_response())
 }
 
-async fn set_member(portal: &Portal, actor: &Principal, (name, user): &(String, String), is: bool) -> Result<Response> {
-    let found = group(portal, actor, name).await?;
-    let user = somebody(portal, user).await?;
-    portal.access.set_member(actor, &found.group, &user, is).await?;
-    Ok(NoContent.into_response())
+/// Whether this reader sees what a member does: a manager sees nothing of operators and administrators.
+pub(super) fn shows(reader: &Principal, member: &Member) -> bool {
+    reader.is_operator() || !member.is_staff
+}
+
+/// As whom somebody looks at a group.
+pub(super) fn audience(reader: &Principal) -> Audience {
+    if reader.is_operator() { Audience::Staff } else { Audience::Managers }
 }
 
 /// Make somebody a manager of a group of any source; fine when they are one.
@@ -318,7 +342,7 @@ async fn set_manager(
     Ok(NoContent.into_response())
 }
 
-/// What the people of a group run and wait for now, the newest 500.
+/// What the people of a group run and wait for now, the newest 500; for its managers without operators and administrators.
 #[utoipa::path(get, path = "/groups/{group}/sessions", tag = "groups", params(("group" = String, Path)),
     responses((status = 200, body = Listed<GroupSessionView>)))]
 pub async fn sessions(
@@ -327,7 +351,7 @@ pub async fn sessions(
     Path(name): Path<String>,
 ) -> Result<axum::Json<Listed<GroupSessionView>>> {
     let found = group(&portal, &reader.0, &name).await?;
-    let sessions = portal.db.group_sessions(found.group.id, MOST_SESSIONS).await?;
+    let sessions = portal.db.group_sessions(found.group.id, audience(&reader.0), MOST_SESSIONS).await?;
     Ok(axum::Json(Listed { items: sessions.into_iter().map(GroupSessionView::from).collect(), next_cursor: None }))
 }
 

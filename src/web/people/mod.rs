@@ -5,6 +5,7 @@
 
 pub mod group_pages;
 pub mod groups;
+pub mod invitations;
 pub mod pages;
 mod place;
 pub mod stop;

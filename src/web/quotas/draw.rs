@@ -16,7 +16,7 @@ use crate::{
     db::{
         self,
         limits::LevelChange,
-        quotas::{Level, QuotaGroup, SetLimit},
+        quotas::{Level, QuotaGroup, SetLimit, Version},
         sessions::Filter,
     },
     model::{
@@ -56,6 +56,8 @@ pub(super) enum Whose {
 /// What is set there, and what holds.
 pub(super) struct Standing {
     pub set: Vec<SetLimit>,
+    /// The same as the form has it.
+    shown: Vec<SetLimit>,
     pub sheet: Sheet,
     /// With what is set here, and as it would be without.
     pub holds: Option<(Limits, Limits)>,
@@ -71,6 +73,22 @@ pub(super) struct Reader<'a> {
     pub principal: &'a Arc<Principal>,
     pub headers: &'a HeaderMap,
     pub may_change: bool,
+}
+
+impl Reader<'_> {
+    /// What is set as this reader's form has it: a manager changes what managers give.
+    fn shown(&self, set: &[SetLimit]) -> Vec<SetLimit> {
+        let hidden = if self.is_manager() { Kind::Each } else { Kind::Raised };
+        let mut shown: Vec<SetLimit> = set.iter().filter(|limit| limit.kind != hidden).cloned().collect();
+        for limit in shown.iter_mut().filter(|limit| limit.kind == Kind::Raised) {
+            limit.kind = Kind::Each;
+        }
+        shown
+    }
+
+    fn is_manager(&self) -> bool {
+        self.may_change && !self.principal.is_admin()
+    }
 }
 
 impl Whose {
@@ -144,14 +162,16 @@ impl Whose {
 }
 
 /// What is set, and what holds with it and without it.
-pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
+pub(super) async fn stand(portal: &Portal, whose: &Whose, reader: &Reader<'_>) -> Result<Standing> {
     let admission = &portal.sessions.admission;
     let set = set_at(portal, whose.level()).await?;
     let models: Vec<String> = admission.stock.inventory().models().into_iter().map(|(model, _)| model).collect();
-    let mut sheet = Sheet::stored(fields(whose.level(), &set, &models), &set, whose.group());
+    let shown = reader.shown(&set);
+    let mut sheet = Sheet::stored(fields(whose.level(), &shown, &models), &shown, whose.group());
+    sheet.version = Version::of(&set, whose.group()).to_string();
     let single = portal.db.is_for_one().await?;
     let now = portal.clock.now();
-    let resolve = |rows: &[_]| admission.resolve(None, None, rows, (single, now));
+    let resolve = |group, rows: &[_]| admission.resolve(None, group, rows, (single, now));
     let (mut together, mut slurm) = (None, None);
     if let Some(kept) = &admission.kept {
         together = whose.group().and_then(|group| kept.together(group.id));
@@ -176,13 +196,14 @@ pub(super) async fn stand(portal: &Portal, whose: &Whose) -> Result<Standing> {
             let standing = admission.standing(user.id).await?;
             let mut rows = portal.db.limits_of(user.id).await?;
             rows.retain(|row| row.scope != Scope::User);
-            (Some((standing.limits, resolve(&rows))), standing.usage)
+            let without = resolve(standing.purse.default_group(), &rows);
+            (Some((standing.limits, without)), standing.usage)
         }
-        Whose::Default => (Some((resolve(&[]), resolve(&[]))), Usage::default()),
+        Whose::Default => (Some((resolve(None, &[]), resolve(None, &[]))), Usage::default()),
         Whose::Cluster => (None, admission.used_together(None).await?),
         Whose::Group(group) => (None, admission.used_together(Some(group.id)).await?),
     };
-    Ok(Standing { set, sheet, holds, usage, together, keeps_in_slurm: admission.kept.is_some(), slurm })
+    Ok(Standing { set, shown, sheet, holds, usage, together, keeps_in_slurm: admission.kept.is_some(), slurm })
 }
 
 fn person_in_slurm(user: &User, slurms: &Slurms) -> Option<SlurmPanel> {
@@ -252,9 +273,16 @@ pub(super) async fn page(
     let now = portal.clock.now();
     let section = |kind: Kind| {
         let (title, hint) = match (whose, kind) {
+            (Whose::Group(_), Kind::Each) if reader.is_manager() => (
+                "Each member",
+                "What you raise members to, for what is charged to the group. Nobody gets less than they have otherwise.",
+            ),
             (Whose::Group(_), Kind::Each) => ("Each member", "What everybody in the group may use for themselves."),
-            (Whose::Group(_), Kind::Total) => {
+            (Whose::Group(group), Kind::Total) if group.chargeable => {
                 ("Together", "What is charged to the group, all together. It always binds.")
+            }
+            (Whose::Group(_), Kind::Total) => {
+                ("Together", "All that the group’s members hold, whatever it is charged to. It always binds.")
             }
             _ => ("", ""),
         };
@@ -316,7 +344,7 @@ fn limit_box(
 ) -> LimitBox {
     let name = row.name();
     let (label, hint) = field_words(&row.field, row.kind);
-    let limit = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (row.kind, &row.field));
+    let limit = standing.shown.iter().find(|limit| (limit.kind, &limit.field) == (row.kind, &row.field));
     let effective = match (&standing.holds, whose, row.kind) {
         (Some((holds, _)), Whose::User(_), _) => Some(holds.of(&row.field)),
         (Some((_, without)), ..) => Some(without.of(&row.field)),
@@ -331,7 +359,7 @@ fn limit_box(
     let used = match (whose, row.kind) {
         (Whose::User(_), _) => effective.and_then(|effective| meter(&row.field, &standing.usage, effective)),
         (_, Kind::Total) => meter(&row.field, &standing.usage, total.as_ref().unwrap_or(&Effective::NONE)),
-        (_, Kind::Each) => None,
+        (_, Kind::Each | Kind::Raised) => None,
     };
     // Hours of all together are counted where they are limited.
     let counts =
@@ -354,7 +382,7 @@ fn limit_box(
                 || ("unlimited".to_owned(), None),
                 |slurms| (limit_words(&row.field, slurms.limit), Some(Source::of(&slurms.source, now))),
             )),
-            Kind::Each => effective
+            Kind::Each | Kind::Raised => effective
                 .map(|effective| (limit_words(&row.field, effective.limit), Some(Source::of(&effective.source, now)))),
         },
         otherwise: match (&standing.holds, limit, whose) {
@@ -362,13 +390,26 @@ fn limit_box(
                 let without = without.of(&row.field);
                 Some(format!("else {} from {}", limit_words(&row.field, without.limit), without.source))
             }
+            (_, _, Whose::Group(_)) if row.kind == Kind::Each => {
+                let (kind, what) = if reader.is_manager() {
+                    (Kind::Each, "an administrator gives")
+                } else {
+                    (Kind::Raised, "a manager raises it to")
+                };
+                let other = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (kind, &row.field));
+                other.map(|other| format!("{what} {}", limit_words(&row.field, Limit::of(other.terms.value))))
+            }
             _ => None,
         },
         typed: row.typed.clone(),
         was: row.was.clone(),
         set_by: limit.map(|limit| (limit.by.clone(), Moment::ago(limit.at, now))),
         theirs: row.theirs.as_ref().map(Typed::says),
-        may_change: reader.may_change && (is_admin || (row.kind == Kind::Each && has_total(&row.field))),
+        may_change: reader.may_change
+            && (is_admin
+                || (row.kind == Kind::Each
+                    && has_total(&row.field)
+                    && whose.group().is_some_and(|group| group.chargeable))),
         errors: faults.iter().filter_map(|fault| Some((part(fault)?, fault.message.clone()))).collect(),
         can_stay: false,
         is_slurms: standing.keeps_in_slurm && row.field.is_slurms(),
@@ -419,7 +460,7 @@ pub(super) fn preview(
     let now = portal.clock.now();
     let without = standing.holds.as_ref().map(|(_, without)| without);
     let line = |change: &Change| {
-        let before = standing.set.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
+        let before = standing.shown.iter().find(|limit| (limit.kind, &limit.field) == (change.kind, &change.field));
         let inherited = match (change.kind, without) {
             (Kind::Each, Some(without)) => {
                 let effective = without.of(&change.field);

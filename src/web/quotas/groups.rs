@@ -94,9 +94,10 @@ pub async fn list(
 }
 
 fn group_row(group: QuotaGroup, members: i64, (set, usage): (&[SetLimit], &Usage), now: Timestamp) -> QuotaGroupRow {
-    let each = set.iter().filter(|limit| limit.kind == Kind::Each).map(|limit| {
+    let each = set.iter().filter(|limit| limit.kind != Kind::Total).map(|limit| {
         let (label, _) = field_words(&limit.field, Kind::Each);
-        format!("{label}: {}", limit_words(&limit.field, Limit::of(limit.terms.value)))
+        let raised = if limit.kind == Kind::Raised { " (raised by a manager)" } else { "" };
+        format!("{label}: {}{raised}", limit_words(&limit.field, Limit::of(limit.terms.value)))
     });
     let held = |limit: &SetLimit| {
         let total = Effective { limit: Limit::of(limit.terms.value), source: "total".into() };

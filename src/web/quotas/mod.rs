@@ -113,11 +113,16 @@ pub struct ClusterQuota {
     pub usage: Usage,
 }
 
-/// What a group gives each member, and what is charged to it.
+/// What a group gives each member, and what counts in it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct GroupQuota {
     pub group: String,
+    /// What an administrator set, else what a manager did.
     pub each: BTreeMap<String, Override>,
+    /// What its managers raise each member to: it counts where it is more than they have otherwise, in a
+    /// chargeable group, for what is charged to it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub raised: BTreeMap<String, Override>,
     pub total: BTreeMap<String, Override>,
     /// Sessions can be charged to it.
     pub chargeable: bool,
@@ -130,7 +135,8 @@ pub struct GroupQuota {
     /// Where Slurm keeps the limits: what its account there may have together.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub slurm: BTreeMap<String, Effective>,
-    /// What is charged to it now; hours of the period where they are limited.
+    /// What counts in it now: what is charged to it, and where it sets totals and is not chargeable, all that
+    /// its members hold; hours of the period where they are limited.
     pub usage: Usage,
 }
 
@@ -273,7 +279,7 @@ pub async fn of_group(
 }
 
 /// Changes a group's limits and how it counts; what is not named stays. A manager of the group
-/// may give its members what lies within its totals.
+/// may raise its members within its totals, where it is chargeable.
 #[utoipa::path(patch, path = "/quotas/groups/{group}", tag = "quotas", params(("group" = String, Path)),
     request_body = GroupQuotaChange, responses((status = 200, body = GroupQuota)))]
 pub async fn change_group(
@@ -338,7 +344,8 @@ async fn group_quota(portal: &Portal, group: QuotaGroup) -> Result<(Version, Gro
     });
     let quota = GroupQuota {
         group: group.name,
-        each: set_for(&set, Kind::Each),
+        each: set_for(&set, Kind::Raised).into_iter().chain(set_for(&set, Kind::Each)).collect(),
+        raised: set_for(&set, Kind::Raised),
         total: set_for(&set, Kind::Total),
         chargeable: group.chargeable,
         restrictive: group.restrictive,

@@ -136,7 +136,7 @@ pub async fn change_cluster(
 }
 
 async fn show(portal: &Portal, reader: &Reader<'_>, whose: &Whose, visit: &Visit) -> Result<Response> {
-    let standing = stand(portal, whose).await?;
+    let standing = stand(portal, whose, reader).await?;
     let mut page = page(portal, reader, whose, &standing, &standing.sheet, &[]).await?;
     page.notice = visit.notice();
     Ok(Page(page).into_response())
@@ -146,7 +146,7 @@ async fn show(portal: &Portal, reader: &Reader<'_>, whose: &Whose, visit: &Visit
 async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form) -> Result<Response> {
     writable(portal)?;
     let now = portal.clock.now();
-    let standing = stand(portal, whose).await?;
+    let standing = stand(portal, whose, reader).await?;
     let sheet = standing.sheet.posted(form);
     if form.get("step") == "edit" {
         return Ok(Page(page(portal, reader, whose, &standing, &sheet, &[]).await?).into_response());
@@ -168,7 +168,7 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         let name = reader.principal.user.name.as_str();
         let author = Author { name, at: now, is_manager: !reader.principal.is_admin() };
         let Some(objection) = objection(&change, &author, &standing.set, whose.group()) else {
-            let told = portal.sessions.admission.preview(std::slice::from_ref(&change)).await?;
+            let told = portal.sessions.admission.preview(&[change.by(&author)]).await?;
             let page = preview(portal, reader.principal, whose, &standing, &sheet, &change, told);
             return Ok(Page(page).into_response());
         };
@@ -179,7 +179,7 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         Outcome::Refused(faults) => again(faults).await,
         Outcome::Gone(_) => Err(Error::not_found()),
         Outcome::Stale(_) => {
-            let stored = stand(portal, whose).await?;
+            let stored = stand(portal, whose, reader).await?;
             let both = sheet.upon(&stored.sheet);
             let mut page = page(portal, reader, whose, &stored, &both, &[]).await?;
             page.stale = Some(Vec::new());

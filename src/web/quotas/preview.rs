@@ -10,7 +10,10 @@ use utoipa::ToSchema;
 use super::{GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, several, writable};
 use crate::{
     admission::{Foretold, Over, Refused},
-    db::{limits::LevelChange, quotas::Level},
+    db::{
+        limits::{Author, LevelChange},
+        quotas::Level,
+    },
     model::quota::{Kind, Reason},
     web::{
         Portal,
@@ -87,7 +90,8 @@ pub async fn preview(
     let changes = match preview {
         Preview { default: None, cluster: None, user: None, users: None, group: Some(named) } => {
             let group = find_group(&portal, &reader, &named.name).await?;
-            one(Level::Group(group.id), named.change.read(now)?)
+            let author = Author { name: reader.user.name.as_str(), at: now, is_manager: !is_admin };
+            one(Level::Group(group.id), named.change.read(now)?).iter().map(|change| change.by(&author)).collect()
         }
         _ if !is_admin => return Err(Error::forbidden("This is for administrators.")),
         Preview { default: Some(change), cluster: None, user: None, users: None, group: None } => {

@@ -293,7 +293,7 @@ async fn budgets(portal: &Portal, user: &Principal, standing: &Standing) -> Resu
             let limits = total.limits.iter().filter(|(field, _)| *field == hours.field);
             let whose = match &total.whose {
                 total::Whose::Cluster => "of everybody together".to_owned(),
-                total::Whose::Group(name) => format!("of group {name} together"),
+                total::Whose::Group { name, .. } => format!("of group {name} together"),
             };
             budgets.extend(
                 limits.filter_map(|(_, limit)| budget(*limit, &total.usage, None, whose.clone(), whose.clone())),

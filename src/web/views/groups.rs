@@ -4,7 +4,10 @@
 use askama::Template;
 
 use super::{FieldError, Moment, StateBadge};
-use crate::web::page::{Layout, filters};
+use crate::{
+    model::{Invitation, Timestamp},
+    web::page::{Layout, filters},
+};
 
 /// One page of the list of groups.
 #[derive(Debug, Template)]
@@ -55,9 +58,11 @@ pub struct GroupPage {
     pub first_href: Option<String>,
     pub next_href: Option<String>,
     pub managers: Vec<String>,
+    /// Who is invited and has not answered.
+    pub invitations: Vec<InvitationRow>,
     /// An administrator: names managers, renames, removes.
     pub may_change: bool,
-    /// Puts people in and takes them out.
+    /// Invites people and takes them out.
     pub may_change_members: bool,
     /// Whether people's own pages can be opened.
     pub sees_people: bool,
@@ -76,7 +81,33 @@ pub struct MemberRow {
     pub display_name: String,
     pub state: StateBadge,
     pub seen: Option<Moment>,
-    pub sessions: i64,
+    /// `None` where the reader does not see what they run.
+    pub sessions: Option<i64>,
+}
+
+/// A pending invitation.
+#[derive(Clone, Debug)]
+pub struct InvitationRow {
+    /// The id of the group.
+    pub group: String,
+    pub group_name: String,
+    pub name: String,
+    pub invited_by: String,
+    pub invited: Moment,
+    pub expires: Moment,
+}
+
+impl InvitationRow {
+    pub fn new(invitation: Invitation, now: Timestamp) -> Self {
+        Self {
+            group: invitation.group.to_string(),
+            group_name: invitation.group_name,
+            name: invitation.name,
+            invited_by: invitation.invited_by,
+            invited: Moment::ago(invitation.created_at, now),
+            expires: Moment::clock(invitation.expires_at, now),
+        }
+    }
 }
 
 /// What a member runs or waits for.

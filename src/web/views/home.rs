@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{Card, JobRow, Meter, Moment, StorageNote};
+use super::{Card, InvitationRow, JobRow, Meter, Moment, StorageNote};
 use crate::web::page::{Layout, filters};
 
 /// The first page after sign-in.
@@ -12,6 +12,8 @@ pub struct Home {
     pub layout: Layout,
     /// A sentence of thanks or of regret after a form: “Stopping ‘resnet’.”
     pub notice: Option<String>,
+    /// Groups that the viewer is invited into and has not answered.
+    pub invitations: Vec<InvitationRow>,
     /// The viewer's quotas; empty draws nothing.
     pub meters: Vec<Meter>,
     /// What of it came from a shell.

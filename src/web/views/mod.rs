@@ -56,7 +56,7 @@ pub use datasets::{
 pub use entry::{ApiDocs, Login};
 pub use error::{ErrorPage, Explanation, Problem, Way, explain};
 pub use files::{Column, Crumb, FileItem, FileRow, FilesPage, RootTab};
-pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, MemberRow};
+pub use groups::{GroupPage, GroupRow, GroupSessionRow, GroupsPage, InvitationRow, MemberRow};
 pub use health::{HealthPage, LoopLine};
 pub use home::{EnvironmentBanner, Home};
 pub use jobs::{
@@ -93,7 +93,7 @@ pub use results::{
 pub use runs::{CurveRow, RunForm, RunPage, RunPart, RunRow, RunState, RunsCompared, RunsPage, number, passed_over};
 pub use sentence::{Circumstances, Piece, Sentence, again_with_memory, as_sentence, sentence};
 pub use session::{Happening, Progress, ShowSession, Step, gpus_are_counted, notes, plain_log};
-pub use settings::{NewToken, ScopeChoice, Settings, TokenRow};
+pub use settings::{NewToken, OwnGroup, ScopeChoice, Settings, TokenRow};
 pub use standalone::{Ended, TerminalPage, Waiting};
 pub use sweeps::{ShowSweep, SweepRow, SweepsPage, TaskRow};
 pub use told::{Told, ToldRow};

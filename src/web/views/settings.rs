@@ -2,7 +2,7 @@
 
 use askama::Template;
 
-use super::{FieldError, Moment, Told};
+use super::{FieldError, InvitationRow, Moment, Told};
 use crate::web::page::{Layout, Theme, filters};
 
 /// The settings of the viewer.
@@ -28,6 +28,21 @@ pub struct Settings {
     /// How many browsers are signed in, this one included.
     pub logins: i64,
     pub told: Told,
+    /// Groups that the viewer is invited into and has not answered.
+    pub invitations: Vec<InvitationRow>,
+    /// Groups that the viewer is in, by name.
+    pub groups: Vec<OwnGroup>,
+}
+
+/// A group that the viewer is in.
+#[derive(Clone, Debug)]
+pub struct OwnGroup {
+    pub id: String,
+    pub name: String,
+    /// “local”, “directory”.
+    pub source: &'static str,
+    /// A directory's group is left there.
+    pub may_leave: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -96,6 +96,12 @@ impl<'a> Scene<'a> {
         let (vision, empty) = (group("vision").await, group("empty").await);
         db.set_member(vision, ada, true, BY).await.unwrap();
         db.set_manager(vision, ada, true, BY).await.unwrap();
+        for name in ["asked_to_be_withdrawn", "asked_to_accept", "asked_to_decline"] {
+            add_user(db, name).await;
+            db.invite(vision, name, false, BY).await.unwrap();
+        }
+        let leaving = add_user(db, "leaving").await;
+        db.set_member(vision, leaving, true, BY).await.unwrap();
         let sessions = [running(db, ada).await, running(db, ada).await, running(db, ada).await];
         let live = [new_attempt(ada, "one", None), new_attempt(ada, "two", None)];
         for attempt in &live {
@@ -144,6 +150,7 @@ impl<'a> Scene<'a> {
         let change = UserChange::default();
         let name = |text: &str| GroupName::parse(text).unwrap();
         let (soon, later) = (START.plus_seconds(1), START.plus_seconds(7200));
+        let called = async |name| db.find_user_by_name(name).await.unwrap().unwrap().user.id;
         match action {
             "sign_in" => db.add_login(&login(ada), "fresh", Some(self.login), &named(action)).await,
             "sign_out" => db.remove_login(self.login, &named(action)).await,
@@ -197,6 +204,17 @@ impl<'a> Scene<'a> {
             "group.remove" => db.remove_group(empty, BY).await.map(drop),
             "group.member_add" => db.set_member(vision, self.disabled, true, BY).await.map(drop),
             "group.member_remove" => db.set_member(vision, ada, false, BY).await.map(drop),
+            "group.invite" => db.invite(vision, "to_be_linked", false, BY).await.map(drop),
+            "group.invitation_withdraw" => {
+                db.withdraw_invitation(vision, "asked_to_be_withdrawn", false, BY).await.map(drop)
+            }
+            "group.invitation_accept" => {
+                db.answer_invitation(vision, called("asked_to_accept").await, true, BY).await.map(drop)
+            }
+            "group.invitation_decline" => {
+                db.answer_invitation(vision, called("asked_to_decline").await, false, BY).await.map(drop)
+            }
+            "group.leave" => db.leave_group(vision, called("leaving").await, BY).await.map(drop),
             "group.manager_add" => db.set_manager(vision, self.disabled, true, BY).await.map(drop),
             "group.manager_remove" => db.set_manager(vision, ada, false, BY).await.map(drop),
             "group.gone" => db.group_gone(self.of_directorys[0], soon).await.map(drop),

@@ -14,6 +14,7 @@ mod extending;
 mod gpus;
 mod history;
 mod holds;
+mod invitations;
 mod jobs;
 mod listed;
 pub mod models;
@@ -30,6 +31,7 @@ mod sessions;
 mod shell_jobs;
 mod storage;
 pub mod sweeps;
+mod together;
 mod usage;
 pub mod whole;
 

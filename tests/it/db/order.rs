@@ -28,7 +28,7 @@ use super::{
 
 const HOUR: i64 = 3600;
 
-fn admission(db: &Db, gpus: i64) -> Admission {
+pub fn admission(db: &Db, gpus: i64) -> Admission {
     Admission {
         db: db.clone(),
         clock: Clock::manual(START),
@@ -50,7 +50,7 @@ fn lasting(new: NewSession, seconds: i64) -> NewSession {
 }
 
 /// `admitted`, or why it waits.
-async fn ask(admission: &Admission, new: &NewSession) -> String {
+pub async fn ask(admission: &Admission, new: &NewSession) -> String {
     let answer = admission.insert(new).await.unwrap();
     let Admitted::Judged(verdict) = answer else { panic!("{answer:?}") };
     told(verdict)
@@ -66,7 +66,7 @@ fn told(verdict: Verdict) -> String {
 }
 
 /// One look at all foretells what the transaction decides.
-async fn again(admission: &Admission, owner: UserId, new: &NewSession) -> String {
+pub async fn again(admission: &Admission, owner: UserId, new: &NewSession) -> String {
     let session = admission.db.find_session(new.id).await.unwrap().unwrap();
     let foretold = admission.foresee(&admission.outlook().await.unwrap(), &session, None).unwrap();
     let decided = admission.reconsider(owner, new.id, &new.spec, Class::Session, None).await.unwrap();

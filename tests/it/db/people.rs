@@ -458,7 +458,7 @@ async fn groups_their_people_and_their_managers() {
         let rest = db.group_members(vision, Some("bob"), 2).await.unwrap();
         assert_eq!((rest.len(), rest[0].id, rest[0].state), (1, carol, State::Active));
         let (hers, _) = (running(db, ada).await, running(db, add_user(db, "stranger").await).await);
-        let sessions = db.group_sessions(vision, 10).await.unwrap();
+        let sessions = db.group_sessions(vision, lyceum::db::groups::Audience::Staff, 10).await.unwrap();
         assert_eq!(sessions.iter().map(|session| session.id).collect::<Vec<_>>(), [hers]);
 
         let belongings = db.belongings(bob).await.unwrap();

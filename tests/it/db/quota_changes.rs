@@ -112,7 +112,8 @@ async fn a_manager_stays_within_what_the_group_has() {
         let db = &house.db;
         let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
         let level = Level::Group(group);
-        set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(4))], Marks::default()).await;
+        let chargeable = Marks { chargeable: Some(true), restrictive: None };
+        set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(4))], chargeable).await;
         let manager = Author { is_manager: true, ..chief() };
         let try_ = async |change: Change, marks| {
             let change = LevelChange { marks, ..LevelChange::new(level, vec![change]) };
@@ -130,9 +131,28 @@ async fn a_manager_stays_within_what_the_group_has() {
             assert_eq!(faults[0].field, field);
         }
         assert_eq!(db.limits_at(level).await.unwrap().len(), 2);
+        // It stands beside what an administrator sets, and whose word takes its place.
+        let set = async || {
+            let set = db.limits_at(level).await.unwrap().into_iter();
+            set.filter(|limit| limit.kind != Kind::Total)
+                .map(|limit| (limit.kind, limit.terms.value))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(set().await, [(Kind::Raised, 4)]);
+        set_limits(db, level, &[each(Field::Gpus, 1)], Marks::default()).await;
+        assert_eq!(set().await, [(Kind::Each, 1)]);
+        assert_eq!(try_(each(Field::Gpus, 3), Marks::default()).await, Outcome::Done);
+        assert_eq!(set().await, [(Kind::Each, 1), (Kind::Raised, 3)]);
+        assert_eq!(try_(Change::new(Kind::Each, Field::Gpus, None), Marks::default()).await, Outcome::Done);
+        assert_eq!(set().await, [(Kind::Each, 1)], "a manager takes back what is a manager's");
         // The total that is looked at is the one that holds now.
         set_limits(db, level, &[Change::new(Kind::Total, Field::Gpus, Some(2))], Marks::default()).await;
         assert!(matches!(try_(each(Field::Gpus, 4), Marks::default()).await, Outcome::Refused(_)));
+        // And where nothing is charged to it, there is nothing to give.
+        let uncharged = Marks { chargeable: Some(false), restrictive: None };
+        set_limits(db, level, &[], uncharged).await;
+        let Outcome::Refused(faults) = try_(each(Field::Gpus, 1), Marks::default()).await else { panic!("refused") };
+        assert_eq!(faults[0].field, "each.gpus");
     })
     .await;
 }

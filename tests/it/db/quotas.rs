@@ -118,7 +118,8 @@ async fn what_is_held_is_known_by_person_and_group() {
         let (ada, bob) = (member(db, "ada", &["vision"]).await, member(db, "bob", &["vision"]).await);
         let vision = group(db, "vision").await;
         let totals = [change(Kind::Total, Field::Gpus, 4), change(Kind::Total, Field::GpuHours, 10)];
-        set_limits(db, Level::Group(vision.id), &totals, Marks::default()).await;
+        let marks = Marks { chargeable: Some(true), restrictive: None };
+        set_limits(db, Level::Group(vision.id), &totals, marks).await;
         set(db, Level::Cluster, &[change(Kind::Total, Field::Sessions, 9)]).await;
 
         let machine = inventory(4);
@@ -142,7 +143,9 @@ async fn what_is_held_is_known_by_person_and_group() {
         assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (1, 1, 1));
         assert_eq!(sums.usage.gpus_by_model, [("A".to_owned(), 1)].into());
         let [of_group, of_all] = sums.totals.as_slice() else { panic!("two: {:?}", sums.totals) };
-        assert_eq!(of_group.whose, Whose::Group("vision".to_owned()));
+        let whose =
+            |group: &QuotaGroup, is_charged| Whose::Group { id: group.id, name: group.name.clone(), is_charged };
+        assert_eq!(of_group.whose, whose(&vision, true));
         assert_eq!(of_group.limits, [(Field::GpuHours, Limit::AtMost(10)), (Field::Gpus, Limit::AtMost(4))]);
         assert_eq!((of_group.usage.gpus, of_group.usage.sessions), (2, 1), "what is charged to it");
         assert_eq!(of_group.usage.gpu_seconds, 2 * 3600, "to its end");
@@ -195,7 +198,8 @@ async fn what_waits_keeps_its_group() {
         let new = charged(ada, speech.id, 1);
         start(db, &new, START, |_| Verdict::Wait(Vec::new())).await;
         let seen = |facts: &Facts| {
-            assert_eq!(facts.sums.totals[0].whose, Whose::Group("speech".to_owned()));
+            let whose = Whose::Group { id: speech.id, name: "speech".to_owned(), is_charged: true };
+            assert_eq!(facts.sums.totals[0].whose, whose);
             Verdict::Admit { gpus: inventory(1).gpus }
         };
         let clock = Clock::manual(START);

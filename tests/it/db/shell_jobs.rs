@@ -52,6 +52,13 @@ fn job(job: u32, from: i64, to: Option<i64>) -> ShellJob {
     }
 }
 
+/// Notes that somebody has a job that runs from a shell.
+pub async fn noted(db: &Db, owner: UserId, from: Timestamp) {
+    let job = job(7, 0, None);
+    let held = Allocation { start: from.0, from, ..job.held };
+    assert!(db.set_shell_job(owner, &ShellJob { held, ..job }).await.unwrap());
+}
+
 async fn rows(db: &Db) -> i64 {
     number(db, "SELECT COUNT(*) FROM intervals WHERE session_id IS NULL").await
 }

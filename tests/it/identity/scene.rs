@@ -82,6 +82,15 @@ impl Scene {
             String::new()
         };
         let group = if template.contains("{group}") { self.group().await } else { String::new() };
+        let (invited, left) = (template.contains("/invitations/{group}"), template.contains("/settings/groups/"));
+        if let Ok(group) = group.parse() {
+            let user = self.portal.db().find_user_by_name("user").await.unwrap().unwrap().user.id;
+            if invited {
+                self.portal.db().invite(group, "user", true, self.portal.by()).await.unwrap();
+            } else if left {
+                self.portal.db().set_member(group, user, true, self.portal.by()).await.unwrap();
+            }
+        }
         let of_people =
             ["/admin/", "/api/v1/users/", "/api/v1/groups/"].iter().any(|start| template.starts_with(start));
         template

@@ -211,6 +211,7 @@ fn home(word: &Word) -> Home {
     Home {
         layout: Layout { announcements: super::announcements::strip(word, true), ..layout(word).at(Nav::Home) },
         notice: Some(word("Stopping ‘old-run’.")),
+        invitations: vec![super::people::invitation(word, "vision", "alice")],
         meters: meters(word),
         elsewhere: Some(word("With 2 jobs that came from a shell: 1 GPU, 4 cores and 8 GiB.")),
         storage: StorageNote::new(96 * GIB, 100 * GIB, &word("group vision")),
@@ -234,6 +235,7 @@ fn home_empty(word: &Word) -> Home {
     Home {
         layout: layout(word).at(Nav::Home),
         notice: None,
+        invitations: Vec::new(),
         single_user: Some(word("alice")),
         live: Vec::new(),
         jobs: Vec::new(),
@@ -420,6 +422,15 @@ pub fn settings(word: &Word) -> Settings {
         new_token: None,
         logins: 3,
         told: super::told::told(word),
+        invitations: vec![super::people::invitation(word, "speech", "bob")],
+        groups: [("vision", "local", true), ("students-2030", "ldap", false)]
+            .map(|(name, source, may_leave)| OwnGroup {
+                id: "0199a0b2-0000-7000-8000-000000000002".to_owned(),
+                name: word(name),
+                source: source_word(source),
+                may_leave,
+            })
+            .into(),
     }
 }
 

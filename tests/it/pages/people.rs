@@ -171,13 +171,24 @@ pub fn groups(word: &Word) -> GroupsPage {
     }
 }
 
+pub fn invitation(word: &Word, group: &str, by: &str) -> InvitationRow {
+    InvitationRow {
+        group: "0199a0b2-0000-7000-8000-000000000002".to_owned(),
+        group_name: word(group),
+        name: "dora".to_owned(),
+        invited_by: word(by),
+        invited: ago(7200),
+        expires: Moment::clock(NOW.plus_seconds(12 * 86_400), NOW),
+    }
+}
+
 pub fn group(word: &Word) -> GroupPage {
     let member = |name: &str, display_name: &str, state: State, sessions| MemberRow {
         name: name.to_owned(),
         display_name: word(display_name),
         state: state.into(),
         seen: (sessions != 0).then(|| ago(600)),
-        sessions,
+        sessions: Some(sessions),
     };
     let session = |owner: &str, app: &str, session: &Session| {
         let (class, word_) = session_badge(session);
@@ -209,6 +220,7 @@ pub fn group(word: &Word) -> GroupPage {
         first_href: None,
         next_href: None,
         managers: vec!["alice".to_owned(), "carol".to_owned()],
+        invitations: vec![invitation(word, "vision", "alice")],
         may_change: true,
         may_change_members: true,
         sees_people: true,

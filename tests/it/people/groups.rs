@@ -92,9 +92,12 @@ async fn a_manager_sees_and_keeps_their_own_group() {
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert_eq!(mia.get("/api/v1/groups/speech").await.status(), 404, "the others are not there");
     assert_eq!(set(&mia, "PUT", "speech/members/alice").await, 404);
-
-    assert_eq!(set(&mia, "PUT", "vision/members/alice").await, 204);
-    assert_eq!(set(&mia, "PUT", "vision/members/bob").await, 204);
+    for name in ["alice", "nobody", "mia", "chief"] {
+        assert_eq!(set(&mia, "PUT", &format!("vision/members/{name}")).await, 403, "{name}: a manager invites");
+    }
+    for name in ["alice", "bob"] {
+        assert_eq!(set(&chief, "PUT", &format!("vision/members/{name}")).await, 204);
+    }
     assert_eq!(set(&mia, "DELETE", "vision/members/bob").await, 204);
     world.session(alice, &app).await;
     world.session(bob, &app).await;
@@ -120,7 +123,7 @@ async fn a_manager_sees_and_keeps_their_own_group() {
 
     // The page has what she may do and nothing else.
     let page = mia.visit("/admin/groups/vision").await.text().await.unwrap();
-    assert!(page.contains("Take out: alice") && page.contains("Put somebody in"));
+    assert!(page.contains("Take out: alice") && page.contains("Invite somebody") && !page.contains("Add a member"));
     for absent in ["/managers\"", "/rename", "/admin/users", "/sessions/0"] {
         assert!(!page.contains(absent), "{absent}");
     }
@@ -128,13 +131,16 @@ async fn a_manager_sees_and_keeps_their_own_group() {
     assert!(home.contains("href=\"/admin/groups\"") && !home.contains("/admin/users"));
     let id = list["items"][0]["id"].as_str().unwrap();
     let wrong = mia.clone().with("accept", "text/html");
-    let wrong = wrong.post_form(&format!("/admin/groups/{id}/members"), &[("name", "no<body")]).await;
+    let wrong = wrong.post_form(&format!("/admin/groups/{id}/invitations"), &[("name", "no<body")]).await;
     assert_eq!(wrong.status(), 422);
-    assert!(wrong.text().await.unwrap().contains("There is no user of this name."));
+    assert!(wrong.text().await.unwrap().contains("There is no user of this name who can be invited."));
 
     let token = portal.token(&mia, &["admin:users"]).await;
-    assert_eq!(set(&token, "PUT", "vision/members/bob").await, 204, "with that scope her token may as well");
-    assert_eq!(set(&portal.token(&mia, &["read", "sessions"]).await, "PUT", "vision/members/bob").await, 403);
+    let ask = async |who: &crate::portal::Caller| {
+        who.post("/api/v1/groups/vision/invitations", &json!({ "name": "bob" })).await.status().as_u16()
+    };
+    assert_eq!(ask(&token).await, 201, "with that scope her token may as well");
+    assert_eq!(ask(&portal.token(&mia, &["read", "sessions"]).await).await, 403);
     assert_eq!(set(&chief, "DELETE", "vision/managers/mia").await, 204);
     assert_eq!(mia.get("/api/v1/groups/vision").await.status(), 403, "at once");
     assert_eq!(token.get("/api/v1/groups/vision").await.status(), 403);

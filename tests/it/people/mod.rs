@@ -4,6 +4,7 @@
 mod access;
 mod accounts;
 mod groups;
+mod invitations;
 
 use lyceum::{
     db::directory::{Arrival, Group, Person},

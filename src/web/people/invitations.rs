@@ -1,0 +1,198 @@
+//! Invitations into groups: `/groups/{group}/invitations` for those who keep a group, and
+//! `/me/invitations` for those who are invited; and the forms on the home page, under Settings and
+//! on the group's page. The rules are `auth::invitations`'s.
+
+use std::sync::Arc;
+
+use axum::{
+    Json as Answer,
+    extract::{Path, State},
+    response::{IntoResponse, NoContent, Redirect, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::{group_pages, groups::group, visit::done};
+use crate::{
+    auth::invitations::Asked,
+    model::{Invitation, Timestamp},
+    web::{
+        Portal,
+        error::{Created, Error, Problem, Result},
+        extract::{CurrentUser, Form, GroupReader, Json},
+        paging::Listed,
+    },
+};
+
+/// A pending invitation into a group.
+#[derive(Debug, Serialize, ToSchema)]
+#[schema(as = Invitation)]
+pub struct InvitationView {
+    #[schema(format = "uuid")]
+    group_id: String,
+    group: String,
+    /// Who is invited.
+    name: String,
+    invited_by: String,
+    #[schema(value_type = String, format = "date-time")]
+    created_at: Timestamp,
+    #[schema(value_type = String, format = "date-time")]
+    expires_at: Timestamp,
+}
+
+impl From<Invitation> for InvitationView {
+    fn from(invitation: Invitation) -> Self {
+        let Invitation { group, group_name, name, invited_by, created_at, expires_at } = invitation;
+        Self { group_id: group.to_string(), group: group_name, name, invited_by, created_at, expires_at }
+    }
+}
+
+/// Whom to invite.
+#[derive(Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InvitationRequest {
+    /// A user name.
+    #[schema(min_length = 1, max_length = 32)]
+    name: String,
+}
+
+fn listed(invitations: Vec<Invitation>) -> Answer<Listed<InvitationView>> {
+    Answer(Listed { items: invitations.into_iter().map(InvitationView::from).collect(), next_cursor: None })
+}
+
+/// Lists the pending invitations into a group, by name.
+#[utoipa::path(get, path = "/groups/{group}/invitations", tag = "groups", params(("group" = String, Path, description = "Id or name")),
+    responses((status = 200, body = Listed<InvitationView>), (status = 404, description = "There is no such group, or one does not manage it", body = Problem)))]
+pub async fn list(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Answer<Listed<InvitationView>>> {
+    let found = group(&portal, &reader.0, &name).await?;
+    Ok(listed(portal.access.invitations_into(found.group.id).await?))
+}
+
+/// Invites somebody into a group that was made here. Inviting twice returns the pending invitation.
+#[utoipa::path(post, path = "/groups/{group}/invitations", tag = "groups", request_body = InvitationRequest,
+    params(("group" = String, Path, description = "Id or name")),
+    responses((status = 201, body = InvitationView), (status = 200, body = InvitationView, description = "Already invited"),
+        (status = 409, description = "A member already, declined lately, or it is the directory's", body = Problem),
+        (status = 422, description = "Nobody of this name can be invited", body = Problem)))]
+pub async fn create(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    Json(request): Json<InvitationRequest>,
+) -> Result<Response> {
+    let found = group(&portal, &reader.0, &name).await?;
+    Ok(match portal.access.invite(&reader.0, &found.group, &request.name).await? {
+        Asked::Invited(invitation) => {
+            let place = format!("/api/v1/groups/{}/invitations/{}", invitation.group, invitation.name);
+            Created(place, InvitationView::from(invitation)).into_response()
+        }
+        Asked::Again(invitation) => Answer(InvitationView::from(invitation)).into_response(),
+    })
+}
+
+/// Withdraws an invitation; fine when there is none. An administrator also lifts a decline.
+#[utoipa::path(delete, path = "/groups/{group}/invitations/{name}", tag = "groups",
+    params(("group" = String, Path, description = "Id or name"), ("name" = String, Path)),
+    responses((status = 204, description = "Nobody of this name is invited")))]
+pub async fn withdraw(
+    reader: GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path((name, user)): Path<(String, String)>,
+) -> Result<Response> {
+    let found = group(&portal, &reader.0, &name).await?;
+    portal.access.withdraw_invitation(&reader.0, &found.group, &user).await?;
+    Ok(NoContent.into_response())
+}
+
+/// Lists one's own pending invitations, by group.
+#[utoipa::path(get, path = "/me/invitations", tag = "me", responses((status = 200, body = Listed<InvitationView>)))]
+pub async fn own(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<InvitationView>>> {
+    Ok(listed(portal.access.invitations_of(&user).await?))
+}
+
+/// Accepts an invitation: one is a member of the group from then on.
+#[utoipa::path(put, path = "/me/invitations/{group}", tag = "me", params(("group" = String, Path, description = "Id or name")),
+    responses((status = 204, description = "One is a member"), (status = 404, description = "No invitation into it is pending", body = Problem)))]
+pub async fn accept(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    answer(&portal, &user, &name, true).await
+}
+
+/// Declines an invitation: managers of the group cannot repeat it for a week.
+#[utoipa::path(delete, path = "/me/invitations/{group}", tag = "me", params(("group" = String, Path, description = "Id or name")),
+    responses((status = 204, description = "Declined"), (status = 404, description = "No invitation into it is pending", body = Problem)))]
+pub async fn decline(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    answer(&portal, &user, &name, false).await
+}
+
+async fn answer(portal: &Portal, user: &CurrentUser, group: &str, accepts: bool) -> Result<Response> {
+    if portal.access.answer_invitation(user, group, accepts).await? {
+        return Ok(NoContent.into_response());
+    }
+    Err(Error::not_found_because(
+        "No invitation into such a group is pending: it was answered or withdrawn, or it expired.",
+    ))
+}
+
+/// `POST /invitations/{group}/accept`
+pub async fn accept_by_form(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    answer(&portal, &user, &name, true).await?;
+    Ok(Redirect::to("/settings?done=accepted#groups").into_response())
+}
+
+/// `POST /invitations/{group}/decline`
+pub async fn decline_by_form(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+) -> Result<Response> {
+    answer(&portal, &user, &name, false).await?;
+    Ok(Redirect::to("/settings?done=declined#groups").into_response())
+}
+
+/// `POST /settings/groups/{group}/leave`
+pub async fn leave(user: CurrentUser, State(portal): State<Arc<Portal>>, Path(name): Path<String>) -> Result<Response> {
+    if !portal.access.leave_group(&user, &name).await? {
+        return Err(Error::not_found());
+    }
+    Ok(Redirect::to("/settings?done=left#groups").into_response())
+}
+
+/// `POST /admin/groups/{group}/invitations`
+pub async fn invite_by_form(
+    GroupReader(reader): GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path(name): Path<String>,
+    form: Form,
+) -> Result<Response> {
+    let found = group(&portal, &reader, &name).await?;
+    let typed = form.get("name").trim();
+    let outcome = portal.access.invite(&reader, &found.group, typed).await.map(drop);
+    group_pages::answer(&portal, &reader, found, outcome, "invited", typed).await
+}
+
+/// `POST /admin/groups/{group}/invitations/{name}/withdraw`
+pub async fn withdraw_by_form(
+    GroupReader(reader): GroupReader,
+    State(portal): State<Arc<Portal>>,
+    Path((name, user)): Path<(String, String)>,
+) -> Result<Response> {
+    let found = group(&portal, &reader, &name).await?;
+    portal.access.withdraw_invitation(&reader, &found.group, &user).await?;
+    Ok(done(&format!("/admin/groups/{}", found.group.id), "withdrawn"))
+}
