@@ -1,5 +1,5 @@
 // The administrator's morning: a new colleague, her role, a group with a manager, what she
-// runs, and her last day; and what the manager sees of it.
+// runs, and her last day; and what the manager, who invites her, sees of it.
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
@@ -54,7 +54,7 @@ test("an account is made, found and given a role", async () => {
   await check("users-found");
 });
 
-test("a group is made, with people and a manager", async () => {
+test("a group is made, with a member and a manager", async () => {
   const { page } = chief;
   await page.goto(`${portal.url}/admin/groups`);
   const name = page.getByLabel("Name", { exact: true });
@@ -65,13 +65,57 @@ test("a group is made, with people and a manager", async () => {
   await page.getByLabel("Name", { exact: true }).fill("vision");
   await page.getByRole("button", { name: "Make group" }).click();
   await page.getByRole("heading", { name: "vision" }).waitFor();
-  await page.getByLabel("Put somebody in").fill(eve.name);
+  await page.getByLabel("Add a member").fill(mia.account.name);
   await page.getByRole("button", { name: "Add", exact: true }).click();
   await page.getByText("They are in the group now.").waitFor();
   await page.getByLabel("New manager").fill(mia.account.name);
   await page.getByRole("button", { name: "Add manager" }).click();
   await page.getByText("They manage the group now.").waitFor();
   await check("group");
+});
+
+test("a manager invites, and the invited person accepts by keyboard", async () => {
+  await browser.signIn(mia, mia.account);
+  await browser.isSignedIn(mia);
+  const { page } = mia;
+  await page.getByRole("link", { name: "Groups", exact: true }).click();
+  await page.getByRole("link", { name: "vision" }).click();
+  const invite = async (name, says) => {
+    await page.getByLabel("Invite somebody").fill(name);
+    await page.keyboard.press("Enter");
+    await page.getByText(says, { exact: false }).waitFor();
+  };
+  await invite("nobody-here", "There is no user of this name who can be invited.");
+  await invite(eve.name, "The invitation is sent.");
+  await page.getByText(`invited by ${mia.account.name}`, { exact: false }).waitFor();
+  await page.getByRole("button", { name: `Withdraw: ${eve.name}` }).click();
+  await page.getByText("The invitation is withdrawn.").waitFor();
+  await invite(eve.name, "The invitation is sent.");
+  await photographed(page, "group-invitations");
+
+  const eves = await browser.visit(chromium, portal);
+  await browser.signIn(eves, eve);
+  await browser.isSignedIn(eves);
+  await eves.page.getByText("invites you to the group", { exact: false }).waitFor();
+  await photographed(eves.page, "home-invited");
+  await eves.page.goto(`${portal.url}/settings`);
+  await photographed(eves.page, "settings-invited");
+  await eves.page.goto(portal.url);
+  await eves.page.getByRole("button", { name: "Accept: vision" }).focus();
+  await eves.page.keyboard.press("Enter");
+  await eves.page.getByText("You are in the group now.").waitFor();
+  await photographed(eves.page, "settings-groups");
+  await eves.page.getByRole("button", { name: "Leave: vision" }).focus();
+  await eves.page.keyboard.press("Enter");
+  const left = eves.page.waitForEvent("load");
+  await eves.page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
+  await left;
+  await eves.page.getByText("You have left the group.", { exact: false }).waitFor();
+  await invite(eve.name, "The invitation is sent.");
+  await eves.page.goto(portal.url);
+  await eves.page.getByRole("button", { name: "Accept: vision" }).click();
+  await eves.page.getByText("You are in the group now.").waitFor();
+  browser.assertNoFaults(eves);
 });
 
 test("a manager sees what the group runs, and nothing else of others", async () => {
@@ -81,9 +125,8 @@ test("a manager sees what the group runs, and nothing else of others", async () 
   });
   const state = async () => (await ask(portal, eve.name, `/sessions/${session.id}`)).state;
   await until(async () => (await state()) === "running", 60, "the terminal's start");
-  await browser.signIn(mia, mia.account);
-  await browser.isSignedIn(mia);
   const { page } = mia;
+  await page.goto(portal.url);
   await page.getByRole("link", { name: "Groups", exact: true }).click();
   await page.getByRole("link", { name: "vision" }).click();
   await page.getByRole("heading", { name: /What they run/ }).waitFor();
@@ -93,7 +136,7 @@ test("a manager sees what the group runs, and nothing else of others", async () 
   await browser.photograph(page, "group-of-a-manager");
   await browser.assertAccessible(page, "group-of-a-manager");
   assert.equal((await page.goto(`${portal.url}/admin/users`)).status(), 403);
-  browser.assertNoFaults(mia, [/status of 403/]);
+  browser.assertNoFaults(mia, [/status of 403/, /status of 422/]);
 });
 
 test("somebody's session is stopped from their page, and the account is closed", async () => {
@@ -126,6 +169,11 @@ async function confirm(page, name) {
   const loaded = page.waitForEvent("load");
   await page.getByRole("dialog").getByRole("button", { name: /^Yes/ }).click();
   await loaded;
+}
+
+async function photographed(page, name) {
+  await browser.photograph(page, name);
+  await browser.assertAccessible(page, name);
 }
 
 async function check(name) {
