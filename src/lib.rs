@@ -26,6 +26,7 @@ pub mod environments;
 pub mod files;
 pub mod gpu;
 pub mod helper;
+pub mod inherited;
 pub mod jobs;
 pub mod journal;
 pub mod lifecycle;

@@ -14,7 +14,7 @@ use lyceum::{
     app::App,
     check, client,
     config::{Config, Environment},
-    datasets, demo,
+    datasets, demo, inherited,
     model::Clock,
     start, telemetry,
 };
@@ -181,6 +181,7 @@ fn run(command: Command) -> Result<ExitCode> {
     match command.verb.unwrap_or(Verb::Serve(command.serve)) {
         Verb::Serve(options) => serve(&place, &options, &environment),
         Verb::Check { as_user, json } => {
+            inherited::accept_signals();
             let config = Config::load(place.config.as_deref(), &environment)?;
             let paths = config.scheduler.place(start::layout(&environment.surroundings(place.data.as_deref()))?);
             let facts = config.facts(&paths, &environment);
@@ -250,6 +251,7 @@ fn run(command: Command) -> Result<ExitCode> {
 }
 
 fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<ExitCode> {
+    inherited::accept_signals();
     telemetry::start(environment.find("LYCEUM_LOG"), environment.find("LYCEUM_LOG_FORMAT"));
     let mut config = Config::load(place.config.as_deref(), environment)?;
     if let Some(listen) = options.listen {

@@ -19,7 +19,7 @@ use tokio::{
     sync::oneshot,
 };
 
-use crate::protocol::AppLaunch;
+use crate::{inherited, protocol::AppLaunch};
 
 /// How a process ended: one of the two is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Reaper {
 /// The hidden subcommand `lyceum exec --parent PID [--terminal] [--name NAME] -- ARGV…`.
 /// Returns only when the program could not be started: 127, as shells do.
 pub fn exec(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    close_inherited();
+    inherited::begin();
     let Some(asked) = Asked::parse(arguments) else {
         eprintln!("lyceum exec: this is how the agent starts programs; it is not meant for people");
         return ExitCode::from(2);
@@ -163,16 +163,6 @@ fn settle(asked: &Asked) -> io::Result<()> {
     // tell what happened. Where this cannot be said, the kernel chooses by itself.
     let _ = fs::write("/proc/self/oom_score_adj", "500");
     Ok(())
-}
-
-/// Closes every descriptor above standard error.
-pub(super) fn close_inherited() {
-    let Ok(open) = fs::read_dir("/proc/self/fd") else { return };
-    let open: Vec<i32> = open.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
-    for descriptor in open.into_iter().filter(|descriptor| 2 < *descriptor) {
-        // Nothing in this process owns one yet; the directory's own is closed already.
-        let _ = nix::unistd::close(descriptor);
-    }
 }
 
 #[cfg(test)]

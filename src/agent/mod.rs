@@ -42,7 +42,10 @@ pub use home::try_home;
 
 use rustix::fs::{Mode, OFlags};
 
-use crate::protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL};
+use crate::{
+    inherited,
+    protocol::{AgentLaunch, ExitCause, ExitRecord, PROTOCOL},
+};
 
 /// The most that a launch may measure, in bytes.
 const MAX_LAUNCH: u64 = 1024 * 1024;
@@ -54,7 +57,7 @@ pub fn run(
     arguments: impl IntoIterator<Item = OsString>,
     variables: impl IntoIterator<Item = (OsString, OsString)>,
 ) -> ExitCode {
-    child::close_inherited();
+    inherited::begin();
     let launch = match find_launch(arguments) {
         Ok(mut launch) => {
             inherit(&mut launch, variables);

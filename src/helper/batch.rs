@@ -25,11 +25,11 @@ use super::{
     doing,
     identity::Identity,
     launch::{make_own_run_directory, make_run_directory},
-    process,
     trampoline::memory_file,
     way::Way,
 };
 use crate::{
+    inherited,
     model::SessionId,
     protocol::{BatchEnd, BatchOrder, MAX_MESSAGE, Ran, files},
 };
@@ -211,7 +211,7 @@ fn cancel(job: u32, end: BatchEnd) -> Vec<String> {
 /// The child: becomes the user, leaves the launch, and turns into the command. Comes back only
 /// when it could not; its status then is one that the commands do not use.
 pub fn run() -> ExitCode {
-    process::close_from_third();
+    inherited::begin();
     let failure = match turn_into_command() {
         Ok(failure) => failure.to_string(),
         Err(err) => err.sentence(),
@@ -227,6 +227,8 @@ fn turn_into_command() -> Result<io::Error> {
     let spec: Spec = serde_json::from_reader(io::Read::take(io::stdin().lock(), 2 * MAX_MESSAGE as u64))
         .map_err(|err| Error::Refused(format!("the order is not understood: {err}")))?;
     let script = memory_file("script", &[spec.script.as_bytes()])?;
+    // Slurm gives a job the limits and the niceness of its `sbatch`.
+    inherited::restore(0);
     if let Some(identity) = &spec.identity {
         identity.become_for_good()?;
         // A change of user clears it, so it comes after. In a portal without a helper the

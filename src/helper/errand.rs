@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, Error, Result, doing, identity::Identity, process, remove, trampoline::memory_file, way::Way};
 use crate::{
-    overlay,
+    inherited, overlay,
     protocol::{Directory, Errand, Found, MAX_MESSAGE},
 };
 
@@ -170,7 +170,7 @@ fn start(config: &Config, way: &Way, identity: &Identity, errand: &Errand, patie
 
 /// The child: becomes the user, does it, and says on standard output what came of it.
 pub fn run() -> ExitCode {
-    process::close_from_third();
+    inherited::begin();
     let answer = match become_and_run() {
         Ok(found) => serde_json::to_string(&found).expect("plain data"),
         Err(err) => err.sentence(),
@@ -184,6 +184,7 @@ pub fn run() -> ExitCode {
 fn become_and_run() -> Result<Found> {
     let spec: Spec = serde_json::from_reader(io::stdin().lock())
         .map_err(|err| Error::Refused(format!("the errand is not understood: {err}")))?;
+    inherited::restore(0);
     if let Some(identity) = &spec.identity {
         identity.become_for_good()?;
     }

@@ -19,7 +19,8 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Config, Error, Result, doing, identity::Identity, process, trampoline, way::Way};
+use super::{Config, Error, Result, doing, identity::Identity, trampoline, way::Way};
+use crate::inherited;
 
 /// How many may live for one account, and in all. One whose file system hangs stays until
 /// the kernel lets go of it.
@@ -119,7 +120,7 @@ fn is_let_go(end: &OwnedFd) -> bool {
 /// The step between; comes back only when it failed. The portal hears of that by the end of
 /// its socket.
 pub fn run() -> ExitCode {
-    process::close_from_third();
+    inherited::begin();
     drop(turn_into_agent());
     ExitCode::FAILURE
 }
@@ -130,6 +131,7 @@ fn turn_into_agent() -> Result<io::Error> {
         .map_err(|err| Error::Refused(format!("what to start is not understood: {err}")))?;
     let launch = serde_json::to_vec(&spec.launch).expect("JSON stays JSON");
     let input = trampoline::memory_file("files-launch", &[&launch])?;
+    inherited::restore(0);
     if let Some(identity) = &spec.identity {
         identity.become_for_good()?;
         // A change of user clears it, so it comes after. In a portal without a helper the
@@ -140,6 +142,8 @@ fn turn_into_agent() -> Result<io::Error> {
         }
     }
     rustix::process::umask(Mode::RWXO | Mode::WGRP);
+    // Not the portal's terminal; a leader of its own already needs no new session.
+    let _ = rustix::process::setsid();
     let Some((program, arguments)) = spec.command.split_first() else {
         return Err(Error::Refused("no agent to start".to_owned()));
     };

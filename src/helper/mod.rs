@@ -40,7 +40,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::{Deserialize, Serialize};
 
 use self::{cgroup::Hierarchy, frame::Frame, verbs::Verbs};
-use crate::protocol::HelperAnswer;
+use crate::{inherited, protocol::HelperAnswer};
 
 /// What the verbs work with: decided once at the start, by root, and never by a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ pub const ACCOUNT_UIDS: RangeInclusive<u32> = 200_000..=265_535;
 /// Serves the socket pair on file descriptor 0 until the portal closes its end.
 /// `config` is a [`Config`] as JSON, the command's only argument.
 pub fn run(config: &str) -> Result<()> {
-    process::close_from_third();
+    inherited::begin();
     // A session of its own: Ctrl-C on a terminal is for the portal, which then closes the
     // socket, and no end of a terminal or of the portal interrupts a verb.
     let _ = rustix::process::setsid();

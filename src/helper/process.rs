@@ -262,18 +262,6 @@ pub fn kill_all(mut list: impl FnMut() -> io::Result<BTreeSet<i32>>, within: Dur
     }
 }
 
-/// Closes every descriptor above standard error: whoever started us may have left some open.
-/// To be called before this process opens any of its own.
-pub fn close_from_third() {
-    let Ok(entries) = fs::read_dir("/proc/self/fd") else { return };
-    let open: Vec<i32> =
-        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(|fd| 2 < *fd).collect();
-    for fd in open {
-        // The listing's own descriptor is among them and closed already.
-        let _ = nix::unistd::close(fd);
-    }
-}
-
 /// Tells one boot of this machine from the next.
 pub fn boot_id() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())

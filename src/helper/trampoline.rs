@@ -8,7 +8,7 @@
 
 use std::{
     ffi::OsString,
-    fs::{self, File},
+    fs::File,
     io::{self, Read, Write},
     os::{fd::AsFd, unix::process::CommandExt},
     path::{Path, PathBuf},
@@ -28,7 +28,7 @@ use super::{
     placement::{self, Record},
     process,
 };
-use crate::protocol::MAX_MESSAGE;
+use crate::{inherited, protocol::MAX_MESSAGE};
 
 /// What the helper asks of the trampoline.
 #[derive(Debug, Serialize, Deserialize)]
@@ -51,11 +51,11 @@ pub(super) const EXISTS: &str = "exists";
 pub(super) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// The kernel takes a workload before it takes the portal or the machine's own services.
-const OOM_SCORE: &str = "300";
+const OOM_SCORE: i32 = 300;
 
 /// Becomes the agent; comes back only with the process's exit status when it did not.
 pub fn run() -> std::process::ExitCode {
-    process::close_from_third();
+    inherited::begin();
     // The copy closes itself when the agent starts; that is how the helper knows.
     let Ok(status) = fcntl_dupfd_cloexec(io::stdout().as_fd(), 3) else { return std::process::ExitCode::FAILURE };
     let message = match start() {
@@ -82,8 +82,7 @@ fn start() -> Result<Outcome> {
         return Err(Error::Busy("the helper is gone".to_owned()));
     }
     cgroup::join(&spec.record.cgroups).map_err(doing("joining the cgroups"))?;
-    // Raising it is allowed everywhere we know; where it is not, nothing depends on it.
-    let _ = fs::write("/proc/self/oom_score_adj", OOM_SCORE);
+    inherited::restore(OOM_SCORE);
     set_parent_process_death_signal(None).map_err(|err| doing("no longer watching the helper")(err.into()))?;
 
     let pid = i32::try_from(std::process::id()).expect("process ids fit 31 bits");

@@ -29,7 +29,10 @@ use std::{
 use sha2::{Digest, Sha256};
 
 use self::directories::{Owner, check_ancestors, check_secrets, directory, parent_directory};
-use crate::helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity};
+use crate::{
+    helper::{self, cgroup::Hierarchy, client::Launcher, doing, identity::Identity},
+    inherited,
+};
 
 pub use helper::{Error, Result};
 pub use layout::{LINGERING, Paths, SERVICE_DIRECTORIES, Surroundings, ends_with_login, layout};
@@ -120,6 +123,9 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
 }
 
 fn prepare_user(paths: &Paths, settings: &Settings) -> Result<Started> {
+    if let Some(niceness) = inherited::lasting_niceness() {
+        tracing::warn!(niceness, "sessions and jobs keep the niceness that the portal was started with; only root can lower it");
+    }
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     // With sudo people make their run directories themselves: each gets the group of `run`, and nobody sees others'
     // there or removes them.

@@ -42,7 +42,7 @@ const MAX_PLACES: usize = 32 * 1024 * 1024;
 /// Answers until the portal has had enough. The exit status is 2 where the launch could not
 /// be understood.
 pub fn run() -> ExitCode {
-    super::child::close_inherited();
+    crate::inherited::begin();
     let launch: FilesLaunch = match serde_json::from_reader(io::stdin().lock().take(MAX_FRAME as u64)) {
         Ok(launch) => launch,
         Err(_) => return ExitCode::from(2),

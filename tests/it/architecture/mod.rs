@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("protocol", &["model"]),
     ("run_directory", &[]),
+    ("inherited", &[]),
     // Whoever is on another node is known by a key, not by the kernel.
     ("nodes", &["model", "protocol", "run_directory"]),
     ("dial", &["model", "nodes", "protocol"]),
@@ -38,8 +39,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // Where there is no root helper, the local scheduler does the helper's work in its own process.
     ("overlay", &["protocol"]),
     ("scheduler", &["model", "gpu", "protocol", "dial", "nodes", "helper", "run_directory"]),
-    ("helper", &["model", "protocol", "overlay"]),
-    ("agent", &["model", "apps", "protocol", "overlay", "dial", "nodes", "curves"]),
+    ("helper", &["model", "inherited", "protocol", "overlay"]),
+    ("agent", &["model", "apps", "inherited", "protocol", "overlay", "dial", "nodes", "curves"]),
     ("admission", &["model", "db"]),
     ("cluster", &["model", "db", "admission", "scheduler"]),
     // Limits are written into Slurm's accounting.
