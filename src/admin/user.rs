@@ -6,7 +6,7 @@ use clap::Subcommand;
 
 use super::{Out, find, read_password};
 use crate::{
-    auth::passwords,
+    auth::{passwords, people},
     db::{self, Db, audit::By, people::UserChange, users::NewUser},
     helper::identity::Identity,
     model::{Role, Username},
@@ -68,7 +68,7 @@ pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out:
             let hash = if password_stdin { Some(passwords::hash(&read_password()?).await?) } else { None };
             let new = NewUser {
                 name: &parsed,
-                display_name: display_name.as_deref().unwrap_or(&name),
+                display_name: &people::display_name(display_name.as_deref().unwrap_or(&name))?,
                 unix_name: unix_name.as_deref(),
                 role: if admin { Role::Admin } else { Role::User },
                 password_hash: hash.as_deref(),

@@ -20,7 +20,9 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    modules, node, own_program, probe, record, script, server, software,
+    login_shell, modules, node, own_program,
+    probe::{self, Answer},
+    record, script, server, software,
     status::Status,
     terminals::Terminals,
     tree::{self, Ended},
@@ -41,6 +43,9 @@ enum End {
 
 /// Runs the workload until its end. Never returns while a process of it lives.
 pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
+    let mut launch = launch.clone();
+    let another_shell = login_shell::settle(&mut launch.app).await;
+    let launch = &launch;
     let started = (|| {
         let log = Log::create(&launch.run_directory.join(files::LOG))?;
         Ok::<_, io::Error>((log, Reaper::start()?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
@@ -53,6 +58,10 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         }
     };
     let status = Status::new();
+    if let Some(note) = another_shell {
+        log.note(&note);
+        status.note(note);
+    }
     let shell = match &launch.app.program {
         Program::Terminal(shell) => Some(shell),
         Program::Exec { .. } | Program::Script { .. } => launch.app.beside.as_ref(),
@@ -210,8 +219,8 @@ async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status) -> End {
                 let exit = known(exit);
                 return End::LaunchFailed(ended_early(exit), Some(exit));
             }
-            ready = probe::until_ready(probe, &socket) => if !ready {
-                return End::LaunchFailed(unanswered(probe), None);
+            answer = probe::until_ready(probe, &socket) => if let Some(sentence) = unready(answer, probe) {
+                return End::LaunchFailed(sentence, None);
             }
         }
         open_to_portal(&socket);
@@ -237,8 +246,20 @@ fn ended_early(exit: Exit) -> String {
     }
 }
 
-fn unanswered(probe: &ReadyProbe) -> String {
-    format!("the app did not answer within {} seconds", probe.timeout_seconds)
+/// Why it is not ready.
+fn unready(answer: Answer, probe: &ReadyProbe) -> Option<String> {
+    let seconds = probe.timeout_seconds;
+    Some(match answer {
+        Answer::Ready => return None,
+        Answer::Late(None) => format!("the app did not answer within {seconds} seconds"),
+        Answer::Late(Some(status)) => {
+            format!("the app was not ready within {seconds} seconds: it answers {} with status {status}", probe.path)
+        }
+        Answer::Refused(status) => format!(
+            "the app does not accept the token that the portal gave it (status {status}): a setting of yours, as in \
+             ~/.jupyter, may name another token, password or way to sign in; remove it and start again"
+        ),
+    })
 }
 
 /// The reaper always tells; without it nothing at all is known of the end.

@@ -13,6 +13,7 @@ mod home;
 mod life;
 mod limits;
 mod log;
+mod login_shell;
 mod modules;
 mod node;
 mod own_program;

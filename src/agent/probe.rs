@@ -22,15 +22,39 @@ fn pause_after(waited: Duration) -> Duration {
     (waited / 50).clamp(Duration::from_millis(20), Duration::from_millis(500))
 }
 
-/// Returns `true` as soon as the app answers with a status below 500, `false` when the time
-/// is up.
-pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> bool {
+/// A server that has its settings and does not accept the portal's own secret never will. So
+/// long it may be that it is still putting them together.
+const REFUSING: Duration = Duration::from_secs(5);
+
+/// What came of asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    Ready,
+    /// The time is up; the status of the last answer, if there was one.
+    Late(Option<u16>),
+    /// It answers, but not to who shows the secret that it was started with.
+    Refused(u16),
+}
+
+/// Asks until the app answers as it must, refuses its own secret, or the time is up.
+pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> Answer {
     let began = Instant::now();
     let deadline = began + Duration::from_secs(probe.timeout_seconds);
     let mut patience = Duration::from_millis(50);
+    let (mut last, mut refusing) = (None, None);
     loop {
-        let pause = match timeout(ATTEMPT, ask(probe, socket)).await {
-            Ok(Ok(Some(status))) if status < 500 => return true,
+        let asked = timeout(ATTEMPT, ask(probe, socket)).await;
+        if let Ok(Ok(Some(status))) = asked {
+            last = Some(status);
+            if is_ready(probe, status) {
+                return Answer::Ready;
+            }
+            refusing = is_refusal(probe, status).then(|| refusing.unwrap_or_else(Instant::now));
+            if refusing.is_some_and(|since| REFUSING <= since.elapsed()) {
+                return Answer::Refused(status);
+            }
+        }
+        let pause = match asked {
             Ok(Err(_)) => pause_after(began.elapsed()),
             // It listens and is not ready: each question costs it time.
             Ok(Ok(_)) | Err(_) => {
@@ -40,10 +64,26 @@ pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> bool {
             }
         };
         if deadline < Instant::now() + pause {
-            return false;
+            return match last {
+                Some(status) if is_refusal(probe, status) => Answer::Refused(status),
+                last => Answer::Late(last),
+            };
         }
         sleep(pause).await;
     }
+}
+
+fn is_ready(probe: &ReadyProbe, status: u16) -> bool {
+    if probe.statuses.is_empty() {
+        status < 500 && !is_refusal(probe, status)
+    } else {
+        probe.statuses.contains(&status)
+    }
+}
+
+/// Not who we are for it, or sent away to sign in.
+fn is_refusal(probe: &ReadyProbe, status: u16) -> bool {
+    probe.authorization.is_some() && matches!(status, 300..=399 | 401 | 403)
 }
 
 /// The status of the app's answer, if it gives one; an error where nobody listens yet.
@@ -76,6 +116,28 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_page_is_not_what_was_asked_for() {
+        let probe = |statuses: &[u16], authorization: Option<&str>| ReadyProbe {
+            path: "/".to_owned(),
+            authorization: authorization.map(str::to_owned),
+            port: None,
+            timeout_seconds: 1,
+            statuses: statuses.to_owned(),
+        };
+        for (statuses, authorization, ready, not) in [
+            (vec![], None, vec![200, 302, 401, 404], vec![500, 503]),
+            (vec![], Some("token x"), vec![200, 404], vec![302, 401, 403, 502]),
+            (vec![200, 204], None, vec![200, 204], vec![201, 302, 404, 500]),
+            (vec![200], Some("token x"), vec![200], vec![302, 401, 403, 404]),
+        ] {
+            let probe = probe(&statuses, authorization);
+            for (list, wanted) in [(ready, true), (not, false)] {
+                assert!(list.iter().all(|status| is_ready(&probe, *status) == wanted), "{probe:?} {list:?}");
+            }
+        }
+    }
 
     #[test]
     fn who_has_waited_long_looks_less_often() {

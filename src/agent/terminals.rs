@@ -134,13 +134,10 @@ impl Terminals {
 
     fn open(&self, number: u32) -> io::Result<Terminal> {
         let Shell { path, arguments } = &self.0.shell;
-        let is_there = std::path::Path::new(path).exists();
-        let shell = if is_there { path.as_str() } else { "/bin/sh" };
         let (pty, slave) = terminal::open()?;
-        let login = format!("-{}", shell.rsplit('/').next().unwrap_or("sh"));
-        let arguments: &[String] = if is_there { arguments } else { &[] };
+        let login = format!("-{}", path.rsplit('/').next().unwrap_or("sh"));
         let name = Some(login.as_str()).filter(|_| arguments.is_empty());
-        let argv: Vec<String> = std::iter::once(shell.to_owned()).chain(arguments.iter().cloned()).collect();
+        let argv: Vec<String> = std::iter::once(path.clone()).chain(arguments.iter().cloned()).collect();
         let mut app = self.0.app.lock().clone();
         for (name, value) in [("TERM", "xterm-256color"), ("COLORTERM", "truecolor")] {
             app.environment.insert(name.to_owned(), value.to_owned());

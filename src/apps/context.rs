@@ -27,8 +27,8 @@ pub struct Context<'a> {
     pub log_directory: Option<&'a Path>,
     /// `TensorBoard`: or several, by the names under which it shows them.
     pub log_directories: &'a BTreeMap<String, PathBuf>,
-    /// Where the portal has put `tensorboard.py`; Jupyter's `page_config.json` lies beside it
-    /// as `jupyter/labconfig/page_config.json`, and `bashrc`. Everybody may read them.
+    /// Where the portal has put `tensorboard.py`; Jupyter's files lie beside it in `jupyter`, as
+    /// Jupyter looks for them, and `bashrc`. Everybody may read them.
     pub tensorboard_wrapper: &'a Path,
     /// The folder that holds the package `trainer`.
     pub trainer: &'a Path,

@@ -7,6 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use super::{
     App, AppKind, Listen, SiteApp,
     context::{Batch, Context, Python},
+    jupyter,
     site::fill,
 };
 use crate::{
@@ -37,26 +38,18 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
     let mut beside = None;
     let (program, ready) = match &app.kind {
         AppKind::Jupyter => {
-            environment.insert("JUPYTER_TOKEN".to_owned(), context.token.to_owned());
-            // The directory itself, not one below: a kernel's socket adds 50 bytes to it.
-            environment.insert("JUPYTER_RUNTIME_DIR".to_owned(), text(context.run_directory));
-            // Searched before the user's own and the environment's, which stay.
-            let config = context.tensorboard_wrapper.with_file_name("jupyter");
-            environment.insert("JUPYTER_CONFIG_PATH".to_owned(), text(&config));
-            environment.insert("JUPYTER_PATH".to_owned(), jupyter_path(context));
-            // A kernel of conda's, say, would else import what lies in `~/.local`.
-            environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
-            (jupyter(python(app, context)?, context), Some(jupyter_ready(context)))
+            let (program, probe) = jupyter::start(&mut environment, python(app, context)?, context);
+            (program, Some(probe))
         }
         AppKind::TensorBoard => {
             environment.insert("PYTHONNOUSERSITE".to_owned(), "1".to_owned());
-            (tensorboard(python(app, context)?, context), Some(ready(context.base_url.to_owned(), 180)))
+            (tensorboard(python(app, context)?, context), Some(page(context)))
         }
         AppKind::Model => {
             // The trainer's, and not a folder of that name where it starts.
             environment.insert("PYTHONPATH".to_owned(), text(context.trainer));
             environment.insert("PYTHONSAFEPATH".to_owned(), "1".to_owned());
-            (model(python(app, context)?, context)?, Some(ready(context.base_url.to_owned(), 180)))
+            (model(python(app, context)?, context)?, Some(page(context)))
         }
         AppKind::Terminal => (Program::Terminal(terminal(context)), None),
         AppKind::Job => {
@@ -77,7 +70,8 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
                 environment.insert(format!("LYCEUM_{}", name.to_ascii_uppercase()), value.clone());
             }
             let argv = site.command.iter().map(|word| fill(word, &values)).collect();
-            let probe = ReadyProbe { port, ..ready(site_ready_path(site, context), 120) };
+            let probe = ready(site_ready_path(site, context), 120);
+            let probe = ReadyProbe { port, statuses: site.ready_status.clone(), ..probe };
             (Program::Exec { argv }, Some(probe))
         }
     };
@@ -118,6 +112,7 @@ fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
         ("USER", person.unix_name.clone()),
         ("LOGNAME", person.unix_name.clone()),
         ("SHELL", shell(context)),
+        ("LYCEUM_BASHRC", text(&context.tensorboard_wrapper.with_file_name("bashrc"))),
         ("PATH", path),
         ("LANG", "C.UTF-8".to_owned()),
         ("XDG_RUNTIME_DIR", text(context.run_directory)),
@@ -157,68 +152,17 @@ fn shell(context: &Context<'_>) -> String {
     if shell.is_empty() { "/bin/sh".to_owned() } else { shell.clone() }
 }
 
+/// An interactive shell. One that is bash finds, whatever the profile files do to `PATH`, the
+/// environment first and our own program last. Whether it is there the agent sees.
 fn terminal(context: &Context<'_>) -> Shell {
-    let arguments = shell_command(context).map(|mut command| command.split_off(1)).unwrap_or_default();
-    Shell { path: shell(context), arguments }
-}
-
-/// An interactive shell that, whatever the profile files do to `PATH`, finds the environment
-/// first and our own program last; `None` for other shells than bash.
-fn shell_command(context: &Context<'_>) -> Option<Vec<String>> {
-    let shell = shell(context);
-    if shell.rsplit('/').next() != Some("bash") {
-        return None;
-    }
-    Some(std::iter::once(shell).chain(rcfile(context.tensorboard_wrapper)).collect())
-}
-
-/// Where the server finds kernels and extensions of the page before all others: the kernel
-/// that the agent names, and what came with the person's own packages.
-fn jupyter_path(context: &Context<'_>) -> String {
-    let kernels = text(&context.run_directory.join(files::JUPYTER));
-    match context.python.and_then(|python| python.own.as_ref()) {
-        Some(own) => format!("{kernels}:{}", own.folder.join("share/jupyter").display()),
-        None => kernels,
-    }
+    let path = shell(context);
+    let is_bash = path.rsplit('/').next() == Some("bash");
+    let arguments = if is_bash { rcfile(context.tensorboard_wrapper).into() } else { Vec::new() };
+    Shell { path, arguments }
 }
 
 fn python<'a>(app: &App, context: &Context<'a>) -> Result<&'a Python, Error> {
     context.python.ok_or_else(|| Error::NoEnvironment(app.name.clone()))
-}
-
-fn jupyter(python: &Python, context: &Context<'_>) -> Program {
-    // Jupyter refuses a folder to open that lies outside its root.
-    let home = &context.person.home;
-    let root = if context.working_directory.starts_with(home) { home } else { context.working_directory };
-    // The script by its path, not `-m`: that would put the working directory first among
-    // the places where Python looks for modules.
-    let mut argv = vec![text(&python.python), text(&python.bin.join("jupyter-lab"))];
-    if let Some(shell) = shell_command(context) {
-        argv.push(format!("--ServerApp.terminado_settings={}", serde_json::json!({ "shell_command": shell })));
-    }
-    argv.extend(
-        [
-            "--no-browser",
-            "--ServerApp.sock_mode=0660",
-            "--ServerApp.allow_remote_access=True",
-            "--ServerApp.trust_xheaders=True",
-            "--ServerApp.port_retries=0",
-            "--ServerApp.quit_button=False",
-            "--ServerApp.allow_unauthenticated_access=False",
-            "--KernelManager.transport=ipc",
-        ]
-        .map(str::to_owned),
-    );
-    argv.push(format!("--ServerApp.sock={}", text(&context.run_directory.join(files::APP_SOCKET))));
-    argv.push(format!("--ServerApp.base_url={}", context.base_url));
-    argv.push(format!("--ServerApp.root_dir={}", root.display()));
-    argv.push(format!("--FileContentsManager.preferred_dir={}", context.working_directory.display()));
-    Program::Exec { argv }
-}
-
-fn jupyter_ready(context: &Context<'_>) -> ReadyProbe {
-    let probe = ready(format!("{}api/status?no_track_activity=1", context.base_url), 180);
-    ReadyProbe { authorization: Some(format!("token {}", context.token)), ..probe }
 }
 
 fn tensorboard(python: &Python, context: &Context<'_>) -> Program {
@@ -290,11 +234,16 @@ fn site_ready_path(site: &SiteApp, context: &Context<'_>) -> String {
     }
 }
 
-fn ready(path: String, timeout_seconds: u64) -> ReadyProbe {
-    ReadyProbe { path, authorization: None, port: None, timeout_seconds }
+/// A page of ours below the base URL: there, or not ready.
+fn page(context: &Context<'_>) -> ReadyProbe {
+    ReadyProbe { statuses: vec![200], ..ready(context.base_url.to_owned(), 180) }
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn ready(path: String, timeout_seconds: u64) -> ReadyProbe {
+    ReadyProbe { path, authorization: None, port: None, timeout_seconds, statuses: Vec::new() }
+}
+
+pub(super) fn text(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
@@ -393,6 +342,8 @@ mod tests {
             "--ServerApp.root_dir=/home/ada",
             "--FileContentsManager.preferred_dir=/home/ada/work",
             "--ServerApp.allow_unauthenticated_access=False",
+            "--ServerApp.port=8888",
+            "--ServerApp.certfile=",
             "--KernelManager.transport=ipc",
         ] {
             assert!(argv.iter().any(|word| word == flag), "{flag} is missing");
@@ -401,7 +352,7 @@ mod tests {
         assert_eq!(started.environment["JUPYTER_TOKEN"], "s3cret");
         assert_eq!(started.environment["JUPYTER_CONFIG_PATH"], "/lib/jupyter");
         let ready = started.ready.expect("Jupyter is asked");
-        assert_eq!(ready.authorization.as_deref(), Some("token s3cret"));
+        assert_eq!((ready.authorization.as_deref(), ready.statuses), (Some("token s3cret"), vec![200]));
         assert!(ready.path.starts_with(&given.base));
 
         let outside = Context { working_directory: Path::new("/data"), ..context(&given) };
@@ -500,10 +451,7 @@ mod tests {
             given.python.own = Some(OwnPython { folder: "/home/ada/own".into(), is_overlay });
             let started = launch(jupyter, &context(&given)).expect("everything is there");
             assert_eq!(argv(&started)[..2], ["/env/bin/python", "/env/bin/jupyter-lab"]);
-            assert_eq!(
-                argv(&started)[2],
-                r#"--ServerApp.terminado_settings={"shell_command":["/bin/bash","--rcfile","/lib/bashrc"]}"#
-            );
+            assert_eq!(started.environment["LYCEUM_BASHRC"], "/lib/bashrc");
             assert_eq!(started.environment["LYCEUM_PATH"], path);
             assert_eq!(started.environment["PATH"], format!("{path}:{SYSTEM_PATH}"));
             let kernels = "/run/lyceum/run/0123456789abcdef/jupyter:/home/ada/own/share/jupyter";

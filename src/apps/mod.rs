@@ -3,6 +3,7 @@
 //! configuration are described and checked in [`site`]. Pure: nothing here touches a disk.
 
 mod context;
+mod jupyter;
 mod launch;
 mod site;
 

@@ -23,9 +23,12 @@ pub struct SiteApp {
     pub groups: Vec<String>,
     #[serde(default)]
     pub listen: Listen,
-    /// Below the base URL; any answer under 500 is ready.
+    /// Below the base URL.
     #[serde(default = "root")]
     pub ready_path: String,
+    /// The answers there that mean ready; empty: any under 500.
+    #[serde(default)]
+    pub ready_status: Vec<u16>,
     /// True: the app sees `/` instead of its base URL.
     #[serde(default)]
     pub strip_prefix: bool,
@@ -100,6 +103,9 @@ fn check(app: &SiteApp, fault: &mut impl FnMut(&str, String)) {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._~-%?=&".contains(c);
     if !app.ready_path.starts_with('/') || 200 < app.ready_path.len() || !app.ready_path.chars().all(plain) {
         fault("ready_path", "a path that starts with `/`, at most 200 of a-z A-Z 0-9 and / . _ ~ - % ? = &".to_owned());
+    }
+    if 20 < app.ready_status.len() || app.ready_status.iter().any(|status| !(200..=599).contains(status)) {
+        fault("ready_status", "at most 20 numbers from 200 to 599, as [200, 204]".to_owned());
     }
     for (key, value) in &app.environment {
         let field = format!("environment.{}", key.escape_debug());

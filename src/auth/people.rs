@@ -12,7 +12,7 @@ use crate::{
         people::UserChange,
         users::NewUser,
     },
-    model::{Role, TokenId, User, UserId, Username},
+    model::{Role, TokenId, User, UserId, Username, line},
 };
 
 /// The longest display name, in characters.
@@ -53,7 +53,7 @@ impl Access {
             code: "invalid_value",
             message: bad.to_string(),
         })?;
-        let display_name = display_name(&new.display_name)?;
+        let display_name = &display_name(&new.display_name)?;
         let hash = match &new.password {
             Some(password) => Some(hashed(password).await?),
             None => None,
@@ -85,7 +85,7 @@ impl Access {
         };
         let new_name = change.display_name.as_deref().map(display_name).transpose()?;
         let change = UserChange {
-            display_name: new_name,
+            display_name: new_name.as_deref(),
             role: change.role,
             disabled: change.disabled,
             password_hash: hash.as_deref(),
@@ -186,13 +186,15 @@ pub(super) fn administrator(actor: &Principal) -> Result<()> {
     if actor.is_admin() { Ok(()) } else { Err(Error::NotAllowed("this is for administrators")) }
 }
 
-fn display_name(text: &str) -> Result<&str> {
-    let text = text.trim();
-    if LONGEST_NAME < text.chars().count() || text.chars().any(char::is_control) {
-        let message = format!("a display name is one line of at most {LONGEST_NAME} characters");
-        return Err(Error::Field { field: "display_name", code: "invalid_value", message });
-    }
-    Ok(text)
+/// A display name that shows what it says, as everywhere else where people read lines of others.
+pub fn display_name(text: &str) -> Result<String> {
+    line::parse("display_name", text, LONGEST_NAME).map_err(|_fault| {
+        let message = format!(
+            "a display name is one line of at most {LONGEST_NAME} characters, without those that are invisible or turn \
+             the direction of writing"
+        );
+        Error::Field { field: "display_name", code: "invalid_value", message }
+    })
 }
 
 async fn hashed(password: &str) -> Result<String> {

@@ -10,7 +10,7 @@ use crate::{
         idempotency::Earlier,
         tokens::Token,
     },
-    model::{Timestamp, TokenId, User},
+    model::{Timestamp, TokenId, User, line},
 };
 
 /// In seconds.
@@ -125,8 +125,8 @@ fn told(owner: &str, token: &Token) -> String {
 fn check(new: &NewToken) -> Result<i64> {
     let wrong = |field, code, message: String| Err(Error::Field { field, code, message });
     let name = new.name.trim();
-    if name.is_empty() || 64 < name.chars().count() || name.chars().any(char::is_control) {
-        return wrong("name", "invalid_value", "a name has 1 to 64 characters, none of them control characters".into());
+    if name.is_empty() || 64 < name.chars().count() || name.contains(line::is_misleading) {
+        return wrong("name", "invalid_value", "a name has 1 to 64 characters, none of them control characters, invisible or turning the direction of writing".into());
     }
     if let Some(unknown) = new.scopes.iter().find(|scope| !scopes::is_scope(scope)) {
         let known: Vec<&str> = scopes::SCOPES.iter().map(|(scope, _)| *scope).collect();

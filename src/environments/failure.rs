@@ -8,6 +8,8 @@ use std::{
     process::ExitStatus,
 };
 
+use crate::model::line::abridged;
+
 /// A build that did not end well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -248,7 +250,7 @@ fn network_reason(line: &str) -> String {
 fn plain(line: &str) -> String {
     let line = line.trim();
     let line = line.trim_start_matches("ERROR: ").trim_start_matches("error: ").trim_start_matches("cause: ");
-    line.trim_end_matches('.').chars().filter(|c| !c.is_control()).take(300).collect()
+    abridged(line.trim_end_matches('.'), 300)
 }
 
 /// Replaces user names and passwords in URLs, so that neither log nor page holds them.

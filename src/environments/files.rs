@@ -27,6 +27,8 @@ const TENSORBOARD: &str = include_str!("../apps/tensorboard.py");
 const BASHRC: &str = include_str!("../apps/bashrc");
 /// JupyterLab's page configuration: no questions about news at the first start.
 const JUPYTERLAB: &str = include_str!("../apps/page_config.json");
+/// The server's: the portal's token, and the shell of its terminals.
+const JUPYTER_SERVER: &str = include_str!("../apps/jupyter_server_config.py");
 
 /// Where [`install`] put things.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ pub fn install(shared: &Path) -> io::Result<Installed> {
         ("tensorboard.py".to_owned(), Cow::Borrowed(TENSORBOARD.as_bytes())),
         ("bashrc".to_owned(), Cow::Borrowed(BASHRC.as_bytes())),
         ("jupyter/labconfig/page_config.json".to_owned(), Cow::Borrowed(JUPYTERLAB.as_bytes())),
+        ("jupyter/jupyter_server_config.py".to_owned(), Cow::Borrowed(JUPYTER_SERVER.as_bytes())),
     ];
     Ok(Installed {
         templates: publish(&shared.join("templates"), &templates)?,

@@ -20,6 +20,7 @@ use super::{
     Error, Result, doing,
     identity::{FIRST_UID, Identity, is_unix_name},
 };
+use crate::model::line::abridged;
 
 const PREFIX: &str = "ly-";
 const HOMES: &str = "/home";
@@ -108,7 +109,7 @@ fn add_user(account: &str, uids: &RangeInclusive<u32>) -> Result<String> {
         .stdin(Stdio::null())
         .output()
         .map_err(doing("running useradd (is it installed?)"))?;
-    Ok(String::from_utf8_lossy(&output.stderr).trim().chars().take(300).collect())
+    Ok(abridged(&String::from_utf8_lossy(&output.stderr), 300))
 }
 
 /// Makes the home, with the files every new home gets. It belongs to root until it is

@@ -23,7 +23,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Config, Error, Result, doing, identity::Identity, process, remove, trampoline::memory_file, way::Way};
 use crate::{
-    inherited, overlay,
+    inherited,
+    model::line::abridged,
+    overlay,
     protocol::{Directory, Errand, Found, MAX_MESSAGE},
 };
 
@@ -139,12 +141,8 @@ impl UnderWay {
         let _ = self.child.wait();
         read.map_err(doing("hearing of a user's files"))?;
         serde_json::from_str(&answer)
-            .map_err(|_err| Error::Busy(format!("looking at a user's files: {}", shortened(&answer))))
+            .map_err(|_err| Error::Busy(format!("looking at a user's files: {}", abridged(&answer, 300))))
     }
-}
-
-fn shortened(answer: &str) -> String {
-    answer.chars().take(300).collect()
 }
 
 fn start(config: &Config, way: &Way, identity: &Identity, errand: &Errand, patience: Duration) -> Result<UnderWay> {

@@ -27,7 +27,7 @@ use super::{
     trampoline::{EXISTS, Spec, memory_file},
 };
 use crate::{
-    model::session::Placement,
+    model::{line::abridged, session::Placement},
     protocol::{LaunchRequest, Limits},
 };
 
@@ -174,9 +174,9 @@ fn run_trampoline(
 fn told(mut complaints: fs::File) -> String {
     let mut text = Vec::new();
     // What cannot be read is not told.
-    let _ = complaints.rewind().and_then(|()| complaints.take(300).read_to_end(&mut text));
-    match String::from_utf8_lossy(&text).trim() {
-        "" => String::new(),
+    let _ = complaints.rewind().and_then(|()| complaints.take(64 * 1024).read_to_end(&mut text));
+    match abridged(&String::from_utf8_lossy(&text), 300) {
+        told if told.is_empty() => told,
         told => format!(": {told}"),
     }
 }

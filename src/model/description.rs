@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 
-use super::{FieldError, job::Visibility};
+use super::{FieldError, job::Visibility, line::is_misleading};
 
 /// The longest name (characters).
 pub const LONGEST_NAME: usize = 64;
@@ -47,9 +47,7 @@ pub fn parse_name(name: &str) -> Result<String, FieldError> {
     if LONGEST_NAME < name.chars().count() {
         return Err(FieldError::new("name", "too_long", "has at most 64 characters"));
     }
-    // Bidirectional overrides would let a name rewrite the line that it stands in.
-    let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    if name.contains(hostile) {
+    if name.contains(is_misleading) {
         return Err(FieldError::new("name", "characters", "must be one line without control characters"));
     }
     Ok(name.to_owned())

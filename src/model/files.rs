@@ -13,7 +13,7 @@ use std::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::FieldError;
+use super::{FieldError, line::is_misleading};
 
 /// A name or a path as the file system has it: any bytes but NUL. In JSON and in addresses
 /// it is percent-encoded, because a name need not be text.
@@ -35,9 +35,8 @@ impl RawPath {
     /// For people: text, on one line, in its order. What is no text, what would break the line
     /// and what would turn letters around is shown as `�`.
     pub fn shown(&self) -> String {
-        let hostile = |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         let text = String::from_utf8_lossy(&self.0);
-        text.chars().map(|letter| if hostile(letter) { '\u{fffd}' } else { letter }).collect()
+        text.chars().map(|letter| if is_misleading(letter) { '\u{fffd}' } else { letter }).collect()
     }
 
     pub fn as_path(&self) -> &Path {

@@ -5,26 +5,48 @@ use super::FieldError;
 
 /// The line without space around it, or what is wrong with it; `most` is in characters.
 ///
-/// Control characters, breaks of lines, and characters that turn the direction of what follows
-/// are refused: with them a text can show what it does not say.
+/// What [misleads](is_misleading) is refused: with it a text can show what it does not say.
 pub fn parse(field: &str, text: &str, most: usize) -> Result<String, FieldError> {
     let text = text.trim();
     if most < text.chars().count() {
         return Err(FieldError::new(field, "too_long", format!("At most {most} characters.")));
     }
     if text.contains(is_misleading) {
-        let message = "One line, without control characters and without those that turn the direction of writing.";
+        let message = "One line, without characters that control, cannot be seen or turn the direction of writing.";
         return Err(FieldError::new(field, "characters", message));
     }
     Ok(text.to_owned())
 }
 
-/// Breaks of lines, control characters, and what turns the direction of writing.
+/// Breaks of lines, control characters, what turns the direction of writing, and what cannot be
+/// seen. The two joiners that some scripts are not written without are none of these.
 pub fn is_misleading(c: char) -> bool {
     let breaks_or_turns =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{206f}');
-    c.is_control() || breaks_or_turns
+    let invisible = matches!(
+        c,
+        '\u{ad}' | '\u{115f}' | '\u{1160}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2065}' | '\u{3164}' | '\u{feff}'
+            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'
+    );
+    c.is_control() || breaks_or_turns || invisible
 }
+
+/// The text as one plain line of at most so many characters. Where it has more, its middle goes:
+/// what was being done stands first, and why it failed last.
+pub fn abridged(text: &str, most: usize) -> String {
+    let plain: String = text.chars().map(|c| if is_misleading(c) { ' ' } else { c }).collect();
+    let plain = plain.trim();
+    let length = plain.chars().count();
+    if length <= most {
+        return plain.to_owned();
+    }
+    let head = most / 3;
+    let tail = most.saturating_sub(head + GAP.chars().count());
+    let end: String = plain.chars().skip(length - tail).collect();
+    plain.chars().take(head).chain(GAP.chars()).collect::<String>() + &end
+}
+
+const GAP: &str = " … ";
 
 /// A part of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,9 +102,32 @@ mod tests {
         assert_eq!(parse("text", "   ", 5).unwrap(), "");
         let code = |text: &str| parse("text", text, 5).unwrap_err().code;
         assert_eq!(code("123456"), "too_long");
-        for text in ["a\nb", "a\0", "\u{1b}[1m", "a\u{202e}b", "a\u{2066}b", "a\u{2028}b", "a\u{200f}b", "a\u{85}b"] {
+        for text in [
+            "a\nb",
+            "a\0",
+            "\u{1b}[1m",
+            "a\u{202e}b",
+            "a\u{2066}b",
+            "a\u{2028}b",
+            "a\u{200f}b",
+            "a\u{85}b",
+            "a\u{200b}b",
+            "\u{feff}a",
+            "a\u{ad}b",
+            "a\u{e0041}",
+        ] {
             assert_eq!(code(text), "characters", "{text:?}");
         }
+    }
+
+    #[test]
+    fn a_reason_keeps_its_end() {
+        assert_eq!(abridged(" one\ntwo\u{202e} ", 40), "one two");
+        let long = format!("sbatch: {} Invalid account", "x".repeat(500));
+        let shown = abridged(&long, 100);
+        assert!(shown.starts_with("sbatch: ") && shown.ends_with("x Invalid account"), "{shown}");
+        assert_eq!(shown.chars().count(), 100);
+        assert_eq!(abridged(&"é".repeat(99), 30).chars().count(), 30);
     }
 
     #[test]

@@ -257,12 +257,7 @@ fn outcome(job: &Job) -> String {
 
 /// Words of a user's program or of its owner, in one line without anything that misleads.
 fn line(text: &str) -> String {
-    text.chars()
-        .map(|c| if super::line::is_misleading(c) { ' ' } else { c })
-        .take(300)
-        .collect::<String>()
-        .trim()
-        .to_owned()
+    super::line::abridged(text, 300)
 }
 
 /// So often one is tried in all.

@@ -314,8 +314,8 @@ pub struct AppLaunch {
     pub program: Program,
     pub environment: BTreeMap<String, String>,
     pub working_directory: PathBuf,
-    /// The path to ask on the app's socket until it answers with a status below 500; `None`
-    /// where the agent itself is the app.
+    /// What to ask on the app's socket until it answers as it must; `None` where the agent itself
+    /// is the app.
     pub ready: Option<ReadyProbe>,
     /// What terminals run that are opened beside the program, in what it has; `None` where none are.
     #[serde(default)]
@@ -350,6 +350,9 @@ pub struct ReadyProbe {
     /// Asked on 127.0.0.1 at this port instead of the socket.
     pub port: Option<u16>,
     pub timeout_seconds: u64,
+    /// The answers that mean ready; empty: any status below 500.
+    #[serde(default)]
+    pub statuses: Vec<u16>,
 }
 
 /// What a new user finds at home; what exists already is never touched.

@@ -154,7 +154,7 @@ pub trait Scheduler: Send + Sync {
     async fn events(&self, session: SessionId, placement: &Placement) -> Result<BoxStream<'static, AgentStatus>>;
 
     /// One GET on a socket of the workload's run directory; the body of a 2xx answer, `None`
-    /// where the app has nothing at that path (404).
+    /// where the app has nothing at that path (404), or refuses us (401, 403, a redirection).
     async fn ask(
         &self,
         session: SessionId,

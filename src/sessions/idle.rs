@@ -1,6 +1,7 @@
 //! When a session counts as idle. [`last_use`] is the rule, a pure function over what was
-//! [`Seen`]; the rest looks. What cannot be asked is never idle, an open tab alone is no use,
-//! a training that goes on without anybody is, and a person may say "keep".
+//! [`Seen`]; the rest looks. What cannot be asked is never idle, but what refuses to answer may
+//! be. An open tab alone is no use, a training that goes on without anybody is, and a person may
+//! say "keep".
 
 use std::sync::atomic::Ordering;
 
@@ -250,7 +251,8 @@ impl Sessions {
         let authorization = format!("token {}", self.upstream_secret(session.id));
         match self.scheduler.ask(session.id, placement, files::APP_SOCKET, &path, Some(&authorization)).await {
             Ok(Some(body)) => serde_json::from_slice(&body).map_or(Look::Unknown, |list: Vec<T>| judge(&list)),
-            // A site may have switched its terminals off.
+            // A site may have switched its terminals off, and a person may have set another token: what
+            // the app does not say counts for nothing, or no limit would bind who made it silent.
             Ok(None) => Look::Nothing,
             Err(_) => Look::Unknown,
         }

@@ -124,7 +124,10 @@ fn prepare_root(paths: &Paths, settings: &Settings) -> Result<Started> {
 
 fn prepare_user(paths: &Paths, settings: &Settings) -> Result<Started> {
     if let Some(niceness) = inherited::lasting_niceness() {
-        tracing::warn!(niceness, "sessions and jobs keep the niceness that the portal was started with; only root can lower it");
+        tracing::warn!(
+            niceness,
+            "sessions and jobs keep the niceness that the portal was started with; only root can lower it"
+        );
     }
     let owner = Owner { uid: rustix::process::geteuid().as_raw(), gid: rustix::process::getegid().as_raw() };
     // With sudo people make their run directories themselves: each gets the group of `run`, and nobody sees others'

@@ -5,7 +5,7 @@
 use ldap3::SearchEntry;
 
 use super::settings::Settings;
-use crate::model::{Timestamp, Username};
+use crate::model::{Timestamp, Username, line::is_misleading};
 
 /// Attributes that directories keep an entry's own id in, best first.
 const IDS: [&str; 4] = ["entryUUID", "objectGUID", "nsUniqueId", "ipaUniqueID"];
@@ -155,9 +155,9 @@ fn raw<'a>(found: &'a SearchEntry, attribute: &str) -> Option<&'a [u8]> {
     binary.or_else(|| text(found, attribute).map(str::as_bytes))
 }
 
-/// Without control characters, and not longer than pages can take.
+/// Without what misleads, and not longer than pages can take.
 fn shown(value: &str) -> String {
-    value.chars().filter(|letter| !letter.is_control()).take(LONGEST_NAME).collect::<String>().trim().to_owned()
+    value.chars().filter(|letter| !is_misleading(*letter)).take(LONGEST_NAME).collect::<String>().trim().to_owned()
 }
 
 #[cfg(test)]

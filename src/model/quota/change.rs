@@ -7,7 +7,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Field, Limit};
-use crate::model::{FieldError, Timestamp};
+use crate::model::{FieldError, Timestamp, line::is_misleading};
 
 /// For each person, or for all together; and what a manager raises each member of a group to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -40,7 +40,7 @@ impl Terms {
     pub fn note_fault(note: &str) -> Option<(&'static str, &'static str)> {
         if 500 < note.chars().count() {
             Some(("too_long", "At most 500 characters."))
-        } else if note.contains(char::is_control) {
+        } else if note.contains(is_misleading) {
             Some(("characters", "One line without control characters."))
         } else {
             None

@@ -4,12 +4,13 @@
 
 use super::Exit;
 use crate::{
-    model::{EndReason, Timestamp},
+    model::{EndReason, Timestamp, line::abridged},
     protocol::{ExitCause, ExitRecord},
 };
 
-/// The longest sentence that is taken over from a record, in characters.
-const MAX_DETAIL: usize = 300;
+/// The longest sentence that is taken over from a record, in characters: what happened, and the
+/// last lines of a log.
+const MAX_DETAIL: usize = 800;
 
 /// `oom_killed`: the kernel ended something in the workload's groups for lack of memory.
 pub(in crate::scheduler) fn judge(oom_killed: bool, record: Option<ExitRecord>, now: Timestamp) -> Exit {
@@ -39,7 +40,7 @@ pub(in crate::scheduler) fn judge(oom_killed: bool, record: Option<ExitRecord>, 
         ExitCause::OutOfMemory => Some(EndReason::OutOfMemory),
         ExitCause::LaunchFailed => Some(EndReason::LaunchFailed),
     };
-    exit(reason, exit_code, signal.filter(|signal| (1..=64).contains(signal)), one_line(&detail))
+    exit(reason, exit_code, signal.filter(|signal| (1..=64).contains(signal)), abridged(&detail, MAX_DETAIL))
 }
 
 /// The end of a workload whose run directory somebody removed under it.
@@ -56,12 +57,6 @@ pub(in crate::scheduler) fn directory_gone(directory: &str, now: Timestamp) -> E
         ended_at: now,
         detail: format!("its directory {directory} was removed while it ran{lingering}"),
     }
-}
-
-/// A sentence without line breaks, escapes and other control characters.
-fn one_line(text: &str) -> String {
-    let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_DETAIL).collect();
-    clean.trim().to_owned()
 }
 
 #[cfg(test)]
@@ -99,6 +94,12 @@ mod tests {
     fn what_is_shown_is_one_plain_line() {
         let exit = judge(false, Some(record(ExitCause::App, Some(1), Some(4000))), Timestamp(0));
         assert_eq!((exit.detail.as_str(), exit.signal), ("a [31m b", None));
-        assert_eq!(one_line(&"é".repeat(9999)).chars().count(), MAX_DETAIL);
+        let long = ExitRecord {
+            detail: format!("it ended: {}the cause", "é ".repeat(9999)),
+            ..record(ExitCause::App, Some(1), None)
+        };
+        let detail = judge(false, Some(long), Timestamp(0)).detail;
+        assert!(detail.starts_with("it ended: ") && detail.ends_with("the cause"), "{detail}");
+        assert!(detail.chars().count() <= MAX_DETAIL);
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::settings::Settings;
 use crate::{
     helper::batch::NOT_RUN,
-    model::{Gpu, Resources, job::Shape, size::MIB},
+    model::{Gpu, Resources, job::Shape, line::abridged, size::MIB},
     protocol::{Program, Ran, files},
 };
 
@@ -167,7 +167,7 @@ pub(super) fn read(ran: &Ran) -> Answer {
     match ran.status {
         Some(0) => match ran.output.trim().lines().last().and_then(job_number) {
             Some(job) => Answer::Accepted(job),
-            None => Answer::Unclear(format!("sbatch answered something else: {}", one_line(&ran.output))),
+            None => Answer::Unclear(format!("sbatch answered something else: {}", abridged(&ran.output, 300))),
         },
         None => Answer::Unclear("the controller took longer than 25 seconds".to_owned()),
         Some(status) if status == i32::from(NOT_RUN) => Answer::Unclear(said),
@@ -200,12 +200,7 @@ pub(super) fn complaint(complaints: &str) -> String {
         line.trim_start_matches("Batch job submission failed: ").trim_end_matches('.').to_owned()
     };
     let lines: Vec<String> = complaints.lines().map(bare).filter(|line| !line.is_empty()).collect();
-    one_line(&lines.join("; "))
-}
-
-/// At most 300 characters without breaks and escapes.
-fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect::<String>().trim().to_owned()
+    abridged(&lines.join("; "), 300)
 }
 
 #[cfg(test)]

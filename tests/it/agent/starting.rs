@@ -92,8 +92,13 @@ async fn an_app_on_a_port_is_asked_there() {
 #[tokio::test]
 async fn an_app_that_never_answers_is_ended_with_its_last_words() {
     let mut given = Given::script("echo 'no licence found' >&2; exec sleep 1000");
-    given.launch.app.ready =
-        Some(ReadyProbe { path: "/".to_owned(), authorization: None, port: None, timeout_seconds: 1 });
+    given.launch.app.ready = Some(ReadyProbe {
+        path: "/".to_owned(),
+        authorization: None,
+        port: None,
+        timeout_seconds: 1,
+        statuses: Vec::new(),
+    });
     let record = given.start().exited().await;
     assert_eq!(record.cause, ExitCause::LaunchFailed);
     assert_eq!(record.detail, "the app did not answer within 1 seconds: no licence found");

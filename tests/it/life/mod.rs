@@ -12,6 +12,7 @@ mod endings;
 mod faults;
 mod hostile;
 mod idle;
+mod inherited;
 mod inside;
 pub mod jobs;
 mod limits;
@@ -29,6 +30,7 @@ mod whole;
 
 use std::{
     collections::BTreeSet,
+    ffi::OsString,
     fs,
     os::{
         fd::OwnedFd,
@@ -150,7 +152,7 @@ impl House {
         self.listen = format!("127.0.0.1:{port}");
     }
 
-    /// Runs every command of this house, a portal of root's, through another program.
+    /// Runs every command of this house through another program.
     pub fn wrap(&mut self, words: Vec<String>) {
         self.inside = words;
     }
@@ -205,23 +207,20 @@ impl House {
     /// `lyceum ARGUMENTS` with this house's settings and data.
     pub fn command(&self, arguments: &[&str]) -> Command {
         fs::write(self.base.path().join("lyceum.toml"), &self.config).unwrap();
-        let mut command = match &self.runs_as {
-            None => match self.inside.split_first() {
-                None => Command::new(&self.program),
-                Some((first, rest)) => {
-                    let mut command = Command::new(first);
-                    command.args(rest).arg(&self.program);
-                    command
-                }
-            },
+        let mut words: Vec<OsString> = self.inside.iter().map(OsString::from).collect();
+        match &self.runs_as {
+            None => words.push(self.program.clone().into()),
             Some(person) => {
-                let mut command = Command::new("setpriv");
                 let (uid, gid) = (format!("--reuid={}", person.uid), format!("--regid={}", person.gid));
-                command.args([&uid, &gid, "--clear-groups", "--"]).arg(self.base.path().join("lyceum"));
-                command.env("HOME", &person.home);
-                command
+                words.extend(["/usr/bin/setpriv", &uid, &gid, "--clear-groups", "--"].map(OsString::from));
+                words.push(self.base.path().join("lyceum").into());
             }
-        };
+        }
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
+        if let Some(person) = &self.runs_as {
+            command.env("HOME", &person.home);
+        }
         command.args(arguments).arg("--data").arg(self.data());
         command
             .arg("--config")

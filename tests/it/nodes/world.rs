@@ -212,7 +212,10 @@ fn app(session: SessionId, kind: &str, base: &TempDir, socket: &std::path::Path)
     } else {
         let argv = words(&["/usr/bin/python3", script.to_str().unwrap(), socket.to_str().unwrap()]);
         let path = apps::base_url(session);
-        (Program::Exec { argv }, Some(ReadyProbe { path, authorization: None, port: None, timeout_seconds: 120 }))
+        (
+            Program::Exec { argv },
+            Some(ReadyProbe { path, authorization: None, port: None, timeout_seconds: 120, statuses: Vec::new() }),
+        )
     };
     let environment = BTreeMap::from(
         [("PATH", "/usr/bin:/bin"), ("PS1", "node$ ")].map(|(name, value)| (name.to_owned(), value.to_owned())),
