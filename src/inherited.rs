@@ -69,10 +69,11 @@ pub fn restore(oom_score: i32) {
     let is_root = rustix::process::geteuid().is_root();
     for (name, resource) in RESOURCES {
         let ours = getrlimit(resource);
-        let hard = if is_root { most(ours.maximum, hard_limit(&machine, name, resource)) } else { ours.maximum };
-        let new = Rlimit { current: soft_limit(resource, hard), maximum: hard };
-        if new != ours {
-            let _ = setrlimit(resource, new);
+        let set = |hard| setrlimit(resource, Rlimit { current: soft_limit(resource, hard), maximum: hard });
+        let wanted = if is_root { most(ours.maximum, hard_limit(&machine, name, resource)) } else { ours.maximum };
+        // In many containers not even root may raise one.
+        if set(wanted).is_err() {
+            let _ = set(ours.maximum);
         }
     }
 }

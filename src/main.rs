@@ -47,6 +47,9 @@ struct Serve {
     /// Where to listen; else the configuration's, else 127.0.0.1:8000.
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
+    /// Begin with an empty database where the one of an earlier start is gone.
+    #[arg(long)]
+    begin_anew: bool,
 }
 
 #[derive(Subcommand)]
@@ -275,7 +278,7 @@ fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<Ex
     }
     // No thread existed until here; from here on we are not root.
     runtime()?.block_on(async {
-        let app = App::open(&config, environment, started, Clock::even()).await?;
+        let app = App::open(&config, environment, started, Clock::even(), options.begin_anew).await?;
         app.run().await
     })?;
     Ok(ExitCode::SUCCESS)

@@ -26,7 +26,7 @@ use self::{
     user::UserVerb,
 };
 use crate::{
-    auth::{passwords, tokens},
+    auth::{keys, passwords, tokens},
     config::Config,
     db::{Db, audit::By, chain::Walk},
     helper::identity::Identity,
@@ -111,7 +111,7 @@ pub fn run(verb: Verb, config: &Config, paths: &Paths, out: Out<'_>) -> Result<E
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let db = Db::open(&config.database, &paths.private).await?;
+        let db = Db::open_known(&config.database, &paths.private, &keys::path(&paths.private)).await?;
         let by = By { actor: &actor, at: Clock::System.now() };
         let done = match verb {
             Verb::User(verb) => user::user(&db, verb, config.auth.source(), by, out).await,

@@ -27,7 +27,7 @@ use crate::{
     auth::{self, Access, Authenticator, Header, Ldap, keys},
     cluster::Cluster,
     config::{AppsMode, AuthKind, Config, Environment},
-    db::Db,
+    db::{self, Db},
     environments::{self, Environments, Place, Recipe},
     files::{self, Files},
     helper,
@@ -72,18 +72,26 @@ const LOOK_AT_CERTIFICATE: Duration = Duration::from_secs(5);
 impl App {
     /// Opens everything: keys, database, first account, environments, listeners. Nothing is
     /// served and no loop runs yet.
-    pub async fn open(config: &Config, surroundings: &Environment, started: Started, clock: Clock) -> Result<Self> {
+    /// `begin_anew`: also where the database of an earlier start is gone.
+    pub async fn open(
+        config: &Config,
+        surroundings: &Environment,
+        started: Started,
+        clock: Clock,
+        begin_anew: bool,
+    ) -> Result<Self> {
         let paths = &started.paths;
         let lock = lock(&paths.private)?;
         let loops = Loops::new(clock.clone());
         let life = Lifecycle { loops: loops.clone(), ..Lifecycle::default() };
-        let key = keys::load(&paths.private).context("the portal's key")?;
-        let db = Db::open(&config.database, &paths.private).await?;
+        let db = database(config, &paths.private, begin_anew).await?;
         note_open_listener(config, &db, &clock).await?;
         let first_password = auth::first::ensure_first_admin(&db, &clock, &paths.private).await?;
         if let Some(file) = &first_password {
             tell_first_password(file);
         }
+        // Behind the first account: from here on a database without any has lost them.
+        let key = keys::load(&paths.private).context("the portal's key")?;
 
         let one_person = !started.launcher.changes_user();
         let launcher = Arc::new(started.launcher);
@@ -297,6 +305,16 @@ fn place(paths: &Paths, one_person: bool, surroundings: &Environment) -> Place {
 fn keepers(config: &Config, db: &Db, clock: &Clock, logs: &Path) -> (Journal, Retention) {
     let (db, clock, logs) = (db.clone(), clock.clone(), logs.to_owned());
     (Journal::new(db.clone(), config.audit.clone()), Retention { db, clock, config: config.retention, logs })
+}
+
+async fn database(config: &Config, private: &Path, begin_anew: bool) -> Result<Db> {
+    if begin_anew {
+        if let Some(file) = config.database.file(private)? {
+            db::forget_changes(&file).context("removing what is left of the lost database")?;
+        }
+        return Ok(Db::open(&config.database, private).await?);
+    }
+    Ok(Db::open_known(&config.database, private, &keys::path(private)).await?)
 }
 
 /// That passwords cross a network in clear is written down at each start.

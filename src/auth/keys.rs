@@ -2,7 +2,12 @@
 //! derived; and the [`Pass`] by which `lyceum check`, who may read it too, proves itself to a
 //! running portal.
 
-use std::{fs, io, io::Write, os::unix::fs::OpenOptionsExt, path::Path};
+use std::{
+    fs, io,
+    io::Write,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
 
 use hmac::{Hmac, KeyInit, Mac};
 use subtle::ConstantTimeEq;
@@ -20,9 +25,14 @@ pub fn load(private: &Path) -> io::Result<Key> {
     }
 }
 
+/// Where it lies, from the end of the first start on.
+pub fn path(private: &Path) -> PathBuf {
+    private.join("keys/portal")
+}
+
 /// The key of a portal that has been started before.
 pub fn read(private: &Path) -> io::Result<Key> {
-    let path = private.join("keys/portal");
+    let path = path(private);
     let key = fs::read(&path)?.try_into().ok().filter(|key: &Key| key.iter().any(|byte| *byte != 0));
     key.ok_or_else(|| {
         io::Error::other(format!(

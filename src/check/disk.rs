@@ -5,7 +5,11 @@ use std::{fs, os::unix::fs::MetadataExt, path::Path};
 
 use super::{Facts, Finding, Level};
 use crate::{
-    db::place::{existing, network_file_system},
+    auth::keys,
+    db::{
+        self,
+        place::{existing, network_file_system},
+    },
     helper::identity,
     model::{finding, size::human_size},
     start::{LINGERING, ends_with_login},
@@ -132,6 +136,10 @@ pub fn database(facts: &Facts) -> Finding {
     if let Some(kind) = network_file_system(&existing(file)) {
         return Finding::new(name, Level::Fault, format!("{path} is on {kind}: SQLite's locks do not hold there"))
             .mend("lyceum serve --data /PATH/ON/A/LOCAL/DISK");
+    }
+    let sign = Some(keys::path(&facts.private)).filter(|sign| sign.exists());
+    if let Err(err) = db::lost(file, sign.as_deref()) {
+        return Finding::new(name, Level::Fault, err.to_string()).mend("lyceum admin restore FILE");
     }
     match fs::metadata(file) {
         Err(_) => Finding::new(name, Level::Ok, format!("{path} will be made")),

@@ -57,6 +57,7 @@ use std::{
 use serde::Deserialize;
 use sqlx::{PgPool, SqlitePool, error::DatabaseError, sqlite::SqliteError};
 
+pub use open::{forget_changes, lost};
 pub use types::Json;
 use usage::Known;
 
@@ -162,6 +163,18 @@ pub enum Error {
          most. Start the newer program, or restore a backup from before the upgrade"
     )]
     NewerSchema { what: String, found: i64, known: i64 },
+    #[error(
+        "the database {what} is {state}, but this portal has been started before: {sign} is there. It may be lost, \
+         or its disk is not mounted. Put a backup in its place (`lyceum admin restore FILE`; with PostgreSQL, psql), \
+         or start once with `lyceum serve --begin-anew` to go on without the accounts and the history"
+    )]
+    Lost {
+        what: String,
+        /// Missing or empty.
+        state: &'static str,
+        /// The file that a first start would not find.
+        sign: String,
+    },
     #[error("bringing the database to this version's schema")]
     Migrate(#[source] sqlx::migrate::MigrateError),
     #[error("something of that name exists already")]
@@ -184,6 +197,21 @@ impl Error {
     pub fn is_outage(&self) -> bool {
         match self {
             Self::Query(cause) | Self::Open { cause, .. } => is_outage(cause),
+            _ => false,
+        }
+    }
+
+    /// Whether the disk that the database is on has no room left, or its owner's quota is used up.
+    pub fn is_full(&self) -> bool {
+        let (Self::Query(cause) | Self::Open { cause, .. }) = self else { return false };
+        match cause {
+            sqlx::Error::Database(cause) => match cause.code().as_deref() {
+                Some(code) if is_sqlite(cause.as_ref()) => sqlite_code(code) == 13,
+                code => code == Some("53100"),
+            },
+            sqlx::Error::Io(cause) => {
+                matches!(cause.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
+            }
             _ => false,
         }
     }
@@ -232,6 +260,19 @@ impl Db {
     pub async fn ping(&self) -> Result<()> {
         reading!(self, pool => sqlx::query("SELECT 1").execute(pool).await.map(drop))?;
         Ok(())
+    }
+
+    /// Whether a change could be written within this time: the one write lock is free, or becomes
+    /// free. Nothing is changed.
+    pub async fn can_write(&self, within: std::time::Duration) -> Result<bool> {
+        let trying = async {
+            transaction!(self, tx => drop(sqlx::query("SELECT 1").execute(&mut *tx).await?));
+            Ok::<_, Error>(())
+        };
+        match tokio::time::timeout(within, trying).await {
+            Ok(tried) => tried.map(|()| true),
+            Err(_) => Ok(false),
+        }
     }
 
     /// Writes a consistent copy of an SQLite database to a new file, for its owner alone.

@@ -37,14 +37,86 @@ const PATIENCE: Duration = Duration::from_secs(10);
 impl Db {
     /// Opens the configured database, `private/lyceum.db` by default, and runs migrations.
     pub async fn open(config: &Config, private: &Path) -> Result<Self> {
+        Self::open_with(config, private, None).await
+    }
+
+    /// As [`Db::open`], where `sign` is a file that only an earlier start can have left: while it
+    /// is there, a database without accounts is lost and not new ([`Error::Lost`]).
+    pub async fn open_known(config: &Config, private: &Path, sign: &Path) -> Result<Self> {
+        Self::open_with(config, private, Some(sign).filter(|sign| sign.exists())).await
+    }
+
+    async fn open_with(config: &Config, private: &Path, sign: Option<&Path>) -> Result<Self> {
         match config.place(private)? {
-            Place::File(path) => open_sqlite(&path).await,
-            Place::Server(options) => open_postgres(*options).await,
+            Place::File(path) => open_sqlite(&path, sign).await,
+            Place::Server(options) => open_postgres(*options, sign).await,
         }
     }
 }
 
-async fn open_sqlite(path: &Path) -> Result<Db> {
+/// Says whether the file of a database that was in use is gone or holds nothing; `sign` as in
+/// [`Db::open_known`]. A log of changes without its database is a sign by itself.
+pub fn lost(path: &Path, sign: Option<&Path>) -> Result<()> {
+    let state = match fs::metadata(path) {
+        Err(err) if err.kind() == io::ErrorKind::NotFound => "missing",
+        Ok(found) if found.len() == 0 => "empty",
+        _ => return Ok(()),
+    };
+    let changes = companion(path, "-wal");
+    let left = fs::metadata(&changes).is_ok_and(|found| 0 < found.len()).then_some(changes.as_path());
+    match sign.or(left) {
+        Some(sign) => Err(Error::Lost { what: path.display().to_string(), state, sign: sign.display().to_string() }),
+        None => Ok(()),
+    }
+}
+
+/// What an older portal's database always has is an account.
+macro_rules! known_accounts {
+    ($connection:expr, $what:expr, $sign:expr) => {
+        if let Some(sign) = $sign {
+            let found = sqlx::query("SELECT 1 FROM users LIMIT 1").fetch_optional($connection).await;
+            let has_accounts = match found {
+                Ok(found) => found.is_some(),
+                Err(err) if is_without_table(&err) => false,
+                Err(err) => return Err(open_error(&$what, err)),
+            };
+            if !has_accounts {
+                return Err(Error::Lost { what: $what, state: "empty", sign: sign.display().to_string() });
+            }
+        }
+    };
+}
+
+fn is_without_table(err: &sqlx::Error) -> bool {
+    let sqlx::Error::Database(cause) = err else { return false };
+    match cause.code().as_deref() {
+        Some(code) if super::is_sqlite(cause.as_ref()) => super::sqlite_code(code) == 1,
+        code => code == Some("42P01"),
+    }
+}
+
+/// Removes what belonged to a database that is gone: a new one would else not begin.
+pub fn forget_changes(path: &Path) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|found| 0 < found.len()) {
+        return Ok(());
+    }
+    for suffix in ["-wal", "-shm"] {
+        match fs::remove_file(companion(path, suffix)) {
+            Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn companion(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+async fn open_sqlite(path: &Path, sign: Option<&Path>) -> Result<Db> {
+    lost(path, sign)?;
     if let Some(kind) = network_file_system(&existing(path)) {
         return Err(Error::NetworkFileSystem { path: path.to_owned(), kind });
     }
@@ -71,6 +143,7 @@ async fn open_sqlite(path: &Path) -> Result<Db> {
         .connect_with(options.clone())
         .await
         .map_err(failed)?;
+    known_accounts!(&write, what, sign);
     migrator(&SQLITE).run(&write).await.map_err(|err| migrate_error(&what, err))?;
     let read = SqlitePoolOptions::new()
         .max_connections(4)
@@ -95,9 +168,7 @@ async fn is_reusable(connection: &mut SqliteConnection) -> sqlx::Result<bool> {
 fn make_private(path: &Path) -> io::Result<()> {
     fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
     for suffix in ["", "-wal", "-shm"] {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        let file = PathBuf::from(name);
+        let file = companion(path, suffix);
         match fs::metadata(&file) {
             Ok(meta) if meta.permissions().mode() & 0o077 != 0 => {
                 fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
@@ -109,7 +180,7 @@ fn make_private(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-async fn open_postgres(options: PgConnectOptions) -> Result<Db> {
+async fn open_postgres(options: PgConnectOptions, sign: Option<&Path>) -> Result<Db> {
     let what = server(&options);
     // A pool would try again until its patience ends and then say no more than that. This
     // connection tells the cause; and a migration may take longer than a statement may.
@@ -117,6 +188,7 @@ async fn open_postgres(options: PgConnectOptions) -> Result<Db> {
     let silence = |_elapsed| sqlx::Error::Io(io::Error::new(io::ErrorKind::TimedOut, "it does not answer"));
     let mut first =
         connecting.map_err(silence).and_then(|connected| connected).map_err(|err| open_error(&what, err))?;
+    known_accounts!(&mut first, what, sign);
     migrator(&POSTGRES).run(&mut first).await.map_err(|err| migrate_error(&what, err))?;
     let _ = first.close().await;
 

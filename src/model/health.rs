@@ -78,6 +78,13 @@ pub fn database(facts: Option<&Database>) -> Finding {
     Finding::new(name, Level::Ok, what)
 }
 
+/// Of a database that answers, while no change can be written.
+#[must_use]
+pub fn locked() -> Finding {
+    Finding::new("database", Level::Fault, "it answers, but nothing can be written: another process holds its lock")
+        .mend("look for other programs that have the database open, as `fuser` shows them, and end them")
+}
+
 /// Only an embedded database is copied by us.
 #[must_use]
 pub fn backup(facts: &Database, now: Timestamp) -> Option<Finding> {

@@ -10,6 +10,12 @@ impl From<db::Error> for Error {
         match err {
             db::Error::Unique => Self::conflict("Something of that name exists already."),
             last @ db::Error::LastAdmin => Self::conflict(as_sentence(&last.to_string())),
+            full if full.is_full() => Self::outage(
+                "The disk that the portal's database is on is full: nothing can be started, stopped or changed until there \
+                 is room on it. An administrator has to make room.",
+                60,
+                full,
+            ),
             outage if outage.is_outage() => {
                 Self::outage("The database does not answer right now. Try again in a moment.", 5, outage)
             }

@@ -1,7 +1,7 @@
 //! For machines and readers of manuals: is it up, is it ready, numbers, the OpenAPI document
 //! and the pages that explain it and the problems.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     extract::{RawPathParams, State},
@@ -27,10 +27,16 @@ pub(super) async fn alive() -> &'static str {
 /// The loop of sessions goes round every few seconds; after so many it hangs.
 const LATE: i64 = 60;
 
+/// Our own changes take milliseconds. A probe gives up after some seconds itself.
+pub(super) const LOCKED: Duration = Duration::from_secs(2);
+
 /// What everything stands on answers: the database, the scheduler, the loop of sessions.
 pub(super) async fn ready(State(portal): State<Arc<Portal>>) -> Result<String> {
     portal.db.ping().await?;
     let unready = |what: &str| Err(Error::unavailable(what, 5));
+    if !portal.db.can_write(LOCKED).await? {
+        return unready("The database answers, but nothing can be written: another process holds its lock.");
+    }
     match portal.sessions.scheduler.trouble() {
         Some(NoScheduler::HelperEnded) => {
             return unready("The portal's helper has ended: no session can be started or ended.");

@@ -127,7 +127,8 @@ async fn gather(portal: &Portal) -> Report {
         tracing::warn!(error = err as &dyn std::error::Error, "asking the database how it is");
     });
     let database = database.ok();
-    let mut findings = vec![health::database(database.as_ref())];
+    let is_locked = database.is_some() && matches!(portal.db.can_write(super::health::LOCKED).await, Ok(false));
+    let mut findings = vec![if is_locked { health::locked() } else { health::database(database.as_ref()) }];
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
     findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));

@@ -17,6 +17,7 @@ mod inside;
 pub mod jobs;
 mod limits;
 mod logs;
+mod lost;
 mod maintenance;
 pub mod models;
 mod operators;
@@ -245,6 +246,16 @@ impl House {
     /// Serves and waits until it is ready.
     pub async fn start(&mut self) {
         let before = self.spawn();
+        self.until_ready(before).await;
+    }
+
+    /// The same on an empty database, where the one it had is gone.
+    pub async fn begin_anew(&mut self) {
+        let before = self.spawn_with(&["--begin-anew"]);
+        self.until_ready(before).await;
+    }
+
+    async fn until_ready(&mut self, before: usize) {
         let mut portal = self.portal.take().expect("it was started in the line above");
         let ready = eventually("the portal is ready", async || {
             let ended = portal.try_wait().unwrap();
@@ -259,9 +270,13 @@ impl House {
 
     /// Begins to serve; answers how long the log was before.
     pub fn spawn(&mut self) -> usize {
+        self.spawn_with(&[])
+    }
+
+    fn spawn_with(&mut self, more: &[&str]) -> usize {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
         let before = self.log().len();
-        let mut command = self.command(&["serve", "--listen", &self.listen]);
+        let mut command = self.command(&[&["serve", "--listen", self.listen.as_str()], more].concat());
         self.portal = Some(command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap());
         before
     }
