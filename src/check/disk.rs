@@ -12,6 +12,7 @@ use crate::{
     },
     helper::identity,
     model::{finding, size::human_size},
+    scheduler::room,
     start::{LINGERING, ends_with_login},
 };
 
@@ -114,7 +115,7 @@ pub fn run_directory(facts: &Facts) -> Finding {
         return Finding::new(name, Level::Fault, format!("{} may not be written", place.display()))
             .mend(format!("ls -ld {}", place.display()));
     }
-    Finding::new(name, Level::Ok, path.to_string())
+    room::judge(&facts.run).unwrap_or_else(|| Finding::new(name, Level::Ok, path.to_string()))
 }
 
 /// A run directory that goes when its user signs out of the machine takes the sessions along.

@@ -77,6 +77,22 @@ pub fn free_space(free: i64, place: &str) -> Finding {
     }
 }
 
+/// What fits where run directories lie; `shared` is whose file system that is too.
+pub fn run_directory(place: &str, bytes: i64, files: u64, shared: Option<&str>) -> Finding {
+    let name = "run directory";
+    let room = format!("{} and {files} files", human_size(bytes));
+    match shared {
+        None => Finding::new(name, Level::Ok, format!("{place} holds at most {room}, which nothing else needs")),
+        Some(other) => {
+            let what = format!(
+                "{place} is a part of {other}, {room} in all: one user can fill what the system's services need there"
+            );
+            Finding::new(name, Level::Warning, what)
+                .mend("contrib/run-lyceum.mount gives it a file system of its own (docs/install.md)")
+        }
+    }
+}
+
 /// So many days before its end somebody should look why a certificate was not renewed.
 const SOON: i64 = 14;
 
@@ -99,6 +115,20 @@ pub fn certificate_until(until: Option<Timestamp>, now: Timestamp) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn where_run_directories_lie() {
+        let own = run_directory("/run/lyceum/x", 2 * GIB, 100_000, None);
+        assert_eq!(
+            (own.level, &*own.what),
+            (Level::Ok, "/run/lyceum/x holds at most 2 GB and 100000 files, which nothing else needs")
+        );
+        let shared = run_directory("/run/lyceum/x", GIB, 5, Some("/run"));
+        assert!(
+            shared.level == Level::Warning && shared.what.contains("is a part of /run, 1 GB and 5 files"),
+            "{shared:?}"
+        );
+    }
 
     #[test]
     fn room() {

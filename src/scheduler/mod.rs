@@ -4,6 +4,7 @@
 
 pub mod link;
 pub mod local;
+pub mod room;
 pub mod slurm;
 
 use std::collections::BTreeSet;

@@ -11,8 +11,8 @@ impl From<db::Error> for Error {
             db::Error::Unique => Self::conflict("Something of that name exists already."),
             last @ db::Error::LastAdmin => Self::conflict(as_sentence(&last.to_string())),
             full if full.is_full() => Self::outage(
-                "The disk that the portal's database is on is full: nothing can be started, stopped or changed until there \
-                 is room on it. An administrator has to make room.",
+                "The disk is full: nothing can be started, stopped or changed until there is room on the disk of the \
+                 portal's database. Ask an administrator to make room.",
                 60,
                 full,
             ),

@@ -23,11 +23,12 @@ use crate::{
     environments::{Environment, State as Building},
     listen::Certificate,
     model::{
-        Finding, Loops, Timestamp,
+        Finding, Loops, SessionId, Timestamp,
         finding::{self, Level},
         health::{self, worst},
         loops::Rounds,
     },
+    scheduler::room,
 };
 
 /// What the report looks at besides the services.
@@ -141,6 +142,8 @@ async fn gather(portal: &Portal) -> Report {
     findings.extend(health::absent_groups(&absent.map(|group| group.name).collect::<Vec<_>>()));
     findings.extend(portal.sessions.environments.list().into_iter().map(environment));
     findings.push(free_space(portal));
+    let run_directory = portal.sessions.scheduler.run_directory(SessionId::new());
+    findings.extend(run_directory.parent().and_then(room::judge));
     findings.extend(certificate.as_ref().map(|certificate| {
         let until = certificate.ends().map(|ends| Timestamp(ends.saturating_mul(1000)));
         finding::certificate_until(until, now)

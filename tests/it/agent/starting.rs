@@ -1,7 +1,13 @@
 //! How apps start: their environment and descriptors, readiness, the home they find, and
 //! what is said when one of these fails.
 
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use lyceum::protocol::{ExitCause, Phase, ReadyProbe, files};
 use rustix::{
@@ -17,7 +23,8 @@ const HTTP_ON_A_SOCKET: &str = r#"
 import http.server, os, socketserver, sys
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
-        self.send_response(200 if os.path.exists(sys.argv[2]) else 503)
+        other = int(sys.argv[3]) if len(sys.argv) > 3 else 503
+        self.send_response(200 if os.path.exists(sys.argv[2]) else other)
         self.end_headers()
         open(sys.argv[2] + ".asked", "w").write(self.path + " " + str(self.headers["authorization"]))
     def address_string(self):
@@ -74,6 +81,46 @@ async fn ready_when_the_app_answers_below_500() {
     assert_eq!(fs::read_to_string(asked).unwrap(), format!("{} token s3cret", agent.base()));
     agent.terminate();
     assert_eq!(agent.exited().await.cause, ExitCause::Asked);
+}
+
+#[tokio::test]
+async fn an_error_page_is_not_the_app() {
+    for (status, secret, statuses, said) in [
+        ("403", Some("token s3cret"), vec![], "does not accept the token that the portal gave it (status 403)"),
+        ("302", Some("token s3cret"), vec![200], "does not accept the token that the portal gave it (status 302)"),
+        ("404", None, vec![200], "was not ready within 2 seconds: it answers"),
+    ] {
+        let words = ["/usr/bin/python3", "-c", HTTP_ON_A_SOCKET, "{socket}", "{home}/never", status];
+        let mut given = Given::new(&site_app(&words));
+        let ready = given.launch.app.ready.as_mut().unwrap();
+        ready.authorization = secret.map(str::to_owned);
+        (ready.statuses, ready.timeout_seconds) = (statuses, if secret.is_some() { 60 } else { 2 });
+        let begun = Instant::now();
+        let record = given.start().exited().await;
+        assert_eq!(record.cause, ExitCause::LaunchFailed, "{}", record.detail);
+        assert!(record.detail.contains(said), "{}", record.detail);
+        assert!(begun.elapsed() < Duration::from_secs(50), "who refuses its own secret does so for ever");
+    }
+}
+
+#[tokio::test]
+async fn a_login_shell_that_is_not_there_is_exchanged_everywhere() {
+    let mut given = Given::script("echo shell $SHELL");
+    given.launch.app.environment.insert("SHELL".to_owned(), "/usr/bin/zsh-not-here".to_owned());
+    let mut agent = given.start();
+    agent.exited().await;
+    let log = agent.log();
+    assert!(log.contains("/usr/bin/zsh-not-here is not there") && log.contains("shell /bin/bash\n"), "{log}");
+    // A directory, or a file that is no program, is no better.
+    for (shell, used) in
+        [("/etc", "/bin/bash"), ("/etc/passwd", "/bin/bash"), ("bash", "/bin/bash"), ("/bin/sh", "/bin/sh")]
+    {
+        let mut given = Given::script("echo shell $SHELL");
+        given.launch.app.environment.insert("SHELL".to_owned(), shell.to_owned());
+        let mut agent = given.start();
+        agent.exited().await;
+        assert!(agent.log().contains(&format!("shell {used}\n")), "{shell}: {}", agent.log());
+    }
 }
 
 #[tokio::test]

@@ -26,14 +26,19 @@ use crate::{
 };
 
 const SAID: &str = "The database does not answer right now. Try again in a moment.";
+const FULL: &str = "The disk is full: nothing can be started, stopped or changed";
 
 /// The answer to an outage says when to come again, and what happened, to programs and people.
 async fn assert_outage(answer: Response) {
+    assert_says(answer, SAID).await;
+}
+
+async fn assert_says(answer: Response, said: &str) {
     let status = answer.status();
     let retry = answer.headers().get("retry-after").cloned();
     let kind = answer.headers()["content-type"].to_str().unwrap().to_owned();
     let text = answer.text().await.unwrap();
-    assert!(status == 503 && retry.is_some() && text.contains(SAID), "{status} {retry:?}: {text}");
+    assert!(status == 503 && retry.is_some() && text.contains(said), "{status} {retry:?}: {text}");
     assert!(!text.contains("sqlite") && !text.contains("pool"), "the cause is for the log: {text}");
     let is_page = text.contains("<h1");
     assert_eq!(is_page, kind.starts_with("text/html"), "{kind}: {text}");
@@ -65,6 +70,7 @@ async fn count(person: &Person, house: &House, name: &str) -> usize {
 async fn while_somebody_else_holds_the_lock() {
     let Some(house) = House::open(&[]).await else { return };
     let person = house.person();
+    let admin = house.admin();
     let running = person.run(&house, "web").await;
     let gone = person.run(&house, "web").await;
     let database = SqliteConnectOptions::new().filename(house.paths().private.join("lyceum.db"));
@@ -98,6 +104,12 @@ async fn while_somebody_else_holds_the_lock() {
         async move { start_once(&person, &url, "one key", &body).await.unwrap() }
     });
     assert_outage(within(45, "the page", press_stop(&person, &house, running)).await).await;
+    let ready = person.request(&house, "GET", "/readyz").send().await.unwrap();
+    assert_eq!(ready.status(), 503);
+    let said = ready.text().await.unwrap();
+    assert!(said.contains("nothing can be written"), "{said}");
+    let report = within(10, "the health report", admin.get(&house, "/health")).await;
+    assert!(finding(&report, "database")["what"].as_str().unwrap().contains("holds its lock"), "{report:#}");
     let held = begin.elapsed();
     assert!(Duration::from_secs(5) < held, "it waited first: {held:?}");
     eprintln!("told after {held:?}");
@@ -240,8 +252,11 @@ async fn while_the_disk_is_full() {
         assert!(written.len() < 500, "the disk has no end");
     };
     eprintln!("full after {} sessions", written.len());
-    assert_outage(refused).await;
-    assert_outage(press_stop(&person, &house, running).await).await;
+    assert_says(refused, FULL).await;
+    assert_says(press_stop(&person, &house, running).await, FULL).await;
+    let sign_in = reqwest::Client::new().post(format!("{}/login", house.url)).header("accept", "text/html");
+    let sign_in = sign_in.header("origin", &house.url).form(&[("username", "admin"), ("password", "x")]);
+    assert_says(sign_in.send().await.unwrap(), FULL).await;
     assert_eq!(person.visit(&house, running, "/").await.0, 200);
     assert_eq!(person.session(&house, running).await["state"], "running");
     person.visit(&house, gone, "/exit-3").await;
@@ -257,7 +272,7 @@ async fn while_the_disk_is_full() {
     match served {
         Some(url) => {
             house.url = url;
-            assert_outage(press_stop(&person, &house, running).await).await;
+            assert_says(press_stop(&person, &house, running).await, FULL).await;
             house.kill();
         }
         None => assert!(house.log()[before..].contains("the disk is full; make room on it"), "{}", house.log()),

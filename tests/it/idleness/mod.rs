@@ -4,6 +4,7 @@
 
 mod gpus;
 mod jupyter;
+mod overridden;
 pub mod terminals;
 mod turns;
 
