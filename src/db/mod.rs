@@ -266,7 +266,9 @@ impl Db {
     /// free. Nothing is changed.
     pub async fn can_write(&self, within: std::time::Duration) -> Result<bool> {
         let trying = async {
-            transaction!(self, tx => drop(sqlx::query("SELECT 1").execute(&mut *tx).await?));
+            transaction!(self, tx => {
+                sqlx::query("SELECT 1").execute(&mut *tx).await?;
+            });
             Ok::<_, Error>(())
         };
         match tokio::time::timeout(within, trying).await {

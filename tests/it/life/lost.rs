@@ -76,12 +76,10 @@ async fn tables_without_accounts_and_changes_without_a_database_are_lost_too() {
     let err = open(private, &sign).await.unwrap_err();
     assert!(matches!(&err, Error::Lost { state: "empty", .. }), "{err:?}");
 
-    fs::remove_file(&sign).unwrap();
-    let file = private.join("lyceum.db");
-    fs::remove_file(&file).unwrap();
-    let changes = private.join("lyceum.db-wal");
+    let other = tempfile::tempdir().unwrap();
+    let [file, changes] = ["lyceum.db", "lyceum.db-wal"].map(|name| other.path().join(name));
     fs::write(&changes, "changes").unwrap();
-    let err = Db::open(&Config::default(), private).await.unwrap_err();
+    let err = Db::open(&Config::default(), other.path()).await.unwrap_err();
     assert!(err.to_string().contains("lyceum.db-wal is there"), "{err}");
     assert!(changes.exists() && !file.exists(), "they may be all that is left");
 }

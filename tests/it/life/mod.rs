@@ -276,7 +276,8 @@ impl House {
     fn spawn_with(&mut self, more: &[&str]) -> usize {
         let log = fs::OpenOptions::new().create(true).append(true).open(self.base.path().join("log")).unwrap();
         let before = self.log().len();
-        let mut command = self.command(&[&["serve", "--listen", self.listen.as_str()], more].concat());
+        let words = ["serve", "--listen", &self.listen].into_iter().chain(more.iter().copied());
+        let mut command = self.command(&words.collect::<Vec<_>>());
         self.portal = Some(command.stderr(log).stdout(Stdio::null()).process_group(0).spawn().unwrap());
         before
     }
