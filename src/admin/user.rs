@@ -61,7 +61,8 @@ pub enum UserVerb {
 pub(super) async fn user(db: &Db, verb: UserVerb, source: &str, by: By<'_>, out: Out<'_>) -> Result<()> {
     match verb {
         UserVerb::Add { name, admin, unix_name, display_name, password_stdin } => {
-            let parsed = Username::parse(&name)?;
+            // With a Unix account of its own nothing is made for it.
+            let parsed = if unix_name.is_some() { Username::parse(&name)? } else { Username::for_made_account(&name)? };
             if let Some(unix_name) = &unix_name {
                 Identity::look_up(unix_name).map_err(|err| anyhow::anyhow!("--unix-name: {}", err.sentence()))?;
             }

@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Authenticator, Header, Result, scopes, secrets, throttle::Throttle};
+use super::{Authenticator, Header, Result, attempts::Attempts, scopes, secrets};
 use crate::{
     db::{Db, logins::Login, tokens::Token},
     model::{Clock, LoginId, Loops, Role, Timestamp, TokenId, User, UserId},
@@ -105,7 +105,7 @@ pub struct Access {
     /// Where a reverse proxy names people.
     pub(super) header: Option<Header>,
     pub(super) slots: Semaphore,
-    pub(super) throttle: Mutex<Throttle>,
+    pub(super) attempts: Attempts,
     /// Where `admin`'s first password lies until they sign in.
     pub(super) first_password: std::path::PathBuf,
     memory: Mutex<Memory>,
@@ -151,10 +151,10 @@ impl Access {
     ) -> Self {
         Self {
             db,
-            clock,
             key,
             slots: Semaphore::new(authenticator.slots()),
-            throttle: Mutex::new(Throttle::new(authenticator.lockout())),
+            attempts: Attempts::new(clock.clone(), authenticator.lockout()),
+            clock,
             authenticator,
             header: None,
             first_password: super::first::path(private),

@@ -228,6 +228,7 @@ impl Header {
             display_name: &claim.display_name,
             mail: claim.mail.as_deref(),
             uid_number: None,
+            unix_name: None,
             role: rules.give_roles().then(|| rules.role(&groups)),
             groups: &groups,
         };

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 
-use super::{Authenticator, Error, Result, passwords};
+use super::{Authenticator, Error, Result, attempts::Attempt, name::SignInName, passwords};
 use crate::{db::Db, model::UserId};
 
 /// Each check takes 19 MiB, so this many never take more than 76.
@@ -23,12 +23,11 @@ impl Local {
 
 #[async_trait]
 impl Authenticator for Local {
-    async fn authenticate(&self, name: &str, password: &str) -> Result<UserId> {
+    async fn authenticate(&self, name: &SignInName, password: &str, _: &Attempt<'_>) -> Result<UserId> {
         if password.is_empty() || passwords::LONGEST < password.len() {
             return Err(Error::refused("what was typed cannot be a password"));
         }
-        // PostgreSQL's text holds no NUL: such a name would be an error instead of nobody's.
-        let account = if name.contains('\0') { None } else { self.db.find_user_by_name(name).await? };
+        let account = self.db.find_user_by_name(&name.canonical).await?;
         let hash = account.as_ref().and_then(|account| account.password_hash.as_deref()).unwrap_or(&self.nobody);
         let fits = passwords::verify(password, hash).await?;
         match account {

@@ -3,6 +3,7 @@
 //! headers into calls of [`Access`], and errors into answers.
 
 pub mod access;
+pub mod attempts;
 pub mod first;
 pub mod groups;
 pub mod header;
@@ -10,6 +11,7 @@ pub mod invitations;
 pub mod keys;
 pub mod ldap;
 pub mod local;
+pub mod name;
 pub mod passwords;
 pub mod people;
 pub mod rules;
@@ -24,18 +26,26 @@ use std::borrow::Cow;
 use async_trait::async_trait;
 
 pub use access::{Access, Credential, Principal};
+use attempts::Attempt;
 pub use header::{Claim, Header};
 pub use ldap::Ldap;
 pub use local::Local;
+use name::SignInName;
 
 use crate::{db, model::UserId};
 
 /// Where people's passwords are kept: our own table, or a directory.
 #[async_trait]
 pub trait Authenticator: Send + Sync {
+    /// Whether somebody could have this name; what nobody can have is refused without a question.
+    fn accepts(&self, name: &SignInName) -> Result<()> {
+        name.username().map(drop)
+    }
+
     /// Whose name and password these are; [`Error::BadCredentials`] alike for an unknown
-    /// name, a wrong password and a disabled account, after a like time.
-    async fn authenticate(&self, name: &str, password: &str) -> Result<UserId>;
+    /// name, a wrong password and a disabled account, after a like time. `attempt` is told whom
+    /// it is about before a password is passed on to anybody who counts.
+    async fn authenticate(&self, name: &SignInName, password: &str, attempt: &Attempt<'_>) -> Result<UserId>;
 
     /// How many may be asked at once.
     fn slots(&self) -> usize;

@@ -48,7 +48,7 @@ impl Access {
         if let Some(id) = self.made_earlier(actor, key).await? {
             return id.parse().map_err(|_err| db::Error::Stored("user id").into());
         }
-        let name = Username::parse(&new.name).map_err(|bad| Error::Field {
+        let name = Username::for_made_account(&new.name).map_err(|bad| Error::Field {
             field: "name",
             code: "invalid_value",
             message: bad.to_string(),
@@ -219,6 +219,7 @@ mod tests {
             display_name: "Ada".to_owned(),
             source: source.to_owned(),
             unix_name: None,
+            directory_unix_name: None,
             role,
             given_role,
             disabled: false,

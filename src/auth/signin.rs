@@ -5,7 +5,9 @@ use std::{borrow::Cow, net::IpAddr, sync::Arc, time::Duration};
 
 use tokio::sync::SemaphorePermit;
 
-use super::{Access, Claim, Error, Principal, Result, access::ABSOLUTE_SECONDS, ldap, passwords, secrets};
+use super::{
+    Access, Claim, Error, Principal, Result, access::ABSOLUTE_SECONDS, ldap, name::SignInName, passwords, secrets,
+};
 use crate::{
     db::{audit::Entry, logins::Login},
     model::{LoginId, Timestamp, User, UserId},
@@ -13,6 +15,10 @@ use crate::{
 
 /// How long a sign-in waits for one of the authenticator's slots.
 const LONGEST_QUEUE: Duration = Duration::from_secs(30);
+
+/// A refusal takes at least so long, whatever it is for: its time does not tell whether there is
+/// such a person, nor who keeps their password.
+const SHORTEST_REFUSAL: Duration = Duration::from_millis(200);
 
 /// Who failed to sign in under a name that is nobody's. The name itself is not kept: it is a
 /// password often enough, typed in the wrong field.
@@ -30,19 +36,23 @@ impl Access {
     /// now, ends with it.
     pub async fn log_in(
         &self,
-        name: &str,
+        typed: &str,
         password: &str,
         from: IpAddr,
         previous: Option<LoginId>,
     ) -> Result<SignedIn> {
-        let user = match self.check_password(name, password, from).await {
+        let not_before = tokio::time::Instant::now() + SHORTEST_REFUSAL;
+        let user = match self.check_password(typed, password, from).await {
             Ok(user) => user,
             Err(err) => {
                 if let Some(because) = because(&err) {
-                    let known = matches!(self.db.find_user_by_name(name).await, Ok(Some(_)));
-                    let told = if known { name } else { NOBODY };
+                    let known = self.db.find_user_by_name(typed).await.ok().flatten();
+                    let told = known.as_ref().map_or(NOBODY, |account| account.user.name.as_str());
                     tracing::info!(name = told, %from, %because, "a sign-in failed");
                     self.audit(told, "sign_in.failed", told, &because).await;
+                }
+                if matches!(err, Error::BadCredentials { .. }) {
+                    tokio::time::sleep_until(not_before).await;
                 }
                 return Err(err);
             }
@@ -132,20 +142,17 @@ impl Access {
         Ok(())
     }
 
-    /// Asks the authenticator, within the throttle and its slots.
-    async fn check_password(&self, name: &str, password: &str, from: IpAddr) -> Result<UserId> {
-        self.may_try(name, from)?;
+    /// Asks the authenticator, within the throttle and its slots. What cannot be a name is
+    /// nobody's question.
+    async fn check_password(&self, typed: &str, password: &str, from: IpAddr) -> Result<UserId> {
+        let name = match SignInName::parse(typed).and_then(|name| self.authenticator.accepts(&name).map(|()| name)) {
+            Ok(name) => name,
+            Err(err) => return self.attempts.refuse(from).and(Err(err)),
+        };
+        let attempt = self.attempts.begin(&name.canonical, from).await?;
         let _slot = self.slot().await?;
-        // Others may have failed while this one queued: without a second look, a thousand
-        // attempts at once would all count as the first.
-        self.may_try(name, from)?;
-        let outcome = self.authenticator.authenticate(name, password).await;
-        let mut throttle = self.throttle.lock();
-        match &outcome {
-            Ok(_) => throttle.succeeded(self.clock.now(), name, from),
-            Err(Error::BadCredentials { .. }) => throttle.failed(self.clock.now(), name, from),
-            Err(_) => {}
-        }
+        let outcome = self.authenticator.authenticate(&name, password, &attempt).await;
+        attempt.end(&outcome);
         outcome
     }
 
@@ -153,13 +160,6 @@ impl Access {
     async fn slot(&self) -> Result<SemaphorePermit<'_>> {
         let slot = tokio::time::timeout(LONGEST_QUEUE, self.slots.acquire()).await;
         Ok(slot.map_err(|_elapsed| Error::Busy)?.expect("the semaphore is never closed"))
-    }
-
-    fn may_try(&self, name: &str, from: IpAddr) -> Result<()> {
-        match self.throttle.lock().wait(self.clock.now(), name, from) {
-            Some(retry_after_seconds) => Err(Error::Throttled { retry_after_seconds }),
-            None => Ok(()),
-        }
     }
 
     /// Writes an audit row that has no transaction to be part of: what it tells has happened
@@ -176,7 +176,8 @@ fn because(err: &Error) -> Option<Cow<'static, str>> {
     match err {
         Error::BadCredentials { because } => Some(because.clone()),
         Error::Directory(ldap::Error::Db(_)) => None,
-        Error::Directory(err) => Some(format!("the directory is away: {}", ldap::chain(err)).into()),
+        Error::Directory(err) if err.is_outage() => Some(format!("the directory is away: {}", ldap::chain(err)).into()),
+        Error::Directory(err) => Some(ldap::chain(err).into()),
         _ => None,
     }
 }

@@ -29,7 +29,7 @@ const PAIR: Rule = Rule { free: 5, leak_seconds: 600, first: 1, longest: 60 };
 const ADDRESS: Rule = Rule { free: 50, leak_seconds: 30, first: 1, longest: 30 };
 const ACCOUNT: Rule = Rule { free: 20, leak_seconds: 300, first: 1, longest: 30 };
 
-/// How many counts of each kind are kept; then the oldest quarter goes.
+/// How many counts of each kind are kept; then a quarter goes.
 const MOST: usize = 10_000;
 /// An address counts as an account's own for so long after a sign-in.
 const KNOWN_SECONDS: i64 = 30 * 86_400;
@@ -47,6 +47,8 @@ pub struct Throttle {
     pairs: Table<(String, IpAddr)>,
     addresses: Table<IpAddr>,
     accounts: Table<String>,
+    /// What binds an account's own addresses too.
+    in_all: Table<String>,
     known: Table<(String, IpAddr)>,
 }
 
@@ -58,7 +60,7 @@ impl Default for Throttle {
 
 impl Throttle {
     /// In front of a directory that locks accounts, fewer failures are passed on than it
-    /// counts: from an address that the account has signed in from all but one, from others
+    /// counts: all but one in all, and from addresses that the account has never signed in from
     /// all but two, so that strangers leave the owner one.
     pub fn new(lockout: Option<Lockout>) -> Self {
         let below = |lockout: Lockout, spare: i64| Rule {
@@ -68,7 +70,9 @@ impl Throttle {
             longest: lockout.window_seconds,
         };
         let known = Rule { free: i64::MAX, leak_seconds: KNOWN_SECONDS, first: 0, longest: 0 };
+        let unbound = Rule { free: i64::MAX, ..ACCOUNT };
         Self {
+            in_all: Table::new(lockout.map_or(unbound, |lockout| below(lockout, 1))),
             pairs: Table::new(lockout.map_or(PAIR, |lockout| below(lockout, 1))),
             addresses: Table::new(ADDRESS),
             accounts: Table::new(lockout.map_or(ACCOUNT, |lockout| below(lockout, 2))),
@@ -76,43 +80,60 @@ impl Throttle {
         }
     }
 
-    /// The seconds to wait before an attempt may be looked at, at least 1; `None`: none.
-    /// A refused attempt does not count.
+    /// The seconds to wait before an attempt about these accounts may be looked at, at least 1;
+    /// `None`: none. A refused attempt does not count.
     #[must_use]
-    pub fn wait(&self, now: Timestamp, account: &str, address: IpAddr) -> Option<i64> {
-        let (account, address) = keys(account, address);
-        let pair = (account.clone(), address);
-        let mut wait = self.pairs.wait(now, &pair);
-        if self.known.count(now, &pair) == 0 {
-            wait = wait.max(self.addresses.wait(now, &address)).max(self.accounts.wait(now, &account));
+    pub fn wait(&self, now: Timestamp, accounts: &[String], address: IpAddr) -> Option<i64> {
+        let network = network(address);
+        let mut wait = None;
+        let mut is_known = false;
+        for account in accounts {
+            let pair = (bounded(account), network);
+            wait = wait.max(self.pairs.wait(now, &pair)).max(self.in_all.wait(now, &pair.0));
+            is_known |= 0 < self.known.count(now, &pair);
+        }
+        if !is_known {
+            let of_accounts = accounts.iter().filter_map(|account| self.accounts.wait(now, &bounded(account))).max();
+            wait = wait.max(self.addresses.wait(now, &network)).max(of_accounts);
         }
         wait
     }
 
-    pub fn failed(&mut self, now: Timestamp, account: &str, address: IpAddr) {
-        let (account, address) = keys(account, address);
-        self.addresses.add(now, address);
-        self.accounts.add(now, account.clone());
-        self.pairs.add(now, (account, address));
+    /// Counts one failure, for each of the accounts that it was about.
+    pub fn failed(&mut self, now: Timestamp, accounts: &[String], address: IpAddr) {
+        let network = network(address);
+        self.addresses.add(now, network);
+        for account in accounts.iter().map(|account| bounded(account)) {
+            self.accounts.add(now, account.clone());
+            self.in_all.add(now, account.clone());
+            self.pairs.add(now, (account, network));
+        }
     }
 
-    /// Forgets the pair's failures and remembers the address as the account's own.
-    pub fn succeeded(&mut self, now: Timestamp, account: &str, address: IpAddr) {
-        let pair = keys(account, address);
-        self.pairs.entries.remove(&pair);
-        self.known.entries.remove(&pair);
-        self.known.add(now, pair);
+    /// Forgets the pairs' failures and remembers the address as the accounts' own. A directory
+    /// forgets all failures then.
+    pub fn succeeded(&mut self, now: Timestamp, accounts: &[String], address: IpAddr) {
+        for account in accounts {
+            let pair = (bounded(account), network(address));
+            self.in_all.entries.remove(&pair.0);
+            self.pairs.entries.remove(&pair);
+            self.known.entries.remove(&pair);
+            self.known.add(now, pair);
+        }
     }
 }
 
-/// What counts as one account and one address: names as typed but bounded, and for IPv6 the
-/// network, of which one person has 2⁶⁴ addresses.
-fn keys(account: &str, address: IpAddr) -> (String, IpAddr) {
-    let address = match address.to_canonical() {
+/// Names are canonical, and kept up to a length.
+fn bounded(account: &str) -> String {
+    account.chars().take(64).collect()
+}
+
+/// What counts as one address: for IPv6 the network, of which one person has 2⁶⁴ addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
         IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
         v4 @ IpAddr::V4(_) => v4,
-    };
-    (account.chars().take(64).collect(), address)
+    }
 }
 
 #[derive(Debug)]
@@ -156,11 +177,14 @@ impl<K: Eq + Hash + Clone> Table<K> {
     fn make_room(&mut self, now: Timestamp) {
         let rule = self.rule;
         self.entries.retain(|_, entry| 0 < entry.left(now, rule));
+        // Of few failures before those of many, so that a flood of other names does not free one
+        // that has to wait.
         if MOST <= self.entries.len() {
-            let mut moments: Vec<Timestamp> = self.entries.values().map(|entry| entry.at).collect();
-            moments.sort_unstable();
-            let oldest = moments[MOST / 4];
-            self.entries.retain(|_, entry| oldest < entry.at);
+            let worth = |entry: &Entry| (entry.failures, entry.at);
+            let mut worths: Vec<_> = self.entries.values().map(worth).collect();
+            worths.sort_unstable();
+            let least = worths[MOST / 4];
+            self.entries.retain(|_, entry| least < worth(entry));
         }
     }
 }
@@ -187,6 +211,10 @@ mod tests {
     const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
     const START: Timestamp = Timestamp(1_700_000_000_000);
 
+    fn one(account: &str) -> [String; 1] {
+        [account.to_owned()]
+    }
+
     fn far(n: u32) -> IpAddr {
         IpAddr::V4(std::net::Ipv4Addr::from_bits(0x0a00_0000 + n))
     }
@@ -197,78 +225,90 @@ mod tests {
         let mut now = START;
         let mut waits = Vec::new();
         for _ in 0..14 {
-            throttle.failed(now, "alice", HOME);
-            let wait = throttle.wait(now, "alice", HOME);
+            throttle.failed(now, &one("alice"), HOME);
+            let wait = throttle.wait(now, &one("alice"), HOME);
             waits.push(wait.unwrap_or(0));
             now = now.plus_seconds(wait.unwrap_or(0));
-            assert_eq!(throttle.wait(now, "alice", HOME), None, "a wait that was kept is over");
+            assert_eq!(throttle.wait(now, &one("alice"), HOME), None, "a wait that was kept is over");
         }
         assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
-        assert_eq!(throttle.wait(now, "bob", HOME), None, "a neighbour at the same address is free");
+        assert_eq!(throttle.wait(now, &one("bob"), HOME), None, "a neighbour at the same address is free");
     }
 
     #[test]
     fn success_forgets_and_time_leaks() {
         let mut throttle = Throttle::default();
-        (0..8).for_each(|_| throttle.failed(START, "alice", HOME));
-        assert_eq!(throttle.wait(START, "alice", HOME), Some(8));
+        (0..8).for_each(|_| throttle.failed(START, &one("alice"), HOME));
+        assert_eq!(throttle.wait(START, &one("alice"), HOME), Some(8));
         let later = START.plus_seconds(8 * 600);
-        throttle.failed(later, "alice", HOME);
-        assert_eq!(throttle.wait(later, "alice", HOME), None, "eight failures leaked away");
-        (0..8).for_each(|_| throttle.failed(later, "alice", HOME));
-        throttle.succeeded(later, "alice", HOME);
-        assert_eq!(throttle.wait(later, "alice", HOME), None);
+        throttle.failed(later, &one("alice"), HOME);
+        assert_eq!(throttle.wait(later, &one("alice"), HOME), None, "eight failures leaked away");
+        (0..8).for_each(|_| throttle.failed(later, &one("alice"), HOME));
+        throttle.succeeded(later, &one("alice"), HOME);
+        assert_eq!(throttle.wait(later, &one("alice"), HOME), None);
     }
 
     #[test]
     fn many_addresses_slow_one_account_but_not_its_owner() {
         let mut throttle = Throttle::default();
-        throttle.succeeded(START, "alice", HOME);
-        (0..200).for_each(|n| throttle.failed(START, "alice", far(n)));
-        assert_eq!(throttle.wait(START, "alice", far(999)), Some(30));
-        assert_eq!(throttle.wait(START, "alice", HOME), None, "known addresses are not bound by strangers");
-        assert_eq!(throttle.wait(START.plus_seconds(30), "alice", far(999)), None, "never for good");
+        throttle.succeeded(START, &one("alice"), HOME);
+        (0..200).for_each(|n| throttle.failed(START, &one("alice"), far(n)));
+        assert_eq!(throttle.wait(START, &one("alice"), far(999)), Some(30));
+        assert_eq!(throttle.wait(START, &one("alice"), HOME), None, "known addresses are not bound by strangers");
+        assert_eq!(throttle.wait(START.plus_seconds(30), &one("alice"), far(999)), None, "never for good");
     }
 
     #[test]
     fn one_address_trying_many_names_slows_down() {
         let mut throttle = Throttle::default();
-        (0..60).for_each(|n| throttle.failed(START, &format!("user{n}"), HOME));
-        assert_eq!(throttle.wait(START, "alice", HOME), Some(30));
-        assert_eq!(throttle.wait(START, "alice", far(1)), None);
+        (0..60).for_each(|n| throttle.failed(START, &one(&format!("user{n}")), HOME));
+        assert_eq!(throttle.wait(START, &one("alice"), HOME), Some(30));
+        assert_eq!(throttle.wait(START, &one("alice"), far(1)), None);
         let network = |last: u16| IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last));
-        (0..60).for_each(|n| throttle.failed(START, &format!("user{n}"), network(n)));
-        assert_eq!(throttle.wait(START, "alice", network(999)), Some(30), "an IPv6 network is one address");
+        (0..60).for_each(|n| throttle.failed(START, &one(&format!("user{n}")), network(n)));
+        assert_eq!(throttle.wait(START, &one("alice"), network(999)), Some(30), "an IPv6 network is one address");
     }
 
     #[test]
     fn a_directory_never_sees_enough_to_lock() {
         let mut throttle = Throttle::new(Some(Lockout { failures: 5, window_seconds: 1800 }));
-        throttle.succeeded(START, "alice", HOME);
+        throttle.succeeded(START, &one("alice"), HOME);
         let mut passed_on = Vec::new();
         for second in 0..3600 {
             let now = START.plus_seconds(second);
             for address in (0..3).map(far).chain([HOME]) {
-                if throttle.wait(now, "alice", address).is_none() {
-                    throttle.failed(now, "alice", address);
+                if throttle.wait(now, &one("alice"), address).is_none() {
+                    throttle.failed(now, &one("alice"), address);
                     passed_on.push((second, address));
                 }
             }
         }
         let strangers = passed_on.iter().filter(|(second, address)| *second < 1800 && *address != HOME).count();
         assert_eq!(strangers, 3, "{passed_on:?}");
+        let first_window = passed_on.iter().filter(|(second, _)| *second < 1800).count();
+        assert_eq!(first_window, 4, "the owner's own address does not make up the rest: {passed_on:?}");
         assert!(passed_on.iter().any(|(second, _)| 1800 <= *second), "never for good");
+    }
+
+    #[test]
+    fn a_flood_of_other_names_frees_nobody() {
+        let mut throttle = Throttle::new(Some(Lockout { failures: 5, window_seconds: 1800 }));
+        (0..3).for_each(|_| throttle.failed(START, &one("alice"), HOME));
+        for n in 0..25_000_u32 {
+            throttle.failed(START.plus_seconds(60), &one(&format!("user{n}")), far(n));
+        }
+        assert!(throttle.wait(START.plus_seconds(60), &one("alice"), far(30_000)).is_some());
     }
 
     #[test]
     fn memory_is_bounded_and_clocks_may_jump() {
         let mut throttle = Throttle::default();
         for n in 0..25_000_u32 {
-            throttle.failed(START.plus_seconds(i64::from(n)), &format!("user{n}"), far(n));
+            throttle.failed(START.plus_seconds(i64::from(n)), &one(&format!("user{n}")), far(n));
         }
         assert!(throttle.pairs.entries.len() <= MOST && throttle.accounts.entries.len() <= MOST);
         let mut throttle = Throttle::default();
-        (0..20).for_each(|_| throttle.failed(START, "alice", HOME));
-        assert_eq!(throttle.wait(START.plus_seconds(-1_000_000), "alice", HOME), Some(60));
+        (0..20).for_each(|_| throttle.failed(START, &one("alice"), HOME));
+        assert_eq!(throttle.wait(START.plus_seconds(-1_000_000), &one("alice"), HOME), Some(60));
     }
 }

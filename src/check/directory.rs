@@ -9,7 +9,10 @@ pub async fn directory(facts: &Facts) -> Vec<Finding> {
     let Some(settings) = &facts.directory else { return Vec::new() };
     let steps = probe::steps(settings, facts.clock.now()).await;
     let finding = |step: probe::Step| match step.outcome {
-        Ok(what) => Finding::new("directory", Level::Ok, format!("{}: {what}", step.about)),
+        Ok(what) => {
+            let level = if step.is_note { Level::Note } else { Level::Ok };
+            Finding::new("directory", level, format!("{}: {what}", step.about))
+        }
         Err(trouble) => {
             let level = if trouble.fatal { Level::Fault } else { Level::Warning };
             Finding::new("directory", level, format!("{}: {}", step.about, trouble.what)).mend(trouble.mend)

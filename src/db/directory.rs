@@ -28,6 +28,8 @@ pub struct Person<'a> {
     pub display_name: &'a str,
     pub mail: Option<&'a str>,
     pub uid_number: Option<u32>,
+    /// The name as the directory spells it, where that differs from `name`.
+    pub unix_name: Option<&'a str>,
     /// `None` leaves it as it is.
     pub role: Option<Role>,
     pub groups: &'a [Group],
@@ -109,19 +111,19 @@ impl Db {
                     }
                     query("UPDATE users SET name = $2, display_name = $3, mail = $4, uid_number = $5,
                          directory_role = COALESCE($6, directory_role),
-                         subject = $7, absent_since = NULL, folded_display_name = $8 WHERE id = $1")
+                         subject = $7, absent_since = NULL, folded_display_name = $8, directory_unix_name = $9 WHERE id = $1")
                         .bind(id).bind(person.name.as_str()).bind(person.display_name).bind(person.mail).bind(uid)
                         .bind(person.role.map(Role::as_str)).bind(person.subject).bind(fold(person.display_name))
-                        .execute(&mut *tx).await?;
+                        .bind(person.unix_name).execute(&mut *tx).await?;
                 }
                 None => {
                     query("INSERT INTO users (id, source, subject, name, display_name, mail, uid_number, role,
-                         directory_role, disabled, theme, created_at, folded_display_name)
-                         VALUES ($1, $2, $3, $4, $5, $6, $7, 'user', $8, $9, 'system', $10, $11)")
+                         directory_role, disabled, theme, created_at, folded_display_name, directory_unix_name)
+                         VALUES ($1, $2, $3, $4, $5, $6, $7, 'user', $8, $9, 'system', $10, $11, $12)")
                         .bind(id).bind(person.source).bind(person.subject).bind(person.name.as_str())
                         .bind(person.display_name).bind(person.mail).bind(uid)
                         .bind(person.role.unwrap_or(Role::User).as_str())
-                        .bind(false).bind(at.0).bind(fold(person.display_name)).execute(&mut *tx).await?;
+                        .bind(false).bind(at.0).bind(fold(person.display_name)).bind(person.unix_name).execute(&mut *tx).await?;
                 }
             }
             let mut old: Vec<String> = query_scalar(

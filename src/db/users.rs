@@ -13,14 +13,19 @@ use super::{
     types::{parse, parse_optional},
     writing,
 };
-use crate::model::{Role, Timestamp, User, UserId, Username};
+use crate::model::{Role, Timestamp, User, UserId, Username, user::canonical_name};
 
 pub(super) const COLUMNS: &str =
-    "id, source, name, display_name, unix_name, role, directory_role, disabled, absent_since, uid_number, password_hash,
+    "id, source, name, display_name, unix_name, directory_unix_name, role, directory_role, disabled, absent_since, uid_number, password_hash,
      theme, created_at, last_seen_at";
 
-/// The person whom an administrator gave this Unix account, or else who is called like it.
-pub(super) const OWNER_OF_ACCOUNT: &str = "SELECT id, name FROM users WHERE unix_name = $1 OR (unix_name IS NULL AND name = $1) ORDER BY unix_name IS NULL LIMIT 1";
+/// The person whom an administrator gave this Unix account, or else who is called like it, by the directory or here.
+pub(super) const OWNER_OF_ACCOUNT: &str = "SELECT id, name FROM users WHERE unix_name = $1
+     OR (unix_name IS NULL AND (directory_unix_name = $1 OR name = $1))
+     ORDER BY unix_name IS NULL, directory_unix_name IS NULL LIMIT 1";
+
+/// No name takes more bytes, in whatever letters it is typed.
+const LONGEST_TYPED: usize = 1024;
 
 /// A user with what only the sign-in and the settings page read.
 #[derive(Clone, Debug)]
@@ -48,6 +53,7 @@ pub(super) struct Row {
     name: String,
     display_name: String,
     unix_name: Option<String>,
+    directory_unix_name: Option<String>,
     role: String,
     directory_role: Option<String>,
     disabled: bool,
@@ -70,6 +76,7 @@ impl Row {
                 display_name: self.display_name,
                 source: self.source,
                 unix_name: self.unix_name,
+                directory_unix_name: self.directory_unix_name,
                 role: given_role.max(directory_role),
                 given_role,
                 disabled: self.disabled,
@@ -99,14 +106,15 @@ impl Db {
         self.with_groups(row).await
     }
 
-    pub async fn find_user_by_name(&self, name: &str) -> Result<Option<Account>> {
-        // PostgreSQL refuses such a text, and nobody is called so.
-        if name.contains('\0') {
+    /// The account of a name, however it was spelled.
+    pub async fn find_user_by_name(&self, typed: &str) -> Result<Option<Account>> {
+        // PostgreSQL refuses a text with NUL; nobody is called so, nor anything so long.
+        if typed.contains('\0') || LONGEST_TYPED < typed.len() {
             return Ok(None);
         }
+        let name = canonical_name(typed);
         let sql = format!("SELECT {COLUMNS} FROM users WHERE name = $1");
-        let row =
-            reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(name).fetch_optional(pool).await)?;
+        let row = reading!(self, pool => query_as::<_, Row>(sqlx::AssertSqlSafe(sql)).bind(&name).fetch_optional(pool).await)?;
         self.with_groups(row).await
     }
 

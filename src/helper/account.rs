@@ -57,7 +57,8 @@ pub(super) fn ensure(name: &str, uids: &RangeInclusive<u32>) -> Result<String> {
 
 fn account_name(name: &str) -> Result<String> {
     let account = format!("{PREFIX}{name}");
-    if is_unix_name(name) && is_unix_name(&account) {
+    let is_small = !account.bytes().any(|b| b.is_ascii_uppercase());
+    if is_small && is_unix_name(name) && is_unix_name(&account) {
         return Ok(account);
     }
     Err(Error::Refused(format!(

@@ -115,19 +115,27 @@ impl Identity {
     }
 }
 
-/// `[a-z_][a-z0-9_.-]{0,31}`: never an option, a path, a number or two lines.
+/// `[A-Za-z0-9_][A-Za-z0-9_.-]{0,31}` with a letter or `_` in it: never an option, a path, a number or two lines.
 #[must_use]
 pub fn is_unix_name(name: &str) -> bool {
-    let mut bytes = name.bytes();
-    bytes.next().is_some_and(|first| first.is_ascii_lowercase() || first == b'_')
-        && bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'))
+    let is_letter = |b: u8| b.is_ascii_alphabetic() || b == b'_';
+    name.bytes().next().is_some_and(|first| is_letter(first) || first.is_ascii_digit())
+        && name.bytes().all(|b| is_letter(b) || b.is_ascii_digit() || matches!(b, b'.' | b'-'))
+        && name.bytes().any(is_letter)
         && name.len() <= 32
+}
+
+/// Whether the host has an account that is spelled exactly so.
+#[must_use]
+pub fn is_known(name: &str) -> bool {
+    is_unix_name(name) && User::from_name(name).is_ok_and(|found| found.is_some_and(|user| user.name == name))
 }
 
 /// Why nothing may ever run as this account.
 fn objection(account: &Identity) -> Option<String> {
     let Identity { name, uid, gid, groups, .. } = account;
-    if DENIED_NAMES.contains(&name.as_str()) || DENIED_UIDS.contains(uid) || *uid < FIRST_UID {
+    let is_denied = DENIED_NAMES.iter().any(|denied| name.eq_ignore_ascii_case(denied));
+    if is_denied || DENIED_UIDS.contains(uid) || *uid < FIRST_UID {
         return Some(format!(
             "`{name}` (uid {uid}) is a system account; workloads run as people (uid {FIRST_UID} or more)"
         ));
@@ -169,10 +177,10 @@ mod tests {
 
     #[test]
     fn names() {
-        for name in ["alice", "_a", "a.b-c_1", "ly-test", &"a".repeat(32)] {
+        for name in ["alice", "_a", "a.b-c_1", "ly-test", "2130509g", "MixedCase", &"a".repeat(32)] {
             assert!(is_unix_name(name), "{name}");
         }
-        for name in ["", "-x", "Alice", "a b", "a/b", "..", "a\n", "a\0", "1000", "é", "a:b", &"a".repeat(33)] {
+        for name in ["", "-x", ".x", "a b", "a/b", "..", "a\n", "a\0", "1000", "1.5", "é", "a:b", &"a".repeat(33)] {
             assert!(!is_unix_name(name), "{name:?}");
         }
     }

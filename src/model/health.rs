@@ -28,6 +28,14 @@ pub struct Contact {
     pub last_error: Option<(Timestamp, String)>,
 }
 
+/// Somebody, or a group, that the last look at the directory could not judge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unjudged {
+    pub name: String,
+    /// In words for administrators.
+    pub because: String,
+}
+
 /// Why nothing can be started or ended now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoScheduler {
@@ -163,6 +171,21 @@ pub fn directory(servers: &[String], contact: &Contact, now: Timestamp) -> Findi
             Finding::new(name, Level::Fault, what).mend(mend)
         }
     }
+}
+
+/// Those whom the last look at the directory could not judge; `None` where there are none.
+#[must_use]
+pub fn unjudged(skipped: &[Unjudged]) -> Option<Finding> {
+    const SHOWN: usize = 5;
+    let mut named: Vec<String> =
+        skipped.iter().take(SHOWN).map(|one| format!("{} ({})", one.name, one.because)).collect();
+    if SHOWN < skipped.len() {
+        named.push(format!("and {} more", skipped.len() - SHOWN));
+    }
+    let what = format!("the last look could not judge {} entries, which stay as they were: ", skipped.len());
+    let mend = "correct the entry, or the directory's limit that is named; the log of the portal names each";
+    (!skipped.is_empty())
+        .then(|| Finding::new("directory entries", Level::Warning, what + &named.join("; ")).mend(mend))
 }
 
 /// Groups for which limits are set though the directory no longer has them; `None` where it has all.

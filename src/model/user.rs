@@ -5,6 +5,7 @@
 use std::{fmt, path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
+use unicode_normalization::UnicodeNormalization;
 
 use super::{Timestamp, UserId};
 
@@ -96,7 +97,7 @@ pub struct Person {
     pub shell: String,
 }
 
-/// A sign-in name: `[a-z_][a-z0-9_.-]{0,31}`, never one that systems reserve.
+/// A sign-in name: `[a-z0-9_][a-z0-9_.-]{0,31}` with a letter or `_` in it, never one that systems reserve.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct Username(String);
@@ -104,9 +105,15 @@ pub struct Username(String);
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadUsername {
     #[error(
-        "a name has 1 to 32 characters: a letter or `_` first, then letters, digits, `_`, `.` or `-`, all lower case"
+        "a name has 1 to 32 characters: a letter, a digit or `_` first, then letters, digits, `_`, `.` or `-`, all \
+         lower case, and not digits alone"
     )]
     Characters,
+    #[error(
+        "the name of a local account has at most {LONGEST_MADE_NAME} characters, so that the Unix account `ly-NAME` \
+         that may be made for it has at most 32"
+    )]
+    TooLongForAccount,
     #[error("`{0}` is the name of a system account")]
     Reserved(String),
 }
@@ -129,20 +136,37 @@ const RESERVED: [&str; 14] = [
     "lyceum",
 ];
 
+/// The longest name of a local account, for which the host may have to make `ly-NAME`.
+const LONGEST_MADE_NAME: usize = 29;
+
+/// Returns the one spelling of a name that was typed: compatibility forms, letter case and
+/// blanks around it make no other name. Whatever is counted, looked up or asked about by a
+/// typed name goes by this.
+pub fn canonical_name(typed: &str) -> String {
+    let folded: String = typed.nfkc().collect::<String>().to_lowercase();
+    folded.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 impl Username {
     pub fn parse(text: &str) -> Result<Self, BadUsername> {
-        let mut bytes = text.bytes();
-        let first = bytes.next().ok_or(BadUsername::Characters)?;
-        let starts_well = first.is_ascii_lowercase() || first == b'_';
-        let goes_on_well =
-            bytes.all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.' | b'-'));
-        if !starts_well || !goes_on_well || 32 < text.len() {
+        let first = text.bytes().next().ok_or(BadUsername::Characters)?;
+        let is_letter = |b: u8| b.is_ascii_lowercase() || b == b'_';
+        let starts_well = is_letter(first) || first.is_ascii_digit();
+        let goes_on_well = text.bytes().all(|b| is_letter(b) || b.is_ascii_digit() || matches!(b, b'.' | b'-'));
+        // Programs take digits alone for a uid.
+        if !starts_well || !goes_on_well || !text.bytes().any(is_letter) || 32 < text.len() {
             return Err(BadUsername::Characters);
         }
         if RESERVED.contains(&text) {
             return Err(BadUsername::Reserved(text.to_owned()));
         }
         Ok(Self(text.to_owned()))
+    }
+
+    /// Reads the name of a local account to be made, for which the host makes a Unix account on first need.
+    pub fn for_made_account(text: &str) -> Result<Self, BadUsername> {
+        let name = Self::parse(text)?;
+        if LONGEST_MADE_NAME < text.len() { Err(BadUsername::TooLongForAccount) } else { Ok(name) }
     }
 
     pub fn as_str(&self) -> &str {
@@ -169,6 +193,8 @@ pub struct User {
     pub source: String,
     /// The Unix account their workloads run as, where an administrator named one.
     pub unix_name: Option<String>,
+    /// The name as the directory spells it, where that differs: the host may spell the account so too.
+    pub directory_unix_name: Option<String>,
     /// What they may do: the greater of what was given here and what the directory gives.
     pub role: Role,
     /// What an administrator gave them here.
@@ -214,12 +240,43 @@ mod tests {
 
     #[test]
     fn names() {
-        for name in ["alice", "_a", "a.b-c_1", "x", &"a".repeat(32)] {
+        for name in ["alice", "_a", "a.b-c_1", "x", "1a", "2130509g", "0_", &"a".repeat(32)] {
             assert!(Username::parse(name).is_ok(), "{name}");
         }
-        for name in ["", "-x", "Alice", "a b", "a/b", "..", "../x", "é", "a\n", "1a", &"a".repeat(33), "root", "slurm"]
-        {
+        for name in [
+            "",
+            "-x",
+            ".x",
+            "Alice",
+            "a b",
+            "a/b",
+            "..",
+            "../x",
+            "é",
+            "a\n",
+            "1",
+            "2130509",
+            "1.5",
+            "1-2",
+            &"a".repeat(33),
+            "root",
+            "slurm",
+        ] {
             assert!(Username::parse(name).is_err(), "{name}");
+        }
+        assert!(Username::for_made_account(&"a".repeat(29)).is_ok());
+        assert_eq!(Username::for_made_account(&"a".repeat(30)), Err(BadUsername::TooLongForAccount));
+    }
+
+    #[test]
+    fn spellings_of_one_name() {
+        for typed in ["alice", "ALICE", " aLice\t", "\u{a0}alice\u{3000}", "ａｌｉｃｅ", "ＡLICE", "ⓐlice", "𝐚lice"]
+        {
+            assert_eq!(canonical_name(typed), "alice", "{typed:?}");
+        }
+        assert_eq!(canonical_name(" Jane  DOE "), "jane doe");
+        for other in ["аlice", "alice\u{200b}", "al\u{ad}ice", "ali ce", "alicé", "alice\0"] {
+            assert!(Username::parse(&canonical_name(other)).is_err(), "{other:?}");
         }
     }
 }

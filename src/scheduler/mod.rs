@@ -228,9 +228,9 @@ pub enum Account {
     Named(String),
     /// One is made on first need, where this machine allows it.
     Made,
-    /// The one of the same name that the host knows; where the directory gives a uid, it is
-    /// this one.
-    Hosts { uid: Option<u32> },
+    /// The one that the host knows by the name as the directory spells it, or else by the name
+    /// here; where the directory gives a uid, it is this one.
+    Hosts { uid: Option<u32>, spelled: Option<String> },
 }
 
 impl From<&User> for PortalUser {
@@ -238,7 +238,7 @@ impl From<&User> for PortalUser {
         let account = match &user.unix_name {
             Some(name) => Account::Named(name.clone()),
             None if user.is_local() => Account::Made,
-            None => Account::Hosts { uid: user.uid_number },
+            None => Account::Hosts { uid: user.uid_number, spelled: user.directory_unix_name.clone() },
         };
         Self { name: user.name.to_string(), account }
     }

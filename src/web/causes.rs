@@ -43,6 +43,20 @@ impl From<auth::Error> for Error {
             Auth::NotAllowed(sentence) => Self::forbidden(as_sentence(sentence)),
             Auth::Field { field, code, message } => Self::field(field, code, as_sentence(&message)),
             Auth::Db(err) | Auth::Directory(auth::ldap::Error::Db(err)) => err.into(),
+            // It has answered: waiting for it would not help.
+            Auth::Directory(
+                err @ (auth::ldap::Error::Answer { .. }
+                | auth::ldap::Error::ManyGroups(..)
+                | auth::ldap::Error::TooMuch(_)),
+            ) => Self::outage(
+                &format!(
+                    "The directory that keeps the passwords did not answer as it should: {}. Ask an administrator; \
+                     whoever is signed in can go on working.",
+                    err.for_people()
+                ),
+                30,
+                err,
+            ),
             Auth::Directory(err) => Self::outage(
                 "The directory that keeps the passwords does not answer. Whoever is signed in can go on working; try \
                  again in a minute.",

@@ -12,7 +12,7 @@ use axum::{
 use super::{Portal, forwarded};
 use crate::{
     auth::{Claim, Credential, Principal, header::Settings},
-    model::Username,
+    model::{Username, user::canonical_name},
 };
 
 /// Groups in one header, and letters of one's name or of what is shown of somebody.
@@ -155,8 +155,10 @@ impl Sent {
             }
             _ => name,
         };
-        let name = Username::parse(&bare.to_ascii_lowercase())
-            .map_err(|err| format!("`{}`: {err}", told(name.as_bytes()).escape_debug()))?;
+        // The proxy's people may differ by what is one letter to us: only its own case is folded.
+        let canonical = if bare.is_ascii() { canonical_name(bare) } else { bare.to_owned() };
+        let name =
+            Username::parse(&canonical).map_err(|err| format!("`{}`: {err}", told(name.as_bytes()).escape_debug()))?;
         let shown = |key| self.value(key).and_then(text).map(str::trim).unwrap_or_default().to_owned();
         let groups = match self.value("groups") {
             None => Vec::new(),

@@ -133,6 +133,7 @@ async fn gather(portal: &Portal) -> Report {
     findings.extend(database.as_ref().and_then(|facts| health::backup(facts, now)));
     findings.push(scheduler(portal, now));
     findings.extend(directory.as_ref().map(|ldap| health::directory(ldap.servers(), &ldap.contact(), now)));
+    findings.extend(directory.as_ref().and_then(|ldap| health::unjudged(&ldap.unjudged())));
     findings.extend(mirror.as_ref().map(|mirror| mirror.finding()));
     findings.extend(reader.as_ref().map(|reader| reader.finding()));
     let groups = portal.db.quota_groups().await.inspect_err(|err| {

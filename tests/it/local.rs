@@ -293,6 +293,12 @@ async fn people_are_who_the_host_says() {
     assert_eq!(made, Person::from(people.a.clone()));
     let named = local.person(&user("anybody", Some(&people.b.name))).await.unwrap();
     assert_eq!((named.uid, named.home), (people.b.uid, people.b.home.clone()));
+    // The host spells the account as the directory does, or as the name here is written.
+    for (name, spelled) in [("no-such-person", people.a.name.clone()), (&people.a.name, people.a.name.to_uppercase())] {
+        let account = Account::Hosts { uid: Some(people.a.uid), spelled: Some(spelled) };
+        let found = local.person(&PortalUser { name: name.to_owned(), account }).await.unwrap();
+        assert_eq!(found.uid, people.a.uid);
+    }
     for name in ["root", "no-such-person", "a\nb"] {
         assert!(matches!(local.person(&user("x", Some(name))).await, Err(Error::Refused(_))), "{name:?}");
     }

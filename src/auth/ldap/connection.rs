@@ -27,9 +27,17 @@ const NO_SUCH_OBJECT: u32 = 32;
 const INVALID_DN: u32 = 34;
 const BUSY: u32 = 51;
 const UNAVAILABLE: u32 = 52;
-const SIZE_LIMIT_EXCEEDED: u32 = 4;
+pub const SIZE_LIMIT_EXCEEDED: u32 = 4;
 /// Entries that are enough for an example.
 const SOME: i32 = 5;
+
+/// What a search found.
+#[derive(Debug)]
+pub struct Answer {
+    pub entries: Vec<SearchEntry>,
+    /// False where the directory has more than it gives in one answer.
+    pub is_complete: bool,
+}
 
 pub struct Connection {
     ldap: Ldap,
@@ -64,10 +72,10 @@ impl Connection {
             return Ok(false);
         }
         let answer = self.ldap.with_timeout(self.timeout).simple_bind(dn, password).await;
-        let answer = answer.map_err(|source| Error::Ask { what: "binding", source: Box::new(source) })?;
+        let answer = answer.map_err(|source| failed("to check a password", source))?;
         match answer.rc {
             0 => Ok(true),
-            BUSY | UNAVAILABLE => Err(Error::Ask { what: "binding", source: Box::new(answer.into()) }),
+            BUSY | UNAVAILABLE => Err(failed("to check a password", answer.into())),
             // A locked account, a name that is none, a policy that refuses: no.
             code => {
                 if code != INVALID_CREDENTIALS {
@@ -78,15 +86,10 @@ impl Connection {
         }
     }
 
-    /// The entries that `filter` finds; an entry that is not there has none below it.
-    pub async fn search(
-        &mut self,
-        base: &str,
-        scope: Scope,
-        filter: &str,
-        wanted: &[&str],
-    ) -> Result<Vec<SearchEntry>> {
-        let failed = |source: LdapError| Error::Ask { what: "searching", source: Box::new(source) };
+    /// The entries that `filter` finds, as many as the directory gives; an entry that is not there has none
+    /// below it.
+    pub async fn search(&mut self, base: &str, scope: Scope, filter: &str, wanted: &[&str]) -> Result<Answer> {
+        let failed = |source| failed("to search", source);
         let adapters: Vec<Box<dyn Adapter<'_, &str, Vec<&str>>>> =
             vec![Box::new(EntriesOnly::new()), Box::new(PagedResults::new(PAGE))];
         let mut stream = self
@@ -103,14 +106,15 @@ impl Connection {
             }
         }
         match stream.finish().await {
-            answer if matches!(answer.rc, 0 | NO_SUCH_OBJECT) => Ok(entries),
+            answer if matches!(answer.rc, 0 | NO_SUCH_OBJECT) => Ok(Answer { entries, is_complete: true }),
+            answer if answer.rc == SIZE_LIMIT_EXCEEDED => Ok(Answer { entries, is_complete: false }),
             answer => Err(failed(answer.into())),
         }
     }
 
     /// Whether there is such an entry. Only an answer that says so proves that there is none.
     pub async fn has(&mut self, dn: &str) -> Result<bool> {
-        let failed = |source: LdapError| Error::Ask { what: "searching", source: Box::new(source) };
+        let failed = |source| failed("to search", source);
         let asked = self.ldap.with_timeout(self.timeout).search(dn, Scope::Base, "(objectClass=*)", vec!["1.1"]);
         let ldap3::SearchResult(_, answer) = asked.await.map_err(failed)?;
         match answer.rc {
@@ -122,7 +126,7 @@ impl Connection {
 
     /// A few of the entries that `filter` finds.
     pub async fn some(&mut self, base: &str, scope: Scope, filter: &str, wanted: &[&str]) -> Result<Vec<SearchEntry>> {
-        let failed = |source: LdapError| Error::Ask { what: "searching", source: Box::new(source) };
+        let failed = |source| failed("to search", source);
         let options = SearchOptions::new().sizelimit(SOME);
         let asked = self.ldap.with_timeout(self.timeout).with_search_options(options);
         let ldap3::SearchResult(entries, answer) =
@@ -135,6 +139,36 @@ impl Connection {
             _ => Err(failed(answer.into())),
         }
     }
+}
+
+/// What went wrong: the directory's own word, where it said one.
+fn failed(what: &'static str, source: LdapError) -> Error {
+    match source {
+        LdapError::LdapResult { result } => Error::Answer { what, code: result.rc, text: result.text },
+        source => Error::Ask { what, source: Box::new(source) },
+    }
+}
+
+/// A result code of RFC 4511 in words, with the name that directories' manuals know it by.
+pub fn in_words(code: u32) -> String {
+    let known = match code {
+        1 => "operations error (operationsError",
+        3 => "the time limit for a question is exceeded (timeLimitExceeded",
+        SIZE_LIMIT_EXCEEDED => "the size limit for an answer is exceeded (sizeLimitExceeded",
+        8 => "stronger authentication is required (strongerAuthRequired",
+        10 => "it refers to another server (referral",
+        11 => "an administrative limit is exceeded (adminLimitExceeded",
+        16 => "there is no such attribute (noSuchAttribute",
+        NO_SUCH_OBJECT => "there is no such entry (noSuchObject",
+        INVALID_DN => "this is not a valid name of an entry (invalidDNSyntax",
+        50 => "access is denied (insufficientAccessRights",
+        BUSY => "it is busy (busy",
+        UNAVAILABLE => "it is unavailable (unavailable",
+        53 => "it is unwilling to do this (unwillingToPerform",
+        80 => "an internal error (other",
+        _ => return format!("result code {code}"),
+    };
+    format!("{known}, code {code})")
 }
 
 /// Whom we believe to be the directory.

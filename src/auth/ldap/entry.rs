@@ -4,7 +4,7 @@
 
 use ldap3::SearchEntry;
 
-use super::settings::Settings;
+use super::{filter::first_value, settings::Settings};
 use crate::model::{Timestamp, Username, line::is_misleading};
 
 /// Attributes that directories keep an entry's own id in, best first.
@@ -24,6 +24,8 @@ pub struct Entry {
     /// `attribute=value`; the value in hexadecimal where it is no text.
     pub subject: String,
     pub name: Username,
+    /// The name as the directory spells it, where that is another way: so the host may spell it too.
+    pub unix_name: Option<String>,
     pub display_name: String,
     pub mail: Option<String>,
     pub uid_number: Option<u32>,
@@ -49,9 +51,8 @@ pub fn attributes(settings: &Settings) -> Vec<&str> {
 
 /// Reads an entry; `Err` says in words why this is nobody who could sign in.
 pub fn read(found: &SearchEntry, settings: &Settings, now: Timestamp) -> Result<Entry, String> {
-    let name = text(found, &settings.username_attribute)
-        .ok_or_else(|| format!("{} has no {} that is text", found.dn, settings.username_attribute))?;
-    let name = Username::parse(&name.to_ascii_lowercase()).map_err(|err| format!("{name:?} of {}: {err}", found.dn))?;
+    let spelled = own_name(found, settings)?;
+    let name = name(found, spelled)?;
     let uid_number = match settings.uid_number_attribute.as_str() {
         "" => None,
         attribute => Some(uid(found, attribute)?),
@@ -67,8 +68,33 @@ pub fn read(found: &SearchEntry, settings: &Settings, now: Timestamp) -> Result<
         gid_number: text(found, "gidNumber").map(str::to_owned),
         member_of: all(found, "memberOf"),
         closed: closed(found, now),
+        unix_name: (spelled != name.as_str()).then(|| spelled.to_owned()),
         name,
     })
+}
+
+/// The name of an entry as the directory spells it. Of several it is the one that the entry is
+/// named by, or else the first.
+pub fn own_name<'a>(found: &'a SearchEntry, settings: &Settings) -> Result<&'a str, String> {
+    let attribute = settings.username_attribute.as_str();
+    let names = values(&found.attrs, attribute).map(Vec::as_slice).unwrap_or_default();
+    let by_dn = || {
+        let own = first_value(&found.dn).filter(|_| {
+            found.dn.split_once('=').is_some_and(|(named_by, _)| named_by.trim().eq_ignore_ascii_case(attribute))
+        })?;
+        names.iter().find(|name| name.eq_ignore_ascii_case(&own))
+    };
+    let name = if names.len() < 2 { None } else { by_dn() };
+    name.or(names.first()).map(String::as_str).ok_or_else(|| format!("{} has no {attribute} that is text", found.dn))
+}
+
+/// Why nobody can sign in by the name of this entry, where that is so.
+pub fn bad_name(found: &SearchEntry, settings: &Settings) -> Option<String> {
+    own_name(found, settings).and_then(|spelled| name(found, spelled)).err()
+}
+
+fn name(found: &SearchEntry, spelled: &str) -> Result<Username, String> {
+    Username::parse(&spelled.to_ascii_lowercase()).map_err(|err| format!("{spelled:?} of {}: {err}", found.dn))
 }
 
 /// The attribute and the bytes that a subject was made of.
@@ -110,7 +136,8 @@ fn uid(found: &SearchEntry, attribute: &str) -> Result<u32, String> {
     }
 }
 
-fn closed(found: &SearchEntry, now: Timestamp) -> Option<&'static str> {
+/// Why an account is closed, where it is; whatever else is wrong with its entry.
+pub fn closed(found: &SearchEntry, now: Timestamp) -> Option<&'static str> {
     let number = |attribute: &str| text(found, attribute).and_then(|value| value.parse::<i64>().ok());
     let is_true = |attribute: &str| text(found, attribute).is_some_and(|value| value.eq_ignore_ascii_case("true"));
     // Bit 2 is ACCOUNTDISABLE.
@@ -141,11 +168,14 @@ fn values<'a, V>(of: &'a std::collections::HashMap<String, V>, attribute: &str) 
     of.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute)).map(|(_, values)| values)
 }
 
+/// All values that are text: one that is not must not hide the others.
 fn all(found: &SearchEntry, attribute: &str) -> Vec<String> {
-    values(&found.attrs, attribute).cloned().unwrap_or_default()
+    let plain = values(&found.attrs, attribute).into_iter().flatten().cloned();
+    let beside = values(&found.bin_attrs, attribute).into_iter().flatten();
+    plain.chain(beside.filter_map(|value| String::from_utf8(value.clone()).ok())).collect()
 }
 
-/// The one value; several would leave it open who this is.
+/// The first value.
 fn text<'a>(found: &'a SearchEntry, attribute: &str) -> Option<&'a str> {
     values(&found.attrs, attribute)?.first().map(String::as_str)
 }

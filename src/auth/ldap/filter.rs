@@ -8,11 +8,13 @@ use super::settings::{Nested, Settings};
 /// Active Directory's rule that follows groups in groups (`LDAP_MATCHING_RULE_IN_CHAIN`).
 const IN_CHAIN: &str = "1.2.840.113556.1.4.1941";
 
-/// Whoever has this name, or another that people may sign in with.
-pub fn person(settings: &Settings, typed: &str) -> String {
-    let value = ldap_escape(typed);
-    let attributes = [&settings.username_attribute].into_iter().chain(&settings.sign_in_attributes);
-    either(attributes.map(|attribute| format!("({attribute}={value})")).collect(), &settings.user_filter)
+/// Whoever has this name, or another that people may sign in with: that one in the case that was
+/// typed, which some attributes keep.
+pub fn person(settings: &Settings, name: &str, written: &str) -> String {
+    let (name, written) = (ldap_escape(name), ldap_escape(written));
+    let others = settings.sign_in_attributes.iter().map(|attribute| format!("({attribute}={written})"));
+    let ways = [format!("({}={name})", settings.username_attribute)].into_iter().chain(others);
+    either(ways.collect(), &settings.user_filter)
 }
 
 /// Whoever has this id.
@@ -45,6 +47,18 @@ pub fn groups_of_groups<'a>(settings: &Settings, dns: impl Iterator<Item = &'a s
         [format!("(member={dn})"), format!("(uniqueMember={dn})")]
     };
     either(dns.flat_map(ways).collect(), &settings.group_filter)
+}
+
+/// Those of what a filter finds that have none of these names, or only those that have one.
+pub fn by_names(filter: &str, attribute: &str, names: &[String], is_one: bool) -> String {
+    let named: String = names.iter().map(|name| format!("({attribute}={})", ldap_escape(name.as_str()))).collect();
+    if is_one { format!("(&{filter}(|{named}))") } else { format!("(&{filter}(!(|{named})))") }
+}
+
+/// Every group, however it lists its members.
+pub fn all_groups(settings: &Settings) -> String {
+    let ways = ["(member=*)", "(uniqueMember=*)", "(memberUid=*)", "(objectClass=posixGroup)"];
+    either(ways.map(str::to_owned).to_vec(), &settings.group_filter)
 }
 
 /// A person's DN by the template.
@@ -116,8 +130,8 @@ mod tests {
             ("x,ou=y", "x,ou=y"),
         ];
         for (typed, escaped) in evil {
-            assert_eq!(person(&settings, typed), format!("(|(uid={escaped})(mail={escaped}))"));
-            assert!(ldap3::parse_filter(person(&settings, typed)).is_ok());
+            assert_eq!(person(&settings, typed, typed), format!("(|(uid={escaped})(mail={escaped}))"));
+            assert!(ldap3::parse_filter(person(&settings, typed, typed)).is_ok());
         }
     }
 
@@ -125,7 +139,7 @@ mod tests {
         /// `ldap_injection_corpus`, at length: any text gives a filter of the same shape.
         #[test]
         fn any_text_is_one_value(typed in "\\PC*") {
-            let filter = person(&Settings::default(), &typed);
+            let filter = person(&Settings::default(), &typed, &typed);
             prop_assert!(ldap3::parse_filter(&filter).is_ok(), "{filter}");
             prop_assert_eq!(filter.matches('(').count(), 1);
             prop_assert_eq!(filter.matches('*').count(), 0);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ldap3::Scope;
 
 use super::{
-    Result,
+    Error, Result,
     connection::Connection,
     entry::Entry,
     filter,
@@ -16,13 +16,14 @@ use crate::db::directory::Group;
 
 /// Steps from group to group, and groups in all: beyond, a directory is confused.
 const DEEPEST: usize = 16;
-const MOST: usize = 1000;
+const MOST: usize = 5000;
 /// Groups in one question.
 const AT_ONCE: usize = 50;
 
 /// All groups of somebody.
 pub async fn of_person(connection: &mut Connection, settings: &Settings, person: &Entry) -> Result<Vec<Group>> {
-    let mut found = BTreeMap::new();
+    let mut found = Found::new();
+    let mut asking = Asking { connection, settings, dn: &person.dn };
     for dn in &person.member_of {
         if let Some(name) = filter::first_value(dn) {
             found.insert(filter::normalise(dn), (dn.clone(), name));
@@ -30,9 +31,9 @@ pub async fn of_person(connection: &mut Connection, settings: &Settings, person:
     }
     if !settings.group_base.is_empty() {
         let first = filter::groups_of_person(settings, &person.dn, person.name.as_str(), person.gid_number.as_deref());
-        add(connection, settings, &first, &mut found).await?;
+        asking.add(&first, &mut found).await?;
         if settings.nested == Nested::Walk {
-            walk_up(connection, settings, &mut found).await?;
+            asking.walk_up(&mut found).await?;
         }
     }
     Ok(found.into_iter().map(|(subject, (_, name))| Group { subject, name }).collect())
@@ -41,36 +42,82 @@ pub async fn of_person(connection: &mut Connection, settings: &Settings, person:
 /// Normalised DN → the DN as the directory writes it, and the group's name.
 type Found = BTreeMap<String, (String, String)>;
 
-async fn walk_up(connection: &mut Connection, settings: &Settings, found: &mut Found) -> Result<()> {
-    let mut fresh: Vec<String> = found.values().map(|(dn, _)| dn.clone()).collect();
-    for _ in 0..DEEPEST {
-        let mut next = Vec::new();
-        for some in fresh.chunks(AT_ONCE) {
-            let parents = filter::groups_of_groups(settings, some.iter().map(String::as_str));
-            next.extend(add(connection, settings, &parents, found).await?);
-        }
-        if next.is_empty() || MOST <= found.len() {
-            break;
-        }
-        fresh = next;
-    }
-    Ok(())
+/// Questions about the groups of one person.
+struct Asking<'a> {
+    connection: &'a mut Connection,
+    settings: &'a Settings,
+    dn: &'a str,
 }
 
-/// Adds what a filter finds; answers with the DNs that were not known.
-async fn add(connection: &mut Connection, settings: &Settings, filter: &str, found: &mut Found) -> Result<Vec<String>> {
-    let attribute = settings.group_name_attribute.as_str();
-    let entries = connection.search(&settings.group_base, Scope::Subtree, filter, &[attribute]).await?;
-    let mut fresh = Vec::new();
-    for entry in entries {
-        let values =
-            entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute)).map(|(_, values)| values);
-        let name = values.and_then(|values| values.first().cloned()).or_else(|| filter::first_value(&entry.dn));
-        let Some(name) = name else { continue };
-        let before = found.insert(filter::normalise(&entry.dn), (entry.dn.clone(), name));
-        if before.is_none() {
-            fresh.push(entry.dn);
+impl Asking<'_> {
+    async fn walk_up(&mut self, found: &mut Found) -> Result<()> {
+        let mut fresh: Vec<String> = found.values().map(|(dn, _)| dn.clone()).collect();
+        for _ in 0..DEEPEST {
+            let mut next = Vec::new();
+            for some in fresh.chunks(AT_ONCE) {
+                let parents = filter::groups_of_groups(self.settings, some.iter().map(String::as_str));
+                next.extend(self.add(&parents, found).await?);
+            }
+            if next.is_empty() {
+                break;
+            }
+            fresh = next;
         }
+        Ok(())
     }
-    Ok(fresh)
+
+    /// Adds what a filter finds; answers with the DNs that were not known. Where the directory
+    /// gives no more in one answer, it is asked for the rest: for what has none of the names that
+    /// were given, and then for what else has one of them.
+    async fn add(&mut self, filter: &str, found: &mut Found) -> Result<Vec<String>> {
+        let (mut fresh, mut names) = (Vec::new(), Vec::new());
+        let mut is_complete = self.some(filter, found, &mut fresh, &mut names).await?;
+        if is_complete {
+            return Ok(fresh);
+        }
+        let in_one_answer = names.len();
+        while !is_complete {
+            let known = names.len();
+            let rest = filter::by_names(filter, &self.settings.group_name_attribute, &names, false);
+            is_complete = self.some(&rest, found, &mut fresh, &mut names).await?;
+            if !is_complete && names.len() == known {
+                return Err(self.too_many(found));
+            }
+        }
+        for some in names.clone().chunks((in_one_answer / 2).clamp(1, AT_ONCE)) {
+            let namesakes = filter::by_names(filter, &self.settings.group_name_attribute, some, true);
+            if !self.some(&namesakes, found, &mut fresh, &mut names).await? {
+                return Err(self.too_many(found));
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// One answer; whether it is all that there is.
+    async fn some(
+        &mut self,
+        filter: &str,
+        found: &mut Found,
+        fresh: &mut Vec<String>,
+        names: &mut Vec<String>,
+    ) -> Result<bool> {
+        let attribute = self.settings.group_name_attribute.as_str();
+        let answer = self.connection.search(&self.settings.group_base, Scope::Subtree, filter, &[attribute]).await?;
+        for entry in answer.entries {
+            let values =
+                entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute)).map(|(_, values)| values);
+            let named = values.and_then(|values| values.first().cloned());
+            names.extend(named.clone());
+            let Some(name) = named.or_else(|| filter::first_value(&entry.dn)) else { continue };
+            let before = found.insert(filter::normalise(&entry.dn), (entry.dn.clone(), name));
+            if before.is_none() {
+                fresh.push(entry.dn);
+            }
+        }
+        if MOST < found.len() { Err(self.too_many(found)) } else { Ok(answer.is_complete) }
+    }
+
+    fn too_many(&self, found: &Found) -> Error {
+        Error::ManyGroups(self.dn.to_owned(), found.len())
+    }
 }

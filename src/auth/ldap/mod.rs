@@ -22,7 +22,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use ldap3::{LdapError, Scope};
+use ldap3::{LdapError, Scope, SearchEntry};
 use parking_lot::Mutex;
 use rustls::ClientConfig;
 use tokio::sync::Semaphore;
@@ -30,13 +30,16 @@ use tokio::sync::Semaphore;
 pub(super) use filter::normalise;
 pub use settings::{Nested, Settings};
 
-use super::{Authenticator, Error as AuthError, Local, passwords};
+use super::{Authenticator, Error as AuthError, Local, attempts::Attempt, name::SignInName, passwords};
 use crate::{
     db::{
         Db,
         directory::{Arrival, Group, Person},
     },
-    model::{Clock, Role, UserId, Username, health::Contact},
+    model::{
+        Clock, Role, UserId, Username,
+        health::{Contact, Unjudged},
+    },
 };
 use connection::Connection;
 use entry::Entry;
@@ -45,8 +48,6 @@ use entry::Entry;
 pub const SOURCE: &str = "ldap";
 /// Sign-ins that may wait for the directory at once.
 const SLOTS: usize = 64;
-/// What anybody could type as a name, in bytes.
-const LONGEST_NAME: usize = 256;
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -58,12 +59,18 @@ pub enum Error {
         #[source]
         source: Box<LdapError>,
     },
-    #[error("{what} in the directory")]
+    /// Nobody has answered.
+    #[error("asking the directory {what}")]
     Ask {
         what: &'static str,
         #[source]
         source: Box<LdapError>,
     },
+    /// The directory has answered, but not what it was asked.
+    #[error("the directory was asked {what} and answered: {}{}{text}", connection::in_words(*code), if text.is_empty() { "" } else { ": " })]
+    Answer { what: &'static str, code: u32, text: String },
+    #[error("{0} is in more groups than the directory lists, or than anybody can be in ({1} were read)")]
+    ManyGroups(String, usize),
     #[error("the directory does not accept the password of {0} (auth.ldap.bind_dn)")]
     Service(String),
     #[error("the directory took longer than {0} s in all")]
@@ -80,6 +87,23 @@ pub enum Error {
     Db(#[from] crate::db::Error),
 }
 
+impl Error {
+    /// What somebody who signs in hears of an answer: what it is, and nothing of what was asked about.
+    pub fn for_people(&self) -> String {
+        match self {
+            Self::Answer { code, .. } => connection::in_words(*code),
+            Self::ManyGroups(..) => "you are in more groups than it lists".to_owned(),
+            Self::TooMuch(_) => "its answer has too many entries".to_owned(),
+            _ => "it does not answer".to_owned(),
+        }
+    }
+
+    /// Whether nobody answers at all, so that nobody else can be asked about either.
+    pub(super) fn is_outage(&self) -> bool {
+        matches!(self, Self::Connect { .. } | Self::Ask { .. } | Self::Slow(_) | Self::Service(_))
+    }
+}
+
 /// Asks the directory.
 pub struct Ldap {
     db: Db,
@@ -92,6 +116,7 @@ pub struct Ldap {
     /// The server that answered last.
     preferred: AtomicUsize,
     contact: Mutex<Contact>,
+    unjudged: Mutex<Vec<Unjudged>>,
 }
 
 /// Somebody as the directory has them now.
@@ -115,6 +140,7 @@ impl Ldap {
             local_slots,
             preferred: AtomicUsize::new(0),
             contact: Mutex::default(),
+            unjudged: Mutex::default(),
         })
     }
 
@@ -128,22 +154,27 @@ impl Ldap {
         self.contact.lock().clone()
     }
 
+    /// Whom the last look could not judge.
+    pub fn unjudged(&self) -> Vec<Unjudged> {
+        self.unjudged.lock().clone()
+    }
+
     /// Whether the service account can look at people between their sign-ins.
     pub fn refreshes(&self) -> Option<Duration> {
         self.settings.can_search().then(|| Duration::from_secs(self.settings.refresh.unsigned_abs()))
     }
 
     /// Finds whoever has this name and password; the inner `Err` says why it is nobody.
-    async fn check(&self, typed: &str, password: &str) -> Result<std::result::Result<Found, String>> {
+    async fn check(&self, typed: &SignInName, password: &str, attempt: &Attempt<'_>) -> Result<super::Result<Found>> {
         let mut connection = self.connect().await?;
         let found = if self.settings.user_dn.is_empty() {
             self.find(&mut connection, typed).await?
         } else {
-            let dn = filter::person_dn(&self.settings, typed);
-            if !connection.bind(&dn, password).await? {
-                return Ok(Err("the directory refuses the password".to_owned()));
+            let dn = filter::person_dn(&self.settings, &typed.canonical);
+            if !bind(&mut connection, &dn, password, attempt).await? {
+                return Ok(Err(AuthError::refused("the directory refuses the password")));
             }
-            self.read(&mut connection, &dn, Scope::Base, "(objectClass=*)").await?
+            self.read(&mut connection, &dn, Scope::Base, "(objectClass=*)", &typed.canonical).await?
         };
         let entry = match found.and_then(|entry| self.objection(&entry, typed).map_or(Ok(entry), Err)) {
             Ok(entry) => entry,
@@ -151,23 +182,30 @@ impl Ldap {
                 // As long as a wrong password takes, so that names cannot be told apart.
                 let nobody = format!("cn={}", super::secrets::random());
                 connection.bind(&format!("{nobody},{}", self.settings.user_base), password).await?;
-                return Ok(Err(because));
+                return Ok(Err(AuthError::refused(because)));
             }
         };
-        if self.settings.user_dn.is_empty() && !connection.bind(&entry.dn, password).await? {
-            return Ok(Err(format!("the directory refuses the password of {}", entry.dn)));
+        if self.settings.user_dn.is_empty() {
+            // Before the directory counts: however somebody was found, it is one entry that it locks.
+            if let Err(err) = attempt.is_about(entry.name.as_str()).await {
+                return Ok(Err(err));
+            }
+            if !bind(&mut connection, &entry.dn, password, attempt).await? {
+                return Ok(Err(AuthError::refused(format!("the directory refuses the password of {}", entry.dn))));
+            }
         }
         if self.settings.can_search() {
             self.become_service(&mut connection).await?;
         }
         let groups = groups::of_person(&mut connection, &self.settings, &entry).await?;
-        Ok(self.judge(entry, groups))
+        Ok(self.judge(entry, groups).map_err(AuthError::refused))
     }
 
     /// Whoever has this name, which somebody else has proved to be theirs.
     async fn look_up(&self, name: &Username) -> Result<std::result::Result<Found, String>> {
         let mut connection = self.connect().await?;
-        let entry = match self.find(&mut connection, name.as_str()).await? {
+        let asked = SignInName { written: name.to_string(), canonical: name.to_string() };
+        let entry = match self.find(&mut connection, &asked).await? {
             Ok(entry) => entry,
             Err(because) => return Ok(Err(because)),
         };
@@ -194,26 +232,27 @@ impl Ldap {
     /// Who has the name that somebody has proved elsewhere: as at a sign-in by password, but
     /// for the password.
     pub async fn recognise(&self, name: &Username) -> super::Result<UserId> {
-        self.arrive(self.look_up(name)).await
+        self.arrive(async { Ok(self.look_up(name).await?.map_err(AuthError::refused)) }).await
     }
 
     /// Waits for what the directory says of somebody, and writes it down.
-    async fn arrive(
-        &self,
-        asked: impl Future<Output = Result<std::result::Result<Found, String>>>,
-    ) -> super::Result<UserId> {
+    async fn arrive(&self, asked: impl Future<Output = Result<super::Result<Found>>>) -> super::Result<UserId> {
         let patience = self.patience();
         let answer = tokio::time::timeout(patience, asked).await;
         match answer.unwrap_or(Err(Error::Slow(patience.as_secs())))? {
             Ok(found) => known(self.admit(&found).await?, &found.entry.name),
-            Err(because) => Err(AuthError::refused(because)),
+            Err(err) => Err(err),
         }
     }
 
     /// The one person of this name; the inner `Err` says why there is none.
-    async fn find(&self, connection: &mut Connection, typed: &str) -> Result<std::result::Result<Entry, String>> {
-        let filter = filter::person(&self.settings, typed);
-        self.read(connection, &self.settings.user_base, Scope::Subtree, &filter).await
+    async fn find(
+        &self,
+        connection: &mut Connection,
+        typed: &SignInName,
+    ) -> Result<std::result::Result<Entry, String>> {
+        let filter = filter::person(&self.settings, &typed.canonical, &typed.written);
+        self.read(connection, &self.settings.user_base, Scope::Subtree, &filter, &typed.canonical).await
     }
 
     async fn read(
@@ -222,27 +261,28 @@ impl Ldap {
         base: &str,
         scope: Scope,
         filter: &str,
+        name: &str,
     ) -> Result<std::result::Result<Entry, String>> {
-        let found = connection.search(base, scope, filter, &entry::attributes(&self.settings)).await?;
-        Ok(match found.as_slice() {
-            [] => Err("the directory has no such person".to_owned()),
-            [one] => entry::read(one, &self.settings, self.clock.now()),
-            many => Err(format!(
-                "the directory has {} such people, {} and {} among them",
-                many.len(),
-                many[0].dn,
-                many[1].dn
-            )),
+        let found = connection.search(base, scope, filter, &entry::attributes(&self.settings)).await?.entries;
+        // A further value of one person's may be the name of another: it is whose own name it is.
+        let is_own =
+            |one: &&SearchEntry| entry::own_name(one, &self.settings).is_ok_and(|own| own.eq_ignore_ascii_case(name));
+        let own: Vec<&SearchEntry> = found.iter().filter(is_own).collect();
+        Ok(match (found.as_slice(), own.as_slice()) {
+            ([], _) => Err("the directory has no such person".to_owned()),
+            ([one], _) | (_, &[one]) => entry::read(one, &self.settings, self.clock.now()),
+            (many, _) => Err(several(many)),
         })
     }
 
     /// Why an entry that was found is not who asks. A directory may take look-alikes, other
     /// cases and spaces for the same name; two spellings of one name are one too many.
-    fn objection(&self, entry: &Entry, typed: &str) -> Option<String> {
+    fn objection(&self, entry: &Entry, typed: &SignInName) -> Option<String> {
+        let typed = &typed.canonical;
         if let Some(closed) = entry.closed {
             return Some(format!("{} is {closed}", entry.dn));
         }
-        let same = entry.name.as_str() == typed.to_ascii_lowercase() || !self.settings.sign_in_attributes.is_empty();
+        let same = entry.name.as_str() == typed || !self.settings.sign_in_attributes.is_empty();
         (!same).then(|| format!("{typed:?} is not how {} is spelled ({})", entry.dn, entry.name))
     }
 
@@ -310,11 +350,27 @@ impl Ldap {
             display_name: &found.entry.display_name,
             mail: found.entry.mail.as_deref(),
             uid_number: found.entry.uid_number,
+            unix_name: found.entry.unix_name.as_deref(),
             role: Some(found.role),
             groups: &found.groups,
         };
         Ok(self.db.arrive(&person, self.clock.now()).await?)
     }
+}
+
+/// Binds as somebody who signs in: the directory counts it.
+async fn bind(connection: &mut Connection, dn: &str, password: &str, attempt: &Attempt<'_>) -> Result<bool> {
+    attempt.asks();
+    let is_right = connection.bind(dn, password).await?;
+    if is_right {
+        attempt.is_right();
+    }
+    Ok(is_right)
+}
+
+/// Why nobody can be meant where several entries were found.
+fn several(many: &[SearchEntry]) -> String {
+    format!("the directory has {} such people, {} and {} among them", many.len(), many[0].dn, many[1].dn)
 }
 
 /// An error with its causes, in one line.
@@ -345,21 +401,29 @@ pub(super) fn known(arrival: Arrival, name: &Username) -> super::Result<UserId> 
 
 #[async_trait]
 impl Authenticator for Ldap {
-    async fn authenticate(&self, typed: &str, password: &str) -> super::Result<UserId> {
-        let typed = typed.trim_matches(' ');
-        // An empty password would be an anonymous bind, which succeeds; NUL ends strings in C.
-        if typed.is_empty() || LONGEST_NAME < typed.len() || typed.contains(char::is_control) {
-            return Err(AuthError::refused("what was typed cannot be a name"));
+    fn accepts(&self, name: &SignInName) -> super::Result<()> {
+        match (self.settings.sign_in_attributes.is_empty(), self.settings.user_dn.is_empty()) {
+            (true, _) => name.username().map(drop),
+            // Whose entry it is that a name leads to, nobody knows before the bind: only where
+            // the directory and we compare alike, one entry is one name.
+            (false, false) if !name.canonical.is_ascii() => {
+                Err(AuthError::refused("what was typed cannot be a name here: letters beyond ASCII"))
+            }
+            (false, _) => Ok(()),
         }
+    }
+
+    async fn authenticate(&self, name: &SignInName, password: &str, attempt: &Attempt<'_>) -> super::Result<UserId> {
+        // An empty password would be an anonymous bind, which succeeds; NUL ends strings in C.
         if password.is_empty() || passwords::LONGEST < password.len() || password.contains('\0') {
             return Err(AuthError::refused("what was typed cannot be a password"));
         }
-        let known = self.db.find_user_by_name(&typed.to_ascii_lowercase()).await?;
+        let known = self.db.find_user_by_name(&name.canonical).await?;
         if known.is_some_and(|account| account.user.is_local()) {
             let _slot = self.local_slots.acquire().await.expect("the semaphore is never closed");
-            return self.local.authenticate(typed, password).await;
+            return self.local.authenticate(name, password, attempt).await;
         }
-        self.arrive(self.check(typed, password)).await
+        self.arrive(self.check(name, password, attempt)).await
     }
 
     fn slots(&self) -> usize {

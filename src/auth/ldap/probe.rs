@@ -15,6 +15,8 @@ pub struct Step {
     /// A server's address, or what was looked for.
     pub about: String,
     pub outcome: Result<String, Trouble>,
+    /// It works, and somebody should read it all the same.
+    pub is_note: bool,
 }
 
 /// What is wrong, and the setting that mends it.
@@ -71,9 +73,10 @@ pub async fn steps(settings: &Settings, now: Timestamp) -> Vec<Step> {
         }
     }
     if !settings.user_base.is_empty() {
-        steps.push(people(&mut connection, settings, now).await);
+        steps.extend(people(&mut connection, settings, now).await);
     }
     steps.extend(groups(&mut connection, settings).await);
+    steps.extend(limit_of_answers(&mut connection, settings).await);
     steps
 }
 
@@ -113,28 +116,79 @@ fn explain(err: &Error) -> (String, &'static str) {
     (text, mend)
 }
 
-async fn people(connection: &mut Connection, settings: &Settings, now: Timestamp) -> Step {
+async fn people(connection: &mut Connection, settings: &Settings, now: Timestamp) -> Vec<Step> {
     let about = &settings.user_base;
     let filter = format!("(&({}=*){})", settings.username_attribute, settings.user_filter);
-    let wanted = entry::attributes(settings);
-    match connection.some(&settings.user_base, Scope::Subtree, &filter, &wanted).await {
-        Err(err) => failed(about, chain(&err), "auth.ldap.user_base"),
-        Ok(found) if found.is_empty() => failed(
+    let answer = match connection.search(about, Scope::Subtree, &filter, &entry::attributes(settings)).await {
+        Err(Error::TooMuch(most)) => return vec![done(about, format!("more than {most} people are found"))],
+        Err(err) => return vec![failed(about, chain(&err), "auth.ldap.user_base")],
+        Ok(answer) => answer,
+    };
+    let found = answer.entries;
+    if found.is_empty() {
+        return vec![failed(
             about,
             format!("nobody with {filter} is below it, or `{}` may not see them", settings.bind_dn),
             "auth.ldap.user_base, auth.ldap.user_filter, auth.ldap.username_attribute",
-        ),
-        Ok(found) => match found.iter().map(|one| entry::read(one, settings, now)).collect::<Result<Vec<_>, _>>() {
-            Ok(read) => done(about, format!("people are found, {} for instance", read[0].name)),
-            // Some entries may well be nobody; if all are, a setting is wrong.
-            Err(why) if found.iter().all(|one| entry::read(one, settings, now).is_err()) => failed(
-                about,
-                format!("entries are found, but nobody who could sign in: {why}"),
-                "auth.ldap.username_attribute, auth.ldap.uid_number_attribute, auth.ldap.id_attribute",
-            ),
-            Err(why) => done(about, format!("people are found; not everybody could sign in: {why}")),
-        },
+        )];
     }
+    let (mut good, mut by_name, mut otherwise) = (Vec::new(), Vec::new(), Vec::new());
+    for one in &found {
+        match (entry::read(one, settings, now), entry::bad_name(one, settings)) {
+            (_, Some(why)) => by_name.push(why),
+            (Err(why), None) => otherwise.push(why),
+            (Ok(read), None) => good.push(read.name),
+        }
+    }
+    let Some(example) = good.first() else {
+        let why = by_name.iter().chain(&otherwise).next().map_or("", String::as_str);
+        return vec![failed(
+            about,
+            format!("entries are found, but nobody who could sign in: {why}"),
+            "auth.ldap.username_attribute, auth.ldap.uid_number_attribute, auth.ldap.id_attribute",
+        )];
+    };
+    // Some entries may well be nobody; if all are, a setting is wrong.
+    let mut steps = vec![done(about, format!("people are found, {example} for instance"))];
+    for (which, why) in [("by their name", by_name), ("for another reason", otherwise)] {
+        if let Some(first) = why.first() {
+            let what = format!("{} of {} entries cannot sign in {which}, as {first}", why.len(), found.len());
+            steps.push(Step { is_note: true, ..done(about, what) });
+        }
+    }
+    steps.extend((!answer.is_complete).then(|| limited(about, found.len())));
+    steps
+}
+
+/// Whether the directory lists all groups in one answer: somebody could be in all of them.
+async fn limit_of_answers(connection: &mut Connection, settings: &Settings) -> Option<Step> {
+    let about = &settings.group_base;
+    if about.is_empty() {
+        return None;
+    }
+    match connection.search(about, Scope::Subtree, &filter::all_groups(settings), &["1.1"]).await {
+        Ok(answer) if answer.is_complete => None,
+        Ok(answer) => Some(limited(about, answer.entries.len())),
+        Err(Error::TooMuch(_)) => None,
+        Err(err) => {
+            Some(Step { outcome: Err(warning(chain(&err), "auth.ldap.group_base")), ..done(about, String::new()) })
+        }
+    }
+}
+
+/// The directory gives no more than so many entries.
+fn limited(about: &str, entries: usize) -> Step {
+    let what = format!(
+        "{}: it gives {entries} entries and has more. Whoever is in more groups than that takes several questions",
+        connection::in_words(connection::SIZE_LIMIT_EXCEEDED)
+    );
+    let mend =
+        "the size limit of auth.ldap.bind_dn in the directory (OpenLDAP: `limits dn.exact=\"…\" size=unlimited`)";
+    Step { outcome: Err(warning(what, mend)), ..done(about, String::new()) }
+}
+
+fn warning(what: String, mend: &'static str) -> Trouble {
+    Trouble { what, mend, fatal: false }
 }
 
 async fn groups(connection: &mut Connection, settings: &Settings) -> Vec<Step> {
@@ -158,11 +212,8 @@ async fn groups(connection: &mut Connection, settings: &Settings) -> Vec<Step> {
         steps.push(match connection.some(&settings.group_base, Scope::Subtree, &filter, &["cn"]).await {
             Err(err) => failed(&settings.group_base, chain(&err), "auth.ldap.group_base"),
             Ok(found) if found.is_empty() => {
-                let mut step = failed(name, format!("no group of this name is below {}", settings.group_base), setting);
-                if let Err(trouble) = &mut step.outcome {
-                    trouble.fatal = false;
-                }
-                step
+                let what = format!("no group of this name is below {}", settings.group_base);
+                Step { outcome: Err(warning(what, setting)), ..done(name, String::new()) }
             }
             Ok(_) => done(name, format!("is a group ({setting})")),
         });
@@ -171,9 +222,9 @@ async fn groups(connection: &mut Connection, settings: &Settings) -> Vec<Step> {
 }
 
 fn done(about: &str, what: String) -> Step {
-    Step { about: about.to_owned(), outcome: Ok(what) }
+    Step { about: about.to_owned(), outcome: Ok(what), is_note: false }
 }
 
 fn failed(about: &str, what: String, mend: &'static str) -> Step {
-    Step { about: about.to_owned(), outcome: Err(Trouble { what, mend, fatal: true }) }
+    Step { about: about.to_owned(), outcome: Err(Trouble { what, mend, fatal: true }), is_note: false }
 }

@@ -1,52 +1,87 @@
-//! Another look at everybody who is in: whoever the directory has removed, locked or put out
+//! Another look at everybody who is in. Whom the directory has removed, locked or put out
 //! of the allowed groups loses logins, tokens and live sockets; new groups and roles take
 //! hold. Groups for which something is set are asked about too: one that is no longer there
-//! binds nobody. A directory that does not answer, or suddenly knows nobody, changes nothing.
+//! binds nobody. A directory that does not answer, or suddenly knows nobody, changes nothing; an
+//! entry that cannot be read, or a question that fails, changes nothing for that one alone.
 
 use std::collections::HashSet;
 
 use ldap3::Scope;
 
-use super::{Error, Found, Ldap, Result, connection::Connection, entry, filter, groups};
+use super::{Error, Found, Ldap, Result, chain, connection::Connection, entry, filter, groups};
 use crate::{
-    db::directory::{Known, WatchedGroup},
-    model::UserId,
+    db::directory::{Arrival, Known, WatchedGroup},
+    model::health::Unjudged,
 };
 
 /// From so many people on, all of them gone at once is a fault of the directory.
 const SUSPICIOUS: usize = 3;
+/// After so many questions in a row that nobody answered, nobody will.
+const PATIENCE: usize = 3;
+
+/// How the directory sees somebody today.
+enum Standing {
+    In(Box<Found>),
+    /// Why they may not be in.
+    Out(String),
+    /// Why that cannot be told.
+    Unclear(String),
+}
 
 impl Ldap {
     pub async fn refresh(&self) -> Result<()> {
         let people = self.db.people_in(super::SOURCE).await?;
         let watched = self.db.watched_groups(super::SOURCE).await?;
         if (people.is_empty() && watched.is_empty()) || !self.settings.can_search() {
+            self.unjudged.lock().clear();
             return Ok(());
         }
         let mut connection = self.connect().await?;
+        let mut unjudged = Vec::new();
         let mut there = Vec::new();
-        let mut gone: Vec<(UserId, String)> = Vec::new();
+        let mut gone: Vec<(&Known, String)> = Vec::new();
+        let mut silences = 0;
         for person in &people {
-            match self.look_again(&mut connection, person).await? {
-                Ok(found) => there.push(found),
-                Err(because) => gone.push((person.id, because)),
+            let standing = self.look_again(&mut connection, person).await;
+            silences = if standing.as_ref().is_err_and(Error::is_outage) { silences + 1 } else { 0 };
+            match standing {
+                Ok(Standing::In(found)) => there.push((person, found)),
+                Ok(Standing::Out(because)) => gone.push((person, because)),
+                Ok(Standing::Unclear(because)) => unjudged.push(skipped(&person.name, because)),
+                Err(err) if silences == PATIENCE || silences == people.len() => return Err(err),
+                Err(err) => {
+                    unjudged.push(skipped(&person.name, chain(&err)));
+                    if silences != 0 {
+                        connection = self.connect().await?;
+                    }
+                }
             }
         }
         if there.is_empty() && SUSPICIOUS <= gone.len() {
             return Err(Error::Emptied(gone.len()));
         }
-        for found in &there {
-            self.admit(found).await?;
-        }
-        for (id, because) in gone {
-            if self.db.leave(id, &because, self.clock.now()).await? {
-                let name = people.iter().find(|person| person.id == id).map_or("", |person| person.name.as_str());
-                tracing::warn!(user = name, because, "somebody lost access");
+        let seen: HashSet<String> =
+            there.iter().flat_map(|(_, one)| &one.groups).map(|group| group.subject.clone()).collect();
+        for (person, found) in &there {
+            match self.admit(found).await {
+                Ok(Arrival::Known(_) | Arrival::Disabled) => {}
+                Ok(Arrival::NameTaken) => {
+                    let because = format!("the name {} belongs to somebody else here", found.entry.name);
+                    unjudged.push(skipped(&person.name, because));
+                }
+                Err(err) => unjudged.push(skipped(&person.name, chain(&err))),
             }
         }
-        let seen: HashSet<&str> =
-            there.iter().flat_map(|one| &one.groups).map(|group| group.subject.as_str()).collect();
-        self.look_at_groups(&mut connection, &watched, &seen).await
+        for (person, because) in gone {
+            match self.db.leave(person.id, &because, self.clock.now()).await {
+                Ok(true) => tracing::warn!(user = person.name, because, "somebody lost access"),
+                Ok(false) => {}
+                Err(err) => unjudged.push(skipped(&person.name, chain(&err))),
+            }
+        }
+        let groups = self.look_at_groups(&mut connection, &watched, &seen, &mut unjudged).await;
+        *self.unjudged.lock() = unjudged;
+        groups
     }
 
     /// Which groups are no longer there, and which are again. Those of somebody who was just seen are.
@@ -54,46 +89,73 @@ impl Ldap {
         &self,
         connection: &mut Connection,
         watched: &[WatchedGroup],
-        seen: &HashSet<&str>,
+        seen: &HashSet<String>,
+        unjudged: &mut Vec<Unjudged>,
     ) -> Result<()> {
         let (mut there, mut gone) = (Vec::new(), Vec::new());
         for group in watched {
-            let is_there = seen.contains(group.subject.as_str()) || connection.has(&group.subject).await?;
-            if is_there { there.push(group) } else { gone.push(group) }
+            match if seen.contains(&group.subject) { Ok(true) } else { connection.has(&group.subject).await } {
+                Ok(true) => there.push(group),
+                Ok(false) => gone.push(group),
+                Err(err) if err.is_outage() => return Err(err),
+                Err(err) => unjudged.push(skipped(&group.subject, chain(&err))),
+            }
         }
         if there.is_empty() && SUSPICIOUS <= gone.len() && gone.iter().any(|group| !group.is_absent) {
             return Err(Error::NoGroups(gone.len()));
         }
         let now = self.clock.now();
         for group in there.iter().filter(|group| group.is_absent) {
-            self.db.group_back(group.id, now).await?;
+            if let Err(err) = self.db.group_back(group.id, now).await {
+                unjudged.push(skipped(&group.subject, chain(&err)));
+            }
         }
         for group in gone {
-            if self.db.group_gone(group.id, now).await? {
-                tracing::warn!(group = group.subject, "the directory no longer has a group for which limits are set");
+            match self.db.group_gone(group.id, now).await {
+                Ok(true) => {
+                    tracing::warn!(
+                        group = group.subject,
+                        "the directory no longer has a group for which limits are set"
+                    );
+                }
+                Ok(false) => {}
+                Err(err) => unjudged.push(skipped(&group.subject, chain(&err))),
             }
         }
         Ok(())
     }
 
-    /// What the directory says of somebody today; the inner `Err` says why they may not be in.
-    async fn look_again(
-        &self,
-        connection: &mut Connection,
-        person: &Known,
-    ) -> Result<std::result::Result<Found, String>> {
+    /// What the directory says of somebody today.
+    async fn look_again(&self, connection: &mut Connection, person: &Known) -> Result<Standing> {
         let Some((attribute, value)) = entry::id_of_subject(&person.subject) else {
-            return Ok(Err(format!("{:?} is no id of a directory", person.subject)));
+            return Ok(Standing::Out(format!("{:?} is not an id of a directory", person.subject)));
         };
         let filter = filter::person_of_id(&self.settings, attribute, &value);
-        let entry = match self.read(connection, &self.settings.user_base, Scope::Subtree, &filter).await? {
-            Ok(entry) => entry,
-            Err(because) => return Ok(Err(because)),
+        let wanted = entry::attributes(&self.settings);
+        let found = connection.search(&self.settings.user_base, Scope::Subtree, &filter, &wanted).await?.entries;
+        let found = match found.as_slice() {
+            [] => return Ok(Standing::Out("the directory has no such person".to_owned())),
+            [one] => one,
+            many => return Ok(Standing::Unclear(super::several(many))),
         };
-        if let Some(closed) = entry.closed {
-            return Ok(Err(format!("{} is {closed}", entry.dn)));
+        let now = self.clock.now();
+        if let Some(closed) = entry::closed(found, now) {
+            return Ok(Standing::Out(format!("{} is {closed}", found.dn)));
         }
+        let entry = match entry::read(found, &self.settings, now) {
+            Ok(entry) => entry,
+            Err(because) => return Ok(Standing::Unclear(because)),
+        };
         let groups = groups::of_person(connection, &self.settings, &entry).await?;
-        Ok(self.judge(entry, groups))
+        Ok(match self.judge(entry, groups) {
+            Ok(found) => Standing::In(Box::new(found)),
+            Err(because) => Standing::Out(because),
+        })
     }
+}
+
+/// Somebody, or a group, that stays as it is; the log names them at each look.
+fn skipped(name: &str, because: String) -> Unjudged {
+    tracing::warn!(name, because, "a look at the directory skipped an entry; it stays as it was");
+    Unjudged { name: name.to_owned(), because }
 }

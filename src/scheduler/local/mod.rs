@@ -313,17 +313,21 @@ impl Scheduler for Local {
                 _ => Ok(own.into()),
             };
         }
-        let unix_name = match &user.account {
-            Account::Named(name) => name.clone(),
-            Account::Hosts { .. } => user.name.clone(),
+        let (unix_name, spelled) = match &user.account {
+            Account::Named(name) => (name.clone(), None),
+            Account::Hosts { spelled, .. } => (user.name.clone(), spelled.clone()),
             Account::Made => match self.helper(HelperRequest::Account { name: user.name.clone() }).await? {
-                HelperAnswer::Account { unix_name } => unix_name,
+                HelperAnswer::Account { unix_name } => (unix_name, None),
                 other => return Err(unexpected(&other)),
             },
         };
-        let person = blocking(move || Identity::look_up(&unix_name).map(Person::from).map_err(Error::from)).await?;
+        let looked_up = move || match spelled {
+            Some(spelled) if identity::is_known(&spelled) => Identity::look_up(&spelled),
+            _ => Identity::look_up(&unix_name),
+        };
+        let person = blocking(move || looked_up().map(Person::from).map_err(Error::from)).await?;
         match user.account {
-            Account::Hosts { uid: Some(uid) } if uid != person.uid => Err(Error::Refused(format!(
+            Account::Hosts { uid: Some(uid), .. } if uid != person.uid => Err(Error::Refused(format!(
                 "the directory says that `{}` has the uid {uid}, and this machine says {}: an administrator must make \
                  them agree",
                 person.unix_name, person.uid

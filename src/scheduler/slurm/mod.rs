@@ -249,7 +249,7 @@ impl Scheduler for Slurm {
     async fn person(&self, user: &PortalUser) -> Result<Person> {
         // Nodes know nothing of an account that was made here.
         let account = match &user.account {
-            Account::Made => Account::Hosts { uid: None },
+            Account::Made => Account::Hosts { uid: None, spelled: None },
             other => other.clone(),
         };
         self.shared.config.local.person(&PortalUser { account, ..user.clone() }).await

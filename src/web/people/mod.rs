@@ -201,8 +201,8 @@ pub async fn list(
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NewUserRequest {
-    /// `[a-z_][a-z0-9_.-]{0,31}`, and no system account's.
-    #[schema(min_length = 1, max_length = 32)]
+    /// At most 29 of `a` to `z`, digits, `_`, `.` and `-`; not digits alone, and not a system account's.
+    #[schema(min_length = 1, max_length = 29)]
     name: String,
     #[serde(default)]
     #[schema(max_length = 128)]

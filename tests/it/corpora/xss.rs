@@ -91,6 +91,7 @@ async fn group(world: &World, owner: UserId, number: usize, words: &str) -> Stri
         display_name: &words,
         mail: None,
         uid_number: None,
+        unix_name: None,
         role: Some(Role::Operator),
         groups: &[Group { subject: subject.clone(), name: words.clone() }],
     };

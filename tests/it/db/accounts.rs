@@ -266,6 +266,7 @@ async fn people_of_a_directory() {
             display_name: "Alice",
             mail: Some("alice@example.org"),
             uid_number: Some(20_001),
+            unix_name: None,
             role: Some(Role::Admin),
             groups: &groups,
         };
@@ -337,6 +338,7 @@ async fn groups_that_a_directory_no_longer_has() {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: None,
             groups: &groups,
         };

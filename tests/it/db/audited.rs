@@ -82,6 +82,7 @@ impl<'a> Scene<'a> {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: None,
             groups: &["going", "gone"].map(|name| Group { subject: format!("cn={name}"), name: name.to_owned() }),
         };

@@ -60,6 +60,7 @@ async fn fill(db: &Db) -> UserId {
         display_name: "",
         mail: None,
         uid_number: None,
+        unix_name: None,
         role: Some(Role::User),
         groups: &groups,
     };

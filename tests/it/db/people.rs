@@ -131,6 +131,7 @@ async fn people_are_found() {
             display_name: "Carol Ångström",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: Some(Role::Operator),
             groups: &[Group { subject: "cn=lab".to_owned(), name: "lab".to_owned() }],
         };
@@ -184,6 +185,7 @@ async fn names_are_found_in_any_case() {
                 display_name,
                 mail: None,
                 uid_number: None,
+                unix_name: None,
                 role: None,
                 groups,
             };
@@ -274,6 +276,7 @@ async fn what_the_directory_gives_and_what_is_given_here() {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: Some(Role::Admin),
             groups: &[],
         };
@@ -384,6 +387,7 @@ async fn groups_their_people_and_their_managers() {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: Some(Role::User),
             groups: &[
                 Group { subject: "cn=lab,ou=a".to_owned(), name: "lab".to_owned() },

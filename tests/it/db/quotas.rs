@@ -283,6 +283,7 @@ pub async fn member(db: &Db, name: &str, groups: &[&str]) -> UserId {
         display_name: "",
         mail: None,
         uid_number: None,
+        unix_name: None,
         role: Some(Role::User),
         groups: &groups,
     };

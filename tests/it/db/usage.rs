@@ -223,6 +223,7 @@ async fn what_others_do_is_known_at_once() {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: Some(Role::User),
             groups: &[],
         };

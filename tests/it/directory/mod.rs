@@ -6,6 +6,7 @@ mod active;
 mod by_proxy;
 mod leaving;
 mod peers;
+mod refresh;
 mod slapd;
 
 use std::sync::Arc;
@@ -13,11 +14,13 @@ use std::sync::Arc;
 use lyceum::{
     auth::{
         Authenticator, Error, Ldap,
+        attempts::Attempts,
         ldap::{Settings, probe},
+        name::SignInName,
         rules::Rules,
     },
     db::{Config, Db},
-    model::{Clock, Role, User},
+    model::{Clock, Role, User, UserId},
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -46,13 +49,22 @@ impl House {
     }
 
     async fn enter_with(&self, name: &str, password: &str) -> Result<User, Error> {
-        let id = self.ldap.authenticate(name, password).await?;
+        let id = self.ask(name, password).await?;
         Ok(self.db.find_user(id).await.unwrap().unwrap().user)
+    }
+
+    /// As a portal asks that has never been asked before.
+    async fn ask(&self, name: &str, password: &str) -> Result<UserId, Error> {
+        let name = SignInName::parse(name)?;
+        self.ldap.accepts(&name)?;
+        let attempts = Attempts::new(Clock::manual(START), None);
+        let attempt = attempts.begin(&name.canonical, [192, 0, 2, 1].into()).await?;
+        self.ldap.authenticate(&name, password, &attempt).await
     }
 
     /// Why somebody was refused.
     async fn refused(&self, name: &str, password: &str) -> String {
-        match self.ldap.authenticate(name, password).await {
+        match self.ask(name, password).await {
             Err(Error::BadCredentials { because }) => because.into_owned(),
             other => panic!("{name:?} was not refused: {other:?}"),
         }
@@ -80,7 +92,10 @@ async fn people_sign_in_over_every_kind_of_tls() {
         assert_eq!((alice.name.as_str(), alice.display_name.as_str()), ("alice", "Alice Åström"));
         assert_eq!((alice.source.as_str(), alice.uid_number, alice.role), ("ldap", Some(20001), Role::User));
         assert_eq!(house.enter("alice").await.unwrap().id, alice.id, "the second time she is the same");
-        assert_eq!(house.enter("Alice").await.unwrap().id, alice.id, "names are the same in any case");
+        for typed in ["Alice", " ALICE ", "ａｌｉｃｅ"] {
+            let again = house.enter_with(typed, &password("alice")).await.unwrap();
+            assert_eq!(again.id, alice.id, "{typed:?} is the same name");
+        }
         assert!(house.refused("alice", "wrong").await.contains("refuses the password"));
     }
 }
@@ -149,7 +164,6 @@ async fn ldap_injection_corpus() {
             "#alice",
             "\"alice\"",
             "аlice",
-            "ａｌｉｃｅ",
             "alice\u{200b}",
             "alice\n",
             "uid=alice",
@@ -285,6 +299,67 @@ async fn wrong_passwords_do_not_lock_the_account_there() {
     assert!(house.enter("alice").await.is_ok(), "the directory has not locked her");
 }
 
+/// However a name is spelled, and by whatever attribute, it is one person's for whom failures count.
+#[tokio::test]
+async fn no_spelling_locks_the_account_there() {
+    let slapd = Slapd::start();
+    let by_mail = Settings { sign_in_attributes: vec!["mail".to_owned()], ..slapd.settings() };
+    let user_dn = format!("uid={{username}},ou=people,{BASE}");
+    let direct = Settings { user_dn: user_dn.clone(), ..slapd.settings() };
+    let direct_by_mail = Settings { user_dn, ..by_mail.clone() };
+    for (settings, name) in [(slapd.settings(), "alice"), (by_mail, "bob"), (direct, "carol"), (direct_by_mail, "twin")]
+    {
+        let (portal, _ldap) = portal(settings).await;
+        let big = name.to_uppercase();
+        let wide: String = name.chars().filter_map(|c| char::from_u32(u32::from(c) + 0xfee0)).collect();
+        let spellings = [
+            name.to_owned(),
+            big.clone(),
+            format!(" {name}"),
+            format!("{name}@example.org"),
+            format!("\u{a0}{name}\u{3000}"),
+            wide.clone(),
+            format!("{wide}@example.org"),
+            format!("  {big}@EXAMPLE.org\t"),
+            format!("{name}\u{200b}"),
+            format!("{name}@example.org\u{ad}"),
+            format!("\u{feff}{name}"),
+            person_dn(name),
+            format!("uid={name}"),
+            format!("{name}*"),
+        ];
+        for typed in &spellings {
+            let status = portal.try_sign_in(typed, "wrong").await.status();
+            assert!(matches!(status.as_u16(), 401 | 429), "{typed:?}: {status}");
+        }
+        let again = spellings[..8].iter().map(|typed| portal.try_sign_in(typed, "wrong"));
+        for answer in futures_util::future::join_all(again).await {
+            assert_ne!(answer.status(), 200);
+        }
+        assert_eq!(portal.try_sign_in(&big, &password(name)).await.status(), 429, "strangers wait");
+        assert!(slapd.failures(name).await <= 3, "{name}: the directory has heard too many");
+    }
+}
+
+/// Attempts at once are counted one by one, and those of an account of our own alike.
+#[tokio::test]
+async fn many_attempts_at_once_lock_nobody() {
+    let slapd = Slapd::start();
+    let (portal, _ldap) = portal(slapd.settings()).await;
+    portal.add_user("root-admin", Role::Admin).await;
+    for name in ["dan", "root-admin"] {
+        let typed = |n: usize| format!("{}{name}", " ".repeat(n));
+        let names: Vec<String> = (0..20).map(typed).collect();
+        let answers =
+            futures_util::future::join_all(names.iter().map(|typed| portal.try_sign_in(typed, "wrong"))).await;
+        let looked_at = answers.iter().filter(|answer| answer.status() == 401).count();
+        assert_eq!(looked_at, 3, "of 20 attempts at {name}");
+    }
+    assert_eq!(slapd.failures("dan").await, 3);
+    let row = portal.db().list_audit(1).await.unwrap().remove(0);
+    assert_eq!((row.action.as_str(), row.subject.as_str()), ("sign_in.failed", "root-admin"), "by its one name");
+}
+
 /// Whatever is typed, whoever is refused hears the same sentence, nobody is made, and the audit
 /// table has the reason; a name that is nobody's is not kept there, for it may be a password.
 #[tokio::test]
@@ -294,7 +369,7 @@ async fn every_refusal_is_one_sentence() {
     let (portal, _ldap) = portal(settings).await;
     sign_in(&portal, "alice").await;
     slapd.replace(&person_dn("carol"), "pwdAccountLockedTime", "000001010000Z").await;
-    let alike = "is not how|no such person";
+    let never = "a name has 1 to 32 characters";
     let long = "x".repeat(1_000_000);
     let mut answers = std::collections::BTreeSet::new();
     for (name, typed, because) in [
@@ -303,19 +378,18 @@ async fn every_refusal_is_one_sentence() {
         ("alice", "alice-secret\0", "cannot be a password"),
         ("nobody-such", "x", "no such person"),
         ("", "x", "cannot be a name"),
-        ("*", "x", "no such person"),
-        ("*)(uid=*", "x", "no such person"),
-        ("alice)(|(uid=*", "alice-secret", "no such person"),
-        ("alice\\00", "alice-secret", "no such person"),
+        ("*", "x", never),
+        ("*)(uid=*", "x", never),
+        ("alice)(|(uid=*", "alice-secret", never),
+        ("alice\\00", "alice-secret", never),
         ("alice\0", "alice-secret", "cannot be a name"),
-        ("\\61lice", "alice-secret", "no such person"),
-        ("alice,ou=people", "alice-secret", "no such person"),
-        ("alice+uid=bob", "alice-secret", "no such person"),
-        ("#alice", "alice-secret", "no such person"),
-        ("\"alice\"", "alice-secret", "no such person"),
-        ("аlice", "alice-secret", "no such person"),
-        ("ａｌｉｃｅ", "alice-secret", alike),
-        ("alice\u{200b}", "alice-secret", alike),
+        ("\\61lice", "alice-secret", never),
+        ("alice,ou=people", "alice-secret", never),
+        ("alice+uid=bob", "alice-secret", never),
+        ("#alice", "alice-secret", never),
+        ("\"alice\"", "alice-secret", never),
+        ("аlice", "alice-secret", never),
+        ("alice\u{200b}", "alice-secret", "cannot be a name"),
         (&long, "x", "cannot be a name"),
         ("twin", "twin-secret", "2 such people"),
         ("nouid", "nouid-secret", "has no uidNumber"),

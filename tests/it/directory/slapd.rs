@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use ldap3::{Ldap, LdapConnAsync, Mod};
+use ldap3::{Ldap, LdapConnAsync, Mod, Scope, SearchEntry};
 use lyceum::auth::{ldap::Settings, rules::Rules};
 use rcgen::{BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, date_time_ymd};
 use tempfile::TempDir;
@@ -158,6 +158,19 @@ impl Slapd {
             known.user_base,
             known.group_base,
         )
+    }
+
+    /// How many wrong passwords of somebody's the directory counts.
+    pub async fn failures(&self, name: &str) -> usize {
+        let (dn, wanted) = (person_dn(name), vec!["pwdFailureTime"]);
+        let found = self.root().await.search(&dn, Scope::Base, "(objectClass=*)", wanted).await.unwrap();
+        let entry = SearchEntry::construct(found.success().unwrap().0.remove(0));
+        entry.attrs.get("pwdFailureTime").map_or(0, Vec::len)
+    }
+
+    pub async fn add_value(&self, dn: &str, attribute: &str, value: &str) {
+        let values = std::collections::HashSet::from([value]);
+        self.root().await.modify(dn, vec![Mod::Add(attribute, values)]).await.unwrap().success().unwrap();
     }
 
     pub async fn delete(&self, dn: &str) {

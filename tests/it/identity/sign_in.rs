@@ -123,6 +123,25 @@ async fn nobody_learns_which_names_there_are() {
     assert_eq!(targets, ["alice", "(unknown name)", "carol", "alice", "(unknown name)"]);
 }
 
+#[tokio::test]
+async fn spellings_of_a_local_name_are_one_name() {
+    let portal = TestPortal::start().await;
+    portal.add_user("alice", Role::User).await;
+    for typed in ["ALICE", " alice ", "Alice\t", "ａｌｉｃｅ"] {
+        assert_eq!(portal.try_sign_in(typed, &password("alice")).await.status(), 200, "{typed:?}");
+    }
+    for typed in ["аlice", "alice\u{200b}", "ali ce", "alice\0"] {
+        assert_eq!(portal.try_sign_in(typed, &password("alice")).await.status(), 401, "{typed:?}");
+    }
+    for blanks in 0..5 {
+        let typed = format!("{}ALICE", " ".repeat(blanks));
+        assert_eq!(portal.try_sign_in(&typed, "wrong-password").await.status(), 401);
+    }
+    let row = portal.db().list_audit(1).await.unwrap().remove(0);
+    assert_eq!(row.subject, "alice", "the audit log has the one name");
+    assert_eq!(portal.try_sign_in("aLice", "wrong-password").await.status(), 429, "one count for all spellings");
+}
+
 /// Guessing slows down and never locks out.
 #[tokio::test]
 async fn login_throttle() {

@@ -40,6 +40,7 @@ async fn of_directory(portal: &TestPortal, name: &str, role: Role, groups: &[&st
         display_name: "",
         mail: None,
         uid_number: None,
+        unix_name: None,
         role: Some(role),
         groups: &groups,
     };
