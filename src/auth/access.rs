@@ -8,7 +8,12 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
-use super::{Authenticator, Header, Result, attempts::Attempts, scopes, secrets};
+use super::{
+    Authenticator, Header, Result,
+    attempts::Attempts,
+    scopes::{self, Scope},
+    secrets,
+};
 use crate::{
     db::{Db, logins::Login, tokens::Token},
     model::{Clock, LoginId, Loops, Role, Timestamp, TokenId, User, UserId},
@@ -56,12 +61,17 @@ impl Principal {
         Role::Operator <= self.user.role
     }
 
-    /// Whether the credential reaches this far; a login always does.
-    pub fn scopes_allow(&self, method: &str, route: &str) -> bool {
+    /// Whether the credential has one of the scopes that are needed; a login always does.
+    pub fn scopes_allow(&self, needed: &[Scope]) -> bool {
         match &self.credential {
             Credential::Login { .. } => true,
-            Credential::Token { scopes, .. } => scopes::allow(scopes, method, route),
+            Credential::Token { scopes, .. } => scopes::allow(scopes, needed),
         }
+    }
+
+    /// Whether this is a token that may do less than its owner.
+    pub fn is_scoped(&self) -> bool {
+        self.scopes().is_some_and(|scopes| !scopes.is_empty())
     }
 
     /// A token's scopes; `None` for a login.

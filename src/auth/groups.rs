@@ -4,7 +4,7 @@
 
 use super::{
     Access, Error, Principal, Result,
-    people::{Key, administrator},
+    people::{Key, administrator, giver_of_rights},
 };
 use crate::{
     db::{self, groups::ListedGroup, idempotency::Once},
@@ -103,7 +103,7 @@ impl Access {
 
     /// Makes somebody a manager of a group, or ends it. It is a right, so administrators alone do this.
     pub async fn set_manager(&self, actor: &Principal, group: &Group, user: &User, is: bool) -> Result<()> {
-        administrator(actor)?;
+        giver_of_rights(actor)?;
         if self.db.set_manager(group.id, user.id, is, self.by(actor)).await? {
             self.poll().await?;
         }

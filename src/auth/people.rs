@@ -1,7 +1,8 @@
 //! What administrators do with other people's accounts: making, changing, disabling, signing
 //! out, removing. Nobody does any of it to themselves, so that nobody raises their own role or
 //! locks themselves out; that the last administrator stays is held by the database. Each change
-//! takes hold at once and leaves an audit row.
+//! takes hold at once and leaves an audit row. A token with scopes gives nobody more than the plain
+//! role and leaves those who have more as they are: with their password or role it would become them.
 
 use super::{Access, Error, Principal, Result, passwords};
 use crate::{
@@ -45,6 +46,9 @@ impl Access {
     /// Makes a local account; asked twice with one key it is the same account.
     pub async fn add_person(&self, actor: &Principal, new: NewPerson, key: Key<'_>) -> Result<UserId> {
         administrator(actor)?;
+        if actor.is_scoped() && new.role != Role::User {
+            return Err(Error::NotAllowed(BEYOND_SCOPES));
+        }
         if let Some(id) = self.made_earlier(actor, key).await? {
             return id.parse().map_err(|_err| db::Error::Stored("user id").into());
         }
@@ -78,6 +82,7 @@ impl Access {
     /// Changes somebody's account, all or nothing.
     pub async fn change_person(&self, actor: &Principal, target: &User, change: PersonChange) -> Result<()> {
         administrator(actor)?;
+        within_scopes(actor, target, change.role)?;
         objection(actor.id(), target, &change).map_or(Ok(()), Err)?;
         let hash = match &change.password {
             Some(password) => Some(hashed(password).await?),
@@ -99,6 +104,7 @@ impl Access {
     /// Ends all logins of somebody; their tokens and sessions go on.
     pub async fn sign_out_person(&self, actor: &Principal, target: &User) -> Result<()> {
         administrator(actor)?;
+        within_scopes(actor, target, None)?;
         let (by, subject) = (actor.user.name.as_str(), target.name.as_str());
         let entry = Entry { at: self.clock.now(), actor: by, action: "user.sign_out", subject, detail: "" };
         self.db.remove_logins_of(target.id, &entry).await?;
@@ -109,6 +115,7 @@ impl Access {
     /// Revokes somebody's token, at once; false when they have none of this id.
     pub async fn revoke_token_of(&self, actor: &Principal, target: &User, id: TokenId) -> Result<bool> {
         administrator(actor)?;
+        within_scopes(actor, target, None)?;
         let (by, subject, detail) = (actor.user.name.as_str(), id.to_string(), format!("of {}", target.name));
         let entry =
             Entry { at: self.clock.now(), actor: by, action: "token.revoke", subject: &subject, detail: &detail };
@@ -122,6 +129,7 @@ impl Access {
     /// Removes an account that nobody has ever used.
     pub async fn remove_person(&self, actor: &Principal, target: &User) -> Result<()> {
         administrator(actor)?;
+        within_scopes(actor, target, None)?;
         if actor.id() == target.id {
             return Err(Error::NotAllowed(ONESELF));
         }
@@ -180,6 +188,24 @@ fn objection(actor: UserId, target: &User, change: &PersonChange) -> Option<Erro
         )));
     }
     None
+}
+
+const BEYOND_SCOPES: &str = "a token with scopes gives no roles, makes nobody a manager of a group, and leaves \
+    administrators, operators and managers as they are: use a token without scopes, or a page";
+
+/// Whether a token with scopes may do something to this account, and give it this role.
+fn within_scopes(actor: &Principal, target: &User, role: Option<Role>) -> Result<()> {
+    let has_more = Role::User < target.role || Role::User < target.given_role || !target.manages.is_empty();
+    if actor.is_scoped() && (has_more || role.is_some_and(|role| role != Role::User)) {
+        return Err(Error::NotAllowed(BEYOND_SCOPES));
+    }
+    Ok(())
+}
+
+/// Whether somebody may give others a right: an administrator, and by more than a scope.
+pub(super) fn giver_of_rights(actor: &Principal) -> Result<()> {
+    administrator(actor)?;
+    if actor.is_scoped() { Err(Error::NotAllowed(BEYOND_SCOPES)) } else { Ok(()) }
 }
 
 pub(super) fn administrator(actor: &Principal) -> Result<()> {

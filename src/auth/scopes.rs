@@ -1,67 +1,133 @@
-//! What a token may do: one table from method and route to the scope that is needed. A token
-//! without scopes may do all that its owner may; scopes only ever take away.
+//! What a token may do: the scopes there are, and what each kind of route needs. A token
+//! without scopes may do all that its owner may; scopes only ever take away. Which route is of
+//! which kind is said where the route is made; one that says nothing is closed to all scopes.
 
-/// A scope with the sentence that the settings page shows.
-pub const SCOPES: [(&str, &str); 10] = [
-    ("read", "See what is yours, your files apart: sessions, quota, usage, tokens. Change nothing."),
-    ("sessions", "Start, change and stop your sessions."),
-    ("sessions:connect", "Open your running sessions, terminals included."),
-    ("jobs", "Start, change and stop your jobs."),
-    ("files:read", "See and download your files."),
-    ("files", "See, download, upload, rename and delete your files."),
-    ("admin:quotas", "See quotas and change them, as far as your role reaches."),
-    ("admin:users", "See people and groups and change them, as far as your role reaches."),
-    ("admin:audit", "Read the audit log, as an administrator."),
-    (
-        "admin:site",
-        "Manage profiles, environments, announcements and maintenance, and see the portal's health, as an administrator.",
-    ),
-];
+use std::str::FromStr;
 
-/// Whether there is such a scope.
-pub fn is_scope(name: &str) -> bool {
-    SCOPES.iter().any(|(scope, _)| *scope == name)
+/// A part of what its owner may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Read,
+    Sessions,
+    SessionsConnect,
+    Jobs,
+    FilesRead,
+    Files,
+    AdminQuotas,
+    AdminUsers,
+    AdminAudit,
+    AdminSite,
 }
 
-/// Whether these scopes include a request. `route` is the router's template, as
-/// `/api/v1/sessions/{id}`. Roles are judged separately: a scope never adds a right.
-pub fn allow(scopes: &[String], method: &str, route: &str) -> bool {
-    if scopes.is_empty() {
-        return true;
+use Scope::{AdminAudit, AdminQuotas, AdminSite, AdminUsers, Files, FilesRead, Jobs, Read, Sessions, SessionsConnect};
+
+impl Scope {
+    pub const ALL: [Self; 10] =
+        [Read, Sessions, SessionsConnect, Jobs, FilesRead, Files, AdminQuotas, AdminUsers, AdminAudit, AdminSite];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Read => "read",
+            Sessions => "sessions",
+            SessionsConnect => "sessions:connect",
+            Jobs => "jobs",
+            FilesRead => "files:read",
+            Files => "files",
+            AdminQuotas => "admin:quotas",
+            AdminUsers => "admin:users",
+            AdminAudit => "admin:audit",
+            AdminSite => "admin:site",
+        }
     }
-    let reading = matches!(method, "GET" | "HEAD");
-    let has = |scope: &str| scopes.iter().any(|have| have == scope);
-    if route.starts_with("/s/") {
-        return has("sessions:connect");
+
+    /// The sentence that the settings page shows.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Read => "See what is yours, your files apart: sessions, quota, usage, tokens. Change nothing.",
+            Sessions => "Start, change and stop your sessions.",
+            SessionsConnect => "Open your running sessions, terminals included.",
+            Jobs => "Start, change and stop your jobs.",
+            FilesRead => "See and download your files.",
+            Files => "See, download, upload, rename and delete your files.",
+            AdminQuotas => "See quotas and change them, as far as your role reaches.",
+            AdminUsers => {
+                "See people and groups and change them, as far as your role reaches. Give no roles, and leave \
+                 administrators, operators and managers as they are."
+            }
+            AdminAudit => "Read the audit log, as an administrator.",
+            AdminSite => {
+                "Manage profiles, environments, announcements and maintenance, and see the portal's health, as an \
+                 administrator."
+            }
+        }
     }
-    // Files hold more than the portal knows, so that reading them is a scope of its own.
-    if route.starts_with("/files") || route.starts_with("/api/v1/files") {
-        return has("files") || (reading && has("files:read"));
+}
+
+impl FromStr for Scope {
+    type Err = UnknownScope;
+
+    fn from_str(text: &str) -> Result<Self, UnknownScope> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == text).ok_or(UnknownScope)
     }
-    // Many curves are asked for in a body; nothing is changed by that.
-    let reading = reading || route == "/api/v1/curves";
-    let area = match route.strip_prefix("/api/v1/") {
-        Some(below) => below.split('/').next().unwrap_or_default(),
-        None => "",
-    };
-    let writers: &[&str] = match area {
-        "sessions" => &["sessions"],
-        "admission" => &["sessions", "jobs"],
-        "jobs" | "queue" | "runs" | "curves" | "sweeps" | "datasets" | "models" => &["jobs"],
-        "quotas" => &["admin:quotas"],
-        "users" | "groups" => &["admin:users"],
-        "audit" => &["admin:audit"],
-        "profiles" | "environments" | "announcements" | "maintenance" | "health" => &["admin:site"],
-        // Tokens, passwords, pages: only a token without scopes.
-        _ => &[],
-    };
-    // What one needs to see in order to use the others.
-    let common = matches!(area, "me" | "profiles" | "environments" | "openapi.json");
-    // Other people's affairs: a token that lies on some dashboard does not tell them.
-    let of_others = matches!(area, "users" | "groups" | "quotas" | "audit" | "health")
-        || route.starts_with("/admin")
-        || route.starts_with("/usage/compare");
-    writers.iter().any(|scope| has(scope)) || (reading && ((has("read") && !of_others) || common))
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("there is no such scope")]
+pub struct UnknownScope;
+
+/// What a route needs of a token that has scopes: one of these. None means that no scope is
+/// enough.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Needs {
+    /// To look.
+    pub look: &'static [Scope],
+    /// To change something.
+    pub change: &'static [Scope],
+}
+
+/// Looks at whoever shows the token and at nothing else: every token may.
+pub const ONESELF: Needs = Needs { look: &Scope::ALL, change: &[] };
+/// Open to everybody: no token is asked for.
+pub const EVERYBODY: Needs = Needs { look: &Scope::ALL, change: &Scope::ALL };
+/// Passwords, tokens, settings: what a token could become more by.
+pub const ACCOUNT: Needs = Needs { look: &[Read], change: &[] };
+/// Forms, and pages about other people.
+pub const UNSCOPED: Needs = Needs { look: &[], change: &[] };
+/// Addresses of webhooks are among them, which are secrets.
+pub const NOTICES: Needs = Needs { look: &[Read, Jobs], change: &[] };
+/// What sessions and jobs are started with.
+pub const CATALOGUE: Needs = Needs { look: &[Read, Sessions, Jobs, AdminSite], change: &[AdminSite] };
+/// Asks whether something could start, and starts nothing.
+pub const ADMISSION: Needs = Needs { look: &[Sessions, Jobs], change: &[Sessions, Jobs] };
+pub const SESSIONS: Needs = Needs { look: &[Read, Sessions], change: &[Sessions] };
+/// Apps themselves: an upgrade is a GET, and drives a terminal.
+pub const APPS: Needs = Needs { look: &[SessionsConnect], change: &[SessionsConnect] };
+/// Jobs and what comes of them: sweeps, runs, datasets, models.
+pub const JOBS: Needs = Needs { look: &[Read, Jobs], change: &[Jobs] };
+/// Asked for in a body, and changes nothing.
+pub const CURVES: Needs = Needs { look: &[Read, Jobs], change: &[Read, Jobs] };
+/// The machines, and one's own use of them.
+pub const CLUSTER: Needs = Needs { look: &[Read], change: &[] };
+/// Files hold more than the portal knows, so that reading them is a scope of its own.
+pub const FILES: Needs = Needs { look: &[Files, FilesRead], change: &[Files] };
+pub const QUOTAS: Needs = Needs { look: &[AdminQuotas], change: &[AdminQuotas] };
+pub const PEOPLE: Needs = Needs { look: &[AdminUsers], change: &[AdminUsers] };
+pub const AUDIT: Needs = Needs { look: &[AdminAudit], change: &[] };
+/// What everybody is shown.
+pub const ANNOUNCEMENTS: Needs = Needs { look: &[Read, AdminSite], change: &[AdminSite] };
+pub const HEALTH: Needs = Needs { look: &[AdminSite], change: &[] };
+
+impl Needs {
+    /// The scopes of which a request needs one.
+    pub fn of(&self, method: &str) -> &'static [Scope] {
+        if matches!(method, "GET" | "HEAD") { self.look } else { self.change }
+    }
+}
+
+/// Whether a token with these scopes has one that is needed. Roles are judged separately: a
+/// scope never adds a right.
+pub fn allow(scopes: &[String], needed: &[Scope]) -> bool {
+    scopes.is_empty() || scopes.iter().any(|have| needed.iter().any(|scope| scope.as_str() == have))
 }
 
 #[cfg(test)]
@@ -69,54 +135,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_each_scope_allows() {
-        let table: [(&str, &str, &str, bool); 41] = [
-            ("read", "GET", "/api/v1/sessions", true),
-            ("read", "GET", "/settings", true),
-            ("read", "POST", "/api/v1/sessions", false),
-            ("read", "DELETE", "/api/v1/tokens/{id}", false),
-            ("read", "POST", "/api/v1/tokens", false),
-            ("read", "GET", "/s/{id}/{*path}", false),
-            ("sessions", "GET", "/s/{id}/{*path}", false),
-            ("read", "GET", "/api/v1/files/content", false),
-            ("read", "GET", "/files", false),
-            ("files:read", "GET", "/api/v1/files/content", true),
-            ("files:read", "PATCH", "/api/v1/files/uploads/{id}", false),
-            ("files", "DELETE", "/api/v1/files", true),
-            ("files", "GET", "/api/v1/sessions", false),
-            ("sessions", "POST", "/api/v1/sessions", true),
-            ("sessions", "GET", "/api/v1/sessions/{id}", true),
-            ("sessions", "POST", "/api/v1/admission", true),
-            ("sessions", "GET", "/api/v1/me", true),
-            ("sessions", "GET", "/api/v1/tokens", false),
-            ("sessions", "POST", "/api/v1/me/password", false),
-            ("sessions", "POST", "/api/v1/jobs", false),
-            ("sessions", "GET", "/", false),
-            ("sessions:connect", "GET", "/s/{id}/{*path}", true),
-            ("sessions:connect", "POST", "/s/{id}/{*path}", true),
-            ("sessions:connect", "GET", "/api/v1/sessions", false),
-            ("jobs", "POST", "/api/v1/jobs/{id}/cancel", true),
-            ("jobs", "POST", "/api/v1/runs", true),
-            ("read", "POST", "/api/v1/curves", true),
-            ("read", "POST", "/api/v1/runs", false),
-            ("admin:quotas", "PATCH", "/api/v1/quotas/users/{u}", true),
-            ("admin:quotas", "PATCH", "/api/v1/users/{name}", false),
-            ("admin:users", "PATCH", "/api/v1/users/{name}", true),
-            ("admin:users", "PUT", "/api/v1/groups/{group}/members/{name}", true),
-            ("admin:users", "PATCH", "/api/v1/quotas/default", false),
-            ("admin:audit", "GET", "/api/v1/audit", true),
-            ("admin:site", "GET", "/api/v1/audit", false),
-            ("read", "GET", "/api/v1/users", false),
-            ("read", "GET", "/api/v1/quotas/default", false),
-            ("read", "GET", "/api/v1/audit", false),
-            ("read", "GET", "/admin/users", false),
-            ("read", "GET", "/usage", true),
-            ("read", "GET", "/usage/compare", false),
-        ];
-        for (scope, method, route, allowed) in table {
-            assert_eq!(allow(&[scope.to_owned()], method, route), allowed, "{scope} {method} {route}");
-            assert!(allow(&[], method, route), "without scopes everything: {method} {route}");
+    fn what_is_needed_is_one_of_several() {
+        let have = |scopes: &[&str]| scopes.iter().map(|scope| (*scope).to_owned()).collect::<Vec<_>>();
+        for (scopes, needed, allowed) in [
+            (&["read"][..], SESSIONS.of("GET"), true),
+            (&["read"], SESSIONS.of("HEAD"), true),
+            (&["read"], SESSIONS.of("POST"), false),
+            (&["read", "sessions"], SESSIONS.of("DELETE"), true),
+            (&["sessions"], APPS.of("GET"), false),
+            (&["sessions:connect"], SESSIONS.of("GET"), false),
+            (&["files:read"], FILES.of("PATCH"), false),
+            (&["read"], UNSCOPED.of("GET"), false),
+            (&["no-such-scope"], ONESELF.of("GET"), false),
+            (&[], UNSCOPED.of("POST"), true),
+        ] {
+            assert_eq!(allow(&have(scopes), needed), allowed, "{scopes:?} for {needed:?}");
         }
-        assert!(is_scope("sessions:connect") && !is_scope("admin:*") && !is_scope(""));
+        for scope in Scope::ALL {
+            assert_eq!(scope.as_str().parse::<Scope>().ok(), Some(scope));
+            assert!(allow(&have(&[scope.as_str()]), ONESELF.of("GET")));
+        }
+        assert!("admin:*".parse::<Scope>().is_err() && "".parse::<Scope>().is_err());
     }
 }

@@ -2,7 +2,7 @@
 //! that is repeated with its Idempotency-Key is told the same secret again, because then the
 //! secret is derived from the key and ours, instead of drawn.
 
-use super::{Access, Error, Principal, Result, scopes, secrets};
+use super::{Access, Error, Principal, Result, scopes::Scope, secrets};
 use crate::{
     db::{
         self,
@@ -128,8 +128,8 @@ fn check(new: &NewToken) -> Result<i64> {
     if name.is_empty() || 64 < name.chars().count() || name.contains(line::is_misleading) {
         return wrong("name", "invalid_value", "a name has 1 to 64 characters, none of them control characters, invisible or turning the direction of writing".into());
     }
-    if let Some(unknown) = new.scopes.iter().find(|scope| !scopes::is_scope(scope)) {
-        let known: Vec<&str> = scopes::SCOPES.iter().map(|(scope, _)| *scope).collect();
+    if let Some(unknown) = new.scopes.iter().find(|scope| scope.parse::<Scope>().is_err()) {
+        let known = Scope::ALL.map(Scope::as_str);
         let shown: String = unknown.chars().take(40).collect();
         return wrong(
             "scopes",
@@ -137,7 +137,7 @@ fn check(new: &NewToken) -> Result<i64> {
             format!("there is no scope {shown:?}; there are {}", known.join(", ")),
         );
     }
-    if scopes::SCOPES.len() < new.scopes.len() {
+    if Scope::ALL.len() < new.scopes.len() {
         return wrong("scopes", "invalid_value", "each scope can be named once".into());
     }
     match new.expires_in_seconds.unwrap_or(DEFAULT_LIFETIME) {

@@ -72,7 +72,7 @@ use axum::{
 };
 use tokio_util::sync::CancellationToken;
 use tower_http::catch_panic::CatchPanicLayer;
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 pub use config::{AppsOrigin, WebConfig};
 pub use error::{Error, Result};
@@ -82,11 +82,13 @@ pub use front::Front;
 pub use health_report::Surroundings;
 pub use identity::Identity;
 pub use metrics::Metrics;
-pub use routes::{Pages, Route};
+pub use routes::{Api, Pages, Route};
+
+pub use crate::auth::scopes::Needs;
 
 use crate::{
     announcements::Announcements,
-    auth::{Access, Principal},
+    auth::{Access, Principal, scopes},
     cluster::Cluster,
     datasets::Datasets,
     db::Db,
@@ -224,21 +226,23 @@ impl Portal {
     }
 }
 
-type Api = OpenApiRouter<Arc<Portal>>;
-
 /// The routes below `/api/v1`.
 fn api() -> Api {
     of_oneself()
+        .and(&scopes::CATALOGUE)
         .routes(routes!(catalogue::profiles))
         .routes(routes!(catalogue::environments))
         .routes(routes!(catalogue::modules))
+        .and(&scopes::ADMISSION)
         .routes(routes!(sessions::admission))
+        .and(&scopes::SESSIONS)
         .routes(routes!(sessions::list, sessions::start))
         .routes(routes!(sessions::find, sessions::rename, sessions::stop))
         .routes(routes!(sessions::extend))
         .routes(routes!(sessions::keep))
         .routes(routes!(sessions::log))
         .routes(routes!(sessions::events))
+        .and(&scopes::JOBS)
         .routes(routes!(jobs::list, jobs::submit))
         .routes(routes!(jobs::find, jobs::change, jobs::delete))
         .routes(routes!(jobs::admission))
@@ -270,6 +274,7 @@ fn api() -> Api {
         .routes(routes!(datasets::items::mean))
         .routes(routes!(datasets::items::example))
         .merge(models::routes::api())
+        .and(&scopes::FILES)
         .routes(routes!(files::list, files::rename, files::delete))
         .routes(routes!(files::roots))
         .routes(routes!(files::info))
@@ -278,21 +283,28 @@ fn api() -> Api {
         .routes(routes!(files::uploads::begin))
         .routes(routes!(files::uploads::find, files::uploads::write, files::uploads::cancel))
         .routes(routes!(files::uploads::finish))
+        .and(&scopes::JOBS)
         .routes(routes!(runs::list, runs::create))
         .routes(routes!(runs::find, runs::change, runs::remove))
         .routes(routes!(runs::results::list))
         .routes(routes!(runs::metrics::list))
         .routes(routes!(runs::metrics::find))
+        .and(&scopes::CURVES)
         .routes(routes!(runs::metrics::many))
+        .and(&scopes::JOBS)
         .routes(routes!(runs::events::follow))
+        .and(&scopes::QUOTAS)
         .routes(routes!(quotas::defaults, quotas::change_defaults))
         .routes(routes!(quotas::table, quotas::change_several))
         .routes(routes!(quotas::of_user, quotas::change_user))
+        .and(&scopes::CLUSTER)
         .routes(routes!(usage::sums))
+        .and(&scopes::QUOTAS)
         .routes(routes!(quotas::all))
         .routes(routes!(quotas::cluster, quotas::change_cluster))
         .routes(routes!(quotas::of_group, quotas::change_group))
         .routes(routes!(quotas::preview))
+        .and(&scopes::PEOPLE)
         .routes(routes!(people::list, people::create))
         .routes(routes!(people::find, people::change, people::remove))
         .routes(routes!(people::sign_out))
@@ -304,33 +316,46 @@ fn api() -> Api {
         .routes(routes!(people::groups::add_member, people::groups::remove_member))
         .routes(routes!(people::groups::add_manager, people::groups::remove_manager))
         .routes(routes!(people::groups::sessions))
-        .routes(routes!(people::stop::stop))
         .routes(routes!(people::invitations::list, people::invitations::create))
         .routes(routes!(people::invitations::withdraw))
+        // It ends sessions and jobs alike, of others: no scope is for both.
+        .and(&scopes::UNSCOPED)
+        .routes(routes!(people::stop::stop))
+        .and(&scopes::CLUSTER)
         .routes(routes!(cluster::api::nodes))
         .routes(routes!(cluster::machines::partitions))
         .routes(routes!(cluster::machines::offered))
+        .and(&scopes::JOBS)
         .routes(routes!(cluster::queue::list))
         .routes(routes!(cluster::queue::cancel))
+        .and(&scopes::CLUSTER)
         .routes(routes!(cluster::api::gpus))
         .routes(routes!(cluster::api::history))
+        .and(&scopes::SESSIONS)
         .routes(routes!(cluster::api::ask))
+        .and(&scopes::AUDIT)
         .routes(routes!(audit::list))
+        .and(&scopes::ANNOUNCEMENTS)
         .routes(routes!(announcements::list, announcements::create))
         .routes(routes!(announcements::find, announcements::change, announcements::remove))
         .routes(routes!(announcements::dismiss))
         .routes(routes!(announcements::maintenance::find, announcements::maintenance::change))
+        .and(&scopes::HEALTH)
         .routes(routes!(health_report::report))
+        .and(&scopes::EVERYBODY)
         .routes(routes!(health::document))
 }
 
 /// What is about whoever asks.
 fn of_oneself() -> Api {
-    OpenApiRouter::new()
+    Api::within(&scopes::EVERYBODY)
         .routes(routes!(login::api_log_in))
-        .routes(routes!(login::api_log_out))
+        .and(&scopes::ONESELF)
         .routes(routes!(me::me))
+        .and(&scopes::ACCOUNT)
+        .routes(routes!(login::api_log_out))
         .routes(routes!(me::change_password))
+        .and(&scopes::NOTICES)
         .routes(routes!(notifications::find, notifications::change))
         .routes(routes!(notifications::try_out))
         .routes(routes!(notifications::see))
@@ -338,6 +363,7 @@ fn of_oneself() -> Api {
         .routes(routes!(people::invitations::accept, people::invitations::decline))
         .routes(routes!(packages::list))
         .routes(routes!(packages::reset))
+        .and(&scopes::ACCOUNT)
         .routes(routes!(tokens::list, tokens::create))
         .routes(routes!(tokens::revoke))
 }
@@ -345,6 +371,7 @@ fn of_oneself() -> Api {
 /// Everything else.
 fn pages() -> Pages {
     models::routes::pages(admin_pages())
+        .and(&scopes::ACCOUNT)
         .get("/", home::page)
         .get("/events", live::stream)
         .get("/notices", notices::fragment)
@@ -385,12 +412,14 @@ fn pages() -> Pages {
         .post("/datasets/{id}/build", datasets::pages::build)
         .post("/datasets/{id}/change", datasets::pages::change)
         .post("/datasets/{id}/remove", datasets::pages::remove)
+        .and(&scopes::FILES)
         .get("/files", files::pages::folder)
         .get("/files/item", files::pages::item)
         .get("/files/download", files::content::content)
         .post("/files/folder", files::pages::make_folder)
         .post("/files/rename", files::pages::rename)
         .post("/files/delete", files::pages::delete)
+        .and(&scopes::ACCOUNT)
         .get("/runs", runs::pages::list)
         .post("/runs", runs::pages::create)
         .get("/runs/compare", runs::pages::compare)
@@ -400,11 +429,10 @@ fn pages() -> Pages {
         .post("/runs/{id}/remove", runs::pages::remove)
         .get("/usage", usage::own::page)
         .get("/usage/table", usage::own::table)
+        .and(&scopes::UNSCOPED)
         .get("/usage/compare", usage::compare::page)
         .get("/usage/compare/table", usage::compare::download)
-        .get("/login", login::page)
-        .post("/login", login::log_in)
-        .post("/logout", login::log_out)
+        .and(&scopes::ACCOUNT)
         .get("/settings", settings::page)
         .get("/settings/packages", packages::page)
         .post("/settings/packages/{name}/reset", packages::reset_by_form)
@@ -421,10 +449,14 @@ fn pages() -> Pages {
         .get("/announcements/strip", announcements::strip::fragment)
         .post("/announcements/{id}/dismiss", announcements::strip::dismiss)
         .get("/docs/api", health::api_page)
+        .get("/metrics", health::metrics)
+        .and(&scopes::EVERYBODY)
+        .get("/login", login::page)
+        .post("/login", login::log_in)
+        .post("/logout", login::log_out)
         .get("/problems/{kind}", health::problem)
         .get("/healthz", health::alive)
         .get("/readyz", health::ready)
-        .get("/metrics", health::metrics)
         .get(reach::FACTS, reach::facts)
         .get(reach::ECHO, reach::echo)
         .get(reach::EVENTS, reach::portals_events)
@@ -433,7 +465,7 @@ fn pages() -> Pages {
 
 /// What administrators see and do.
 fn admin_pages() -> Pages {
-    Pages::default()
+    Pages::within(&scopes::UNSCOPED)
         .get("/admin/users", people::pages::list)
         .post("/admin/users", people::pages::create)
         .get("/admin/users/{name}", people::pages::show)
@@ -483,7 +515,7 @@ fn admin_pages() -> Pages {
 
 /// The portal's main listener.
 pub fn router(portal: Arc<Portal>) -> Router {
-    let (api, mut document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
+    let (api, mut document) = api().split();
     routes::describe(&mut document);
     let _ = portal.document.set(document.to_json().expect("the document is plain data"));
     finished(api.merge(pages().into_router()), portal.clone())
@@ -497,7 +529,7 @@ const APP: &str = "/s/{*rest}";
 /// The apps' own listener, or their names on the portal's: the way into apps, the files that its few pages need, and what
 /// `lyceum check` asks.
 pub fn apps_router(portal: Arc<Portal>) -> Router {
-    Pages::default()
+    Pages::within(&scopes::EVERYBODY)
         .get("/", gateway::front_door)
         .get(reach::FACTS, reach::facts)
         .get(reach::ECHO, reach::echo)
@@ -527,9 +559,13 @@ pub fn finished(routes: Router<Arc<Portal>>, portal: Arc<Portal>) -> Router {
 
 /// Every route there is: the tests' tables must have a row for each.
 pub fn all_routes() -> Vec<Route> {
-    let (_, document) = OpenApiRouter::new().nest("/api/v1", api()).split_for_parts();
+    declared().into_iter().map(|(route, _)| route).collect()
+}
+
+/// Every route with what it needs of a token that has scopes.
+pub fn declared() -> Vec<(Route, &'static Needs)> {
     let app = Route { method: "ANY".to_owned(), path: APP.to_owned() };
-    routes::of_document(&document).chain(pages().list()).chain([app]).collect()
+    api().declared().into_iter().chain(pages().declared()).chain([(app, &scopes::APPS)]).collect()
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands it over by value")]

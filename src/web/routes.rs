@@ -1,21 +1,25 @@
-//! Lists of routes: axum's router cannot be asked what it routes, so pages go through
-//! [`Pages`], which remembers, and the API through its OpenAPI document.
+//! Routes, each declared with what it needs of a token: pages go through [`Pages`], the API
+//! through [`Api`], and neither begins without saying what its routes need. Both remember, because
+//! axum's router cannot be asked what it routes.
 
 use std::sync::Arc;
 
 use axum::{
-    Router,
+    Extension, Router,
     handler::Handler,
     http::Method,
     routing::{MethodRouter, any, get, post},
 };
 use utoipa::openapi::{
     self, Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
-    path::Operation,
+    path::{Operation, PathItem},
     security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
 
+use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
+
 use super::Portal;
+use crate::auth::scopes::{self, Needs, Scope};
 
 /// A method and a path template. `ANY` stands for all methods.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,14 +28,114 @@ pub struct Route {
     pub path: String,
 }
 
-/// A router that remembers its routes.
-#[derive(Default)]
+/// What a request's route needs of a token with scopes; no route of ours is without it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Declared(pub &'static Needs);
+
+/// Where the API begins.
+pub(super) const API: &str = "/api/v1";
+
+/// Routes of the API.
+pub struct Api {
+    router: OpenApiRouter<Arc<Portal>>,
+    needs: &'static Needs,
+    declared: Vec<(Route, &'static Needs)>,
+}
+
+impl Api {
+    /// Begins with routes that need this of a token.
+    #[must_use]
+    pub fn within(needs: &'static Needs) -> Self {
+        Self { router: OpenApiRouter::new(), needs, declared: Vec::new() }
+    }
+
+    /// Goes on with routes that need this of a token.
+    #[must_use]
+    pub fn and(self, needs: &'static Needs) -> Self {
+        Self { needs, ..self }
+    }
+
+    #[must_use]
+    pub fn routes(mut self, (schemas, mut paths, handler): UtoipaMethodRouter<Arc<Portal>>) -> Self {
+        for (path, item) in &mut paths.paths {
+            for (method, operation) in operations(item) {
+                declare(operation, self.needs, method);
+                let route = Route { method: method.to_owned(), path: format!("{API}{path}") };
+                self.declared.push((route, self.needs));
+            }
+        }
+        let handler = handler.route_layer(Extension(Declared(self.needs)));
+        Self { router: self.router.routes((schemas, paths, handler)), ..self }
+    }
+
+    /// Takes in what was declared elsewhere.
+    #[must_use]
+    pub fn merge(mut self, other: Self) -> Self {
+        self.declared.extend(other.declared);
+        Self { router: self.router.merge(other.router), ..self }
+    }
+
+    /// The router below its address, and the document that describes it.
+    pub(super) fn split(self) -> (Router<Arc<Portal>>, OpenApi) {
+        OpenApiRouter::new().nest(API, self.router).split_for_parts()
+    }
+
+    pub(super) fn declared(self) -> Vec<(Route, &'static Needs)> {
+        self.declared
+    }
+}
+
+/// Says in the document what an operation needs of a token.
+fn declare(operation: &mut Operation, needs: &Needs, method: &str) {
+    if *needs == scopes::EVERYBODY {
+        return;
+    }
+    let needed = needs.of(method);
+    let names: Vec<&str> = needed.iter().map(|scope| scope.as_str()).collect();
+    let told = match needed {
+        [] => "A token needs to be one without scopes.".to_owned(),
+        all if all.len() == Scope::ALL.len() => "Any token will do, whatever its scopes.".to_owned(),
+        [one] => format!("A token with scopes needs `{}`.", one.as_str()),
+        _ => format!("A token with scopes needs one of `{}`.", names.join("`, `")),
+    };
+    let before = operation.description.take().filter(|text| !text.is_empty());
+    operation.description = Some(before.map_or_else(|| told.clone(), |text| format!("{text}\n\n{told}")));
+    let extensions = openapi::extensions::ExtensionsBuilder::new().add("x-scopes", names);
+    operation.extensions.get_or_insert_default().merge(extensions.build());
+}
+
+/// The operations of a path, with their methods.
+fn operations(item: &mut PathItem) -> impl Iterator<Item = (&'static str, &mut Operation)> {
+    let operations = [
+        ("GET", &mut item.get),
+        ("POST", &mut item.post),
+        ("PUT", &mut item.put),
+        ("PATCH", &mut item.patch),
+        ("DELETE", &mut item.delete),
+    ];
+    operations.into_iter().filter_map(|(method, operation)| operation.as_mut().map(|operation| (method, operation)))
+}
+
+/// A router of pages.
 pub struct Pages {
     router: Router<Arc<Portal>>,
-    list: Vec<Route>,
+    needs: &'static Needs,
+    declared: Vec<(Route, &'static Needs)>,
 }
 
 impl Pages {
+    /// Begins with routes that need this of a token.
+    #[must_use]
+    pub fn within(needs: &'static Needs) -> Self {
+        Self { router: Router::new(), needs, declared: Vec::new() }
+    }
+
+    /// Goes on with routes that need this of a token.
+    #[must_use]
+    pub fn and(self, needs: &'static Needs) -> Self {
+        Self { needs, ..self }
+    }
+
     #[must_use]
     pub fn get<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
         self.add(Method::GET.as_str(), path, get(handler))
@@ -48,8 +152,8 @@ impl Pages {
     }
 
     pub(super) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {
-        self.list.push(Route { method: method.to_owned(), path: path.to_owned() });
-        self.router = self.router.route(path, handler);
+        self.declared.push((Route { method: method.to_owned(), path: path.to_owned() }, self.needs));
+        self.router = self.router.route(path, handler.route_layer(Extension(Declared(self.needs))));
         self
     }
 
@@ -57,35 +161,16 @@ impl Pages {
         self.router
     }
 
-    pub(super) fn list(self) -> impl Iterator<Item = Route> {
-        self.list.into_iter()
+    pub(super) fn declared(self) -> Vec<(Route, &'static Needs)> {
+        self.declared
     }
-}
-
-/// The routes that a document describes.
-pub(super) fn of_document(document: &OpenApi) -> impl Iterator<Item = Route> {
-    document.paths.paths.iter().flat_map(|(path, item)| {
-        [("GET", &item.get), ("POST", &item.post), ("PUT", &item.put), ("PATCH", &item.patch), ("DELETE", &item.delete)]
-            .into_iter()
-            .filter(|(_, operation)| operation.is_some())
-            .map(|(method, _)| Route { method: method.to_owned(), path: path.clone() })
-    })
 }
 
 /// What the document says besides its routes, and what is alike for all of them.
 pub(super) fn describe(document: &mut OpenApi) {
     for (path, item) in &mut document.paths.paths {
-        let operations = [
-            ("get", &mut item.get),
-            ("post", &mut item.post),
-            ("put", &mut item.put),
-            ("patch", &mut item.patch),
-            ("delete", &mut item.delete),
-        ];
-        for (method, operation) in operations {
-            if let Some(operation) = operation {
-                complete(operation, method, path);
-            }
+        for (method, operation) in operations(item) {
+            complete(operation, &method.to_ascii_lowercase(), path);
         }
     }
     document.info = InfoBuilder::new()

@@ -21,7 +21,7 @@ use super::{
     views::{self, FieldError, InvitationRow, Moment, OwnGroup, ScopeChoice, Settings, TokenRow, source_word},
 };
 use crate::{
-    auth::{Principal, access::IDLE_SECONDS, scopes::SCOPES, tokens::NewToken},
+    auth::{Principal, access::IDLE_SECONDS, scopes::Scope, tokens::NewToken},
     db::tokens::Token,
     model::{Timestamp, TokenId},
 };
@@ -178,15 +178,16 @@ async fn view(portal: &Portal, user: &CurrentUser) -> Result<Settings> {
         errors: Vec::new(),
         has_local_password: principal.user.source == "local",
         tokens: token_rows(tokens, now),
-        scopes: SCOPES
-            .iter()
-            .filter(|(name, _)| match *name {
-                "admin:users" | "admin:quotas" => principal.is_operator() || !principal.user.manages.is_empty(),
-                name => principal.is_admin() || !name.starts_with("admin:"),
+        scopes: Scope::ALL
+            .into_iter()
+            .filter(|scope| match scope {
+                Scope::AdminUsers | Scope::AdminQuotas => principal.is_operator() || !principal.user.manages.is_empty(),
+                Scope::AdminAudit | Scope::AdminSite => principal.is_admin(),
+                _ => true,
             })
-            .map(|(name, description)| ScopeChoice {
-                name: (*name).to_owned(),
-                description: (*description).to_owned(),
+            .map(|scope| ScopeChoice {
+                name: scope.as_str().to_owned(),
+                description: scope.meaning().to_owned(),
                 chosen: false,
             })
             .collect(),

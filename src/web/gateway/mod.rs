@@ -35,7 +35,7 @@ use super::{
     ticket,
 };
 use crate::{
-    auth::{Credential, Principal},
+    auth::{Credential, Principal, scopes},
     dial::Endpoint,
     model::{SessionId, SessionState},
     nodes::Nodes,
@@ -260,7 +260,7 @@ impl Asking<'_> {
     async fn on_portal(&self, principal: &Arc<Principal>, asked: Parts, body: Body) -> Result<Answer> {
         let portal = self.portal;
         let Credential::Login { id: login, .. } = principal.credential else {
-            if !principal.scopes_allow("GET", APP) {
+            if !principal.scopes_allow(scopes::APPS.look) {
                 return Err(Error::forbidden("This token's scopes do not include `sessions:connect`."));
             }
             return self.enter(principal, asked, body).await;

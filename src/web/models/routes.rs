@@ -1,14 +1,15 @@
 //! The routes of models, named once: those of the API and those of pages.
 
-use std::sync::Arc;
-
-use utoipa_axum::{router::OpenApiRouter, routes};
+use utoipa_axum::routes;
 
 use super::{ask, judged, pages, precisions, preview};
-use crate::web::{Portal, routes::Pages};
+use crate::{
+    auth::scopes,
+    web::routes::{Api, Pages},
+};
 
-pub fn api() -> OpenApiRouter<Arc<Portal>> {
-    OpenApiRouter::new()
+pub fn api() -> Api {
+    Api::within(&scopes::JOBS)
         .routes(routes!(super::list, super::create))
         .routes(routes!(super::learning_rate))
         .routes(routes!(preview::ask))
@@ -32,6 +33,7 @@ pub fn api() -> OpenApiRouter<Arc<Portal>> {
 
 pub fn pages(others: Pages) -> Pages {
     others
+        .and(&scopes::ACCOUNT)
         .get("/models", pages::list)
         .post("/models", pages::create)
         .get("/models/new", pages::new)

@@ -26,7 +26,7 @@ use super::{
     json::Long,
 };
 use crate::{
-    auth::Principal,
+    auth::{Principal, scopes::Scope},
     db::usage::{self, Asked, By, Sort, Used, UsedIn, Whose},
     model::{
         Role, Timestamp,
@@ -147,7 +147,7 @@ fn whose(user: &Principal, asked: Option<&str>) -> Result<(Whose, &'static str)>
 /// Whose use beside their own somebody may see: everybody's as an operator, that of the groups
 /// that they manage; a token's scopes have to reach so far.
 fn others(user: &Principal) -> Option<Whose> {
-    let is_reached = ["/api/v1/users", "/api/v1/quotas"].iter().any(|route| user.scopes_allow("GET", route));
+    let is_reached = user.scopes_allow(&[Scope::AdminUsers, Scope::AdminQuotas]);
     match is_reached {
         true if Role::Operator <= user.user.role => Some(Whose::Everybody),
         true if !user.user.manages.is_empty() => Some(Whose::ManagedBy(user.id())),

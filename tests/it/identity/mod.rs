@@ -5,6 +5,7 @@ mod audit;
 mod matrix;
 mod origin;
 mod scene;
+mod scopes;
 mod shapes;
 mod sign_in;
 mod streams;
