@@ -49,7 +49,7 @@ impl From<auth::Error> for Error {
                 | auth::ldap::Error::ManyGroups(..)
                 | auth::ldap::Error::TooMuch(_)),
             ) => Self::outage(
-                &format!(
+                format!(
                     "The directory that keeps the passwords did not answer as it should: {}. Ask an administrator; \
                      whoever is signed in can go on working.",
                     err.for_people()

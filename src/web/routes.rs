@@ -8,7 +8,7 @@ use axum::{
     Extension, Router,
     handler::Handler,
     http::Method,
-    routing::{MethodRouter, any, get, post},
+    routing::{MethodRouter, get, post},
 };
 use utoipa::openapi::{
     self, Content, InfoBuilder, OpenApi, Ref, RefOr, ResponseBuilder,
@@ -144,11 +144,6 @@ impl Pages {
     #[must_use]
     pub fn post<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
         self.add(Method::POST.as_str(), path, post(handler))
-    }
-
-    #[must_use]
-    pub fn any<H: Handler<T, Arc<Portal>>, T: 'static>(self, path: &str, handler: H) -> Self {
-        self.add("ANY", path, any(handler))
     }
 
     pub(super) fn add(mut self, method: &str, path: &str, handler: MethodRouter<Arc<Portal>>) -> Self {

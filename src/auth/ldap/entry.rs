@@ -115,6 +115,8 @@ fn subject(found: &SearchEntry, settings: &Settings) -> Result<String, String> {
             if let Some(bytes) = raw(found, attribute) {
                 return Ok(format!("{attribute}=#{}", hex::encode(bytes)));
             }
+        } else if attribute.eq_ignore_ascii_case(&settings.username_attribute) {
+            return Ok(format!("{attribute}={}", own_name(found, settings)?));
         } else if let Some(value) = text(found, attribute).filter(|value| !value.starts_with('#')) {
             return Ok(format!("{attribute}={value}"));
         }
@@ -238,6 +240,29 @@ mod tests {
         assert!(read(&entry(&ALICE[..1]), &without, NOW).unwrap_err().contains("id_attribute"));
         let by_name = Settings { id_attribute: "uid".to_owned(), ..without };
         assert_eq!(read(&entry(&ALICE[..1]), &by_name, NOW).expect("an id").subject, "uid=alice");
+    }
+
+    #[test]
+    fn of_several_names_it_is_the_one_of_the_dn() {
+        let named = |names: &[&str]| {
+            let pairs: Vec<_> = names.iter().map(|name| ("UID", *name)).chain(ALICE[1..].iter().copied()).collect();
+            read(&entry(&pairs), &Settings::default(), NOW).map(|one| one.name.to_string())
+        };
+        assert_eq!(named(&["alice", "X", "Not a name"]).as_deref(), Ok("x"));
+        assert_eq!(named(&["alice", "bob"]).as_deref(), Ok("alice"), "none of them: the first");
+        assert_eq!(alice_but("uid", "2130509g").expect("a digit may be first").unix_name, None);
+        assert_eq!(alice_but("uid", "MixedCase").expect("capitals").unix_name.as_deref(), Some("MixedCase"));
+    }
+
+    #[test]
+    fn a_value_that_is_not_text_hides_no_other() {
+        let mut found = entry(&ALICE);
+        found.bin_attrs.insert("memberOf".to_owned(), vec![b"cn=admins,ou=groups".to_vec(), vec![0xff, 0xfe]]);
+        let alice = read(&found, &Settings::default(), NOW).expect("she is a person");
+        assert_eq!(alice.member_of, ["cn=admins,ou=groups"]);
+        found.attrs.remove("uid");
+        found.bin_attrs.insert("uid".to_owned(), vec![b"alice".to_vec(), vec![0xff]]);
+        assert!(bad_name(&found, &Settings::default()).is_some_and(|why| why.contains("text")));
     }
 
     #[test]

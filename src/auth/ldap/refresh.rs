@@ -94,7 +94,8 @@ impl Ldap {
     ) -> Result<()> {
         let (mut there, mut gone) = (Vec::new(), Vec::new());
         for group in watched {
-            match if seen.contains(&group.subject) { Ok(true) } else { connection.has(&group.subject).await } {
+            let is_there = if seen.contains(&group.subject) { Ok(true) } else { connection.has(&group.subject).await };
+            match is_there {
                 Ok(true) => there.push(group),
                 Ok(false) => gone.push(group),
                 Err(err) if err.is_outage() => return Err(err),
