@@ -340,11 +340,17 @@ impl Scheduler for Local {
         let end = tokio::time::Instant::now() + errand_timeout(&errand);
         loop {
             let request = HelperRequest::Errand { unix_name: person.unix_name.clone(), errand: errand.clone() };
-            match self.helper(request).await? {
-                HelperAnswer::Found { found } => return Ok(found),
-                HelperAnswer::Looking if tokio::time::Instant::now() < end => tokio::time::sleep(ERRAND_PAUSE).await,
-                HelperAnswer::Looking => return Ok(Found::Silent),
-                other => return Err(unexpected(&other)),
+            let is_over = end <= tokio::time::Instant::now();
+            match self.helper(request).await {
+                Ok(HelperAnswer::Found { found }) => return Ok(found),
+                Ok(HelperAnswer::Looking) if is_over => return Ok(Found::Silent),
+                Ok(HelperAnswer::Looking) => tokio::time::sleep(ERRAND_PAUSE).await,
+                // Many requests of one person that come together take turns.
+                Err(Error::Unavailable(_)) if !is_over && self.shared.config.launcher.is_there() => {
+                    tokio::time::sleep(ERRAND_PAUSE).await;
+                }
+                Ok(other) => return Err(unexpected(&other)),
+                Err(error) => return Err(error),
             }
         }
     }

@@ -23,10 +23,17 @@ pub async fn post(house: &House, person: &Person) -> Vec<SessionId> {
     let unlimited = json!({ "jobs": -1, "pending": -1, "sessions": -1, "light": -1 });
     house.admin().allow(house, person, unlimited).await;
     let size = json!({ "cpus": 1, "memory_bytes": 128 * MIB });
-    let job = json!({ "command": ["true"], "resources": size, "time_limit_seconds": 600 });
+    let job = |number: usize| {
+        // Each has a folder of its own, which is looked at before the answer.
+        let log_directory = format!("~/runs-{number}");
+        json!({
+            "command": ["true"], "resources": size, "time_limit_seconds": 600, "log_directory": log_directory,
+        })
+    };
     let array = json!({ "command": ["true"], "resources": size, "time_limit_seconds": 600, "array": "0-49" });
     let terminal = json!({ "app": "terminal", "resources": size, "duration_seconds": 600 });
-    let posts = std::iter::repeat_n(("/jobs", job), 20)
+    let posts = (0..20)
+        .map(|number| ("/jobs", job(number)))
         .chain([("/jobs", array)])
         .chain(std::iter::repeat_n(("/sessions", terminal), 10));
     let posts: Vec<(&str, Value)> = posts.collect();
