@@ -257,12 +257,12 @@ const GPUS: &str = "SELECT owner, gpu_list FROM sessions
 impl Db {
     /// Somebody's limits and what bears on them now.
     pub async fn usage(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Sums> {
-        self.sums(asking, at, false).await
+        Box::pin(self.sums(asking, at, false)).await
     }
 
     /// The same, with the hours of groups also where nobody limits them.
     pub async fn usage_with_hours(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Sums> {
-        self.sums(asking, at, true).await
+        Box::pin(self.sums(asking, at, true)).await
     }
 
     async fn sums(&self, asking: &Asking<'_>, at: Timestamp, with_hours: bool) -> Result<Sums> {

@@ -14,7 +14,10 @@ pub mod selection;
 #[expect(unused_qualifications, reason = "written by utoipa's macro for the parameters of a list")]
 mod table;
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use axum::{
     extract::{Path, State},
@@ -34,7 +37,7 @@ use super::{
     extract::{Admin, GroupReader, Json, Operator},
 };
 use crate::{
-    admission::Standing,
+    admission::{Foretold, Standing},
     auth::Principal,
     db::{
         limits::{Author, LevelChange, Outcome},
@@ -42,7 +45,7 @@ use crate::{
         refusals::Refusal,
     },
     model::{
-        FieldError, Resources, SessionId, Timestamp, User,
+        FieldError, Resources, Role, SessionId, Timestamp, User,
         quota::{Field, Kind, Limit, Reason, Usage},
     },
 };
@@ -456,6 +459,26 @@ async fn save(portal: &Portal, author: &Principal, changes: &[LevelChange]) -> R
         portal.sessions.wake();
     }
     Ok(outcome)
+}
+
+/// What changes would mean, as this reader may see it: a manager sees nothing of operators and administrators.
+async fn foretold(portal: &Portal, reader: &Principal, changes: &[LevelChange]) -> Result<Foretold> {
+    let mut told = portal.sessions.admission.preview(changes).await?;
+    if reader.is_operator() {
+        return Ok(told);
+    }
+    let over = told.over.iter().filter_map(|over| over.user.clone());
+    let names: BTreeSet<String> = over.chain(told.refused.iter().map(|refused| refused.user.clone())).collect();
+    let mut staff = BTreeSet::new();
+    for name in names {
+        let found = portal.db.find_user_by_name(&name).await?;
+        if found.is_some_and(|found| Role::Operator <= found.user.role) {
+            staff.insert(name);
+        }
+    }
+    told.over.retain(|over| over.user.as_ref().is_none_or(|user| !staff.contains(user)));
+    told.refused.retain(|refused| !staff.contains(&refused.user));
+    Ok(told)
 }
 
 /// What became of a change, for a program.

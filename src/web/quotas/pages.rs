@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use super::{
     draw::{Reader, Whose, page, preview, stand},
-    find, find_group,
+    find, find_group, foretold,
     form::Asked,
     may_change_group, save, writable,
 };
@@ -168,7 +168,7 @@ async fn change(portal: &Portal, reader: &Reader<'_>, whose: &Whose, form: &Form
         let name = reader.principal.user.name.as_str();
         let author = Author { name, at: now, is_manager: !reader.principal.is_admin() };
         let Some(objection) = objection(&change, &author, &standing.set, whose.group()) else {
-            let told = portal.sessions.admission.preview(&[change.by(&author)]).await?;
+            let told = foretold(portal, reader.principal, &[change.by(&author)]).await?;
             let page = preview(portal, reader.principal, whose, &standing, &sheet, &change, told);
             return Ok(Page(page).into_response());
         };

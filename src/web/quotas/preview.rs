@@ -7,7 +7,9 @@ use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, several, writable};
+use super::{
+    GroupQuotaChange, QuotaChange, SeveralChange, change::Read, find, find_group, foretold, several, writable,
+};
 use crate::{
     admission::{Foretold, Over, Refused},
     db::{
@@ -110,7 +112,7 @@ pub async fn preview(
             return Err(Error::field("default", "one_level", "Name one of default, cluster, user, users and group."));
         }
     };
-    let Foretold { over, refused } = portal.sessions.admission.preview(&changes).await?;
+    let Foretold { over, refused } = foretold(&portal, &reader, &changes).await?;
     let ended = |Refused { user, name, reason }: Refused| RefusedRequest { user, name, reason };
     let shown = |over: Over| OverLimit {
         user: over.user,
