@@ -18,7 +18,10 @@ use lyceum::{
     },
     model::{
         Announcement, AnnouncementId, Clock, GroupName, LoginId, Role, Timestamp, TokenId, UserId, Username, Window,
-        announcement, files::Measured, hold::Pause, quota::Field,
+        announcement,
+        files::Measured,
+        hold::Pause,
+        quota::{Change, Field, Kind},
     },
 };
 
@@ -68,6 +71,11 @@ async fn fill(db: &Db) -> UserId {
     let group = db.add_group(&GroupName::parse("vision").unwrap(), None, BY).await.unwrap();
     db.set_member(group, user, true, BY).await.unwrap();
     db.set_manager(group, user, true, BY).await.unwrap();
+    // Members' sessions count in it from their admission on.
+    let total = [Change::new(Kind::Total, Field::Sessions, Some(9))];
+    set_limits(db, Level::Group(group), &total, Marks::default()).await;
+    add_user(db, "invited").await;
+    db.invite(group, "invited", false, BY).await.unwrap();
     db.set_setting("name", "value").await.unwrap();
     let points = [Point {
         uuid: "GPU-0".to_owned(),
