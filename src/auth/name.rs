@@ -20,7 +20,7 @@ impl SignInName {
     /// Reads what was typed. Characters that nobody sees are refused, because a directory passes over them.
     pub fn parse(typed: &str) -> Result<Self> {
         let not_a_name = || Error::refused("what was typed cannot be a name");
-        if LONGEST < typed.len() || typed.contains('\0') {
+        if LONGEST < typed.len() || typed.contains(char::is_control) {
             return Err(not_a_name());
         }
         let canonical = canonical_name(typed);
@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(SignInName::parse("ＡLICE").and_then(|name| name.username()).expect("alice").as_str(), "alice");
         let invisible =
             ["alice\u{200b}", "al\u{ad}ice", "alice\u{feff}", "\u{2060}alice", "alice\u{fe0f}", "a\u{180e}b"];
-        for typed in ["", " ", "\u{3000}", "alice\0", "ali\u{7}ce", "\u{202e}ecila", &"x".repeat(257)]
+        for typed in ["", " ", "\u{3000}", "alice\0", "ali\u{7}ce", "alice\n", "\talice", "\u{202e}ecila", &"x".repeat(257)]
             .into_iter()
             .chain(invisible)
         {

@@ -296,7 +296,7 @@ mod tests {
             b"(null)",
             b"\"alice\"",
             b"*",
-            b"1alice",
+            b"1234",
             b"alic\xe9",
             "аlice".as_bytes(),
             "ａｌｉｃｅ".as_bytes(),
