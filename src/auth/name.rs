@@ -58,9 +58,10 @@ mod tests {
         assert_eq!(SignInName::parse("ＡLICE").and_then(|name| name.username()).expect("alice").as_str(), "alice");
         let invisible =
             ["alice\u{200b}", "al\u{ad}ice", "alice\u{feff}", "\u{2060}alice", "alice\u{fe0f}", "a\u{180e}b"];
-        for typed in ["", " ", "\u{3000}", "alice\0", "ali\u{7}ce", "alice\n", "\talice", "\u{202e}ecila", &"x".repeat(257)]
-            .into_iter()
-            .chain(invisible)
+        for typed in
+            ["", " ", "\u{3000}", "alice\0", "ali\u{7}ce", "alice\n", "\talice", "\u{202e}ecila", &"x".repeat(257)]
+                .into_iter()
+                .chain(invisible)
         {
             assert!(SignInName::parse(typed).is_err(), "{typed:?}");
         }

@@ -80,7 +80,9 @@ impl Api {
         OpenApiRouter::new().nest(API, self.router).split_for_parts()
     }
 
-    pub(super) fn declared(self) -> Vec<(Route, &'static Needs)> {
+    /// In the order of the document.
+    pub(super) fn declared(mut self) -> Vec<(Route, &'static Needs)> {
+        self.declared.sort_by(|(one, _), (other, _)| one.path.cmp(&other.path));
         self.declared
     }
 }
