@@ -254,8 +254,10 @@ async fn while_the_disk_is_full() {
     eprintln!("full after {} sessions", written.len());
     assert_says(refused, FULL).await;
     assert_says(press_stop(&person, &house, running).await, FULL).await;
+    let password = fs::read_to_string(house.paths().private.join("first-password")).unwrap();
     let sign_in = reqwest::Client::new().post(format!("{}/login", house.url)).header("accept", "text/html");
-    let sign_in = sign_in.header("origin", &house.url).form(&[("username", "admin"), ("password", "x")]);
+    let sign_in = sign_in.header("origin", &house.url).header("content-type", "application/x-www-form-urlencoded");
+    let sign_in = sign_in.body(format!("username=admin&password={}", password.trim()));
     assert_says(sign_in.send().await.unwrap(), FULL).await;
     assert_eq!(person.visit(&house, running, "/").await.0, 200);
     assert_eq!(person.session(&house, running).await["state"], "running");
