@@ -58,6 +58,23 @@ const READ_BUFFER: usize = 64 * 1024;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerAddr(pub SocketAddr);
 
+/// Closes the connection that a request came on, whatever is being sent over it. It is in every
+/// request's extensions, because a body that ends with an error is noticed only by a client that reads.
+#[derive(Clone, Debug, Default)]
+pub struct Connection(CancellationToken);
+
+impl Connection {
+    /// Closes it at once; what the kernel has accepted already may still arrive.
+    pub fn close(&self) {
+        self.0.cancel();
+    }
+
+    /// Whether it was told to close.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
 /// Says of an address that it stands for many people.
 pub type Exempt = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
 
@@ -182,6 +199,8 @@ where
         let Self { service, peer, watch, grace } = self;
         let stream = Guarded::new(stream, watch.clone(), place);
         let watched = watch.clone();
+        let handle = Connection::default();
+        let closed = handle.0.clone();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let last = check::ends_the_connection(request.headers());
             let serving = watched.serve();
@@ -189,6 +208,7 @@ where
             let admitted = if ambiguous { Err(StatusCode::BAD_REQUEST) } else { check::admit(&mut request) };
             let answer = admitted.map(|()| {
                 request.extensions_mut().insert(PeerAddr(peer));
+                request.extensions_mut().insert(handle.clone());
                 service.clone().oneshot(request)
             });
             async move {
@@ -217,6 +237,10 @@ where
             }
             () = watch.expired() => {
                 tracing::debug!(%peer, "closed a connection that sent no request in time");
+                return;
+            }
+            () = closed.cancelled() => {
+                tracing::debug!(%peer, "closed a connection whose holder's access has ended");
                 return;
             }
         };

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::{Error, activity::Activity, pool::Lease, tunnel::Registration};
+use super::{Error, activity::Activity, pool::Lease, registry::Registration, tunnel::Tunnel};
 use crate::model::Clock;
 
 /// The body of an app's answer.
@@ -26,16 +26,14 @@ pub(super) struct Answer {
 
 struct Cut {
     token: Pin<Box<WaitForCancellationFutureOwned>>,
-    _registration: Registration,
+    _registration: Registration<Tunnel>,
 }
 
 impl Answer {
-    /// `registration` where the answer may be long: it is then cut like a tunnel.
-    pub(super) fn new(lease: Lease, activity: Arc<Activity>, registration: Option<Registration>) -> Self {
-        let cut = registration.map(|registration| Cut {
-            token: Box::pin(registration.token.clone().cancelled_owned()),
-            _registration: registration,
-        });
+    /// It is cut with its registration, like a tunnel.
+    pub(super) fn new(lease: Lease, activity: Arc<Activity>, registration: Registration<Tunnel>) -> Self {
+        let token = Box::pin(registration.token.clone().cancelled_owned());
+        let cut = Some(Cut { token, _registration: registration });
         Self { lease: Some(lease), activity, cut, broken: None }
     }
 

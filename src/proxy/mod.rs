@@ -11,6 +11,7 @@ mod exchange;
 mod headers;
 mod paths;
 mod pool;
+mod registry;
 mod tunnel;
 
 use std::{io, net::IpAddr, sync::Arc};
@@ -30,6 +31,7 @@ pub use self::{
     activity::Activity,
     paths::{PathFault, origin_matches, session_path},
     pool::MAX_OPEN,
+    registry::{Registration, Registry},
     tunnel::{Access, Holder, Tunnel, Tunnels},
 };
 use self::{
@@ -38,12 +40,9 @@ use self::{
 };
 pub use crate::dial::Endpoint;
 use crate::{
-    dial,
+    dial, listen,
     model::{Clock, SessionId},
 };
-
-/// An answer of unknown length, or longer than this, is registered and cut like a tunnel.
-const SHORT_ANSWER: u64 = 1024 * 1024;
 
 /// Where requests for a session go.
 #[derive(Clone, Debug)]
@@ -104,6 +103,7 @@ impl Proxy {
         let client = protocol.is_some().then(|| hyper::upgrade::on(&mut request));
         let host = request.headers().get(HOST).cloned();
         headers::to_upstream(&mut request, upstream.session, rules, protocol)?;
+        let connection = request.extensions_mut().remove::<listen::Connection>();
         request.extensions_mut().clear();
         if let Some(client) = client {
             *request.body_mut() = Body::empty();
@@ -115,8 +115,16 @@ impl Proxy {
             let clock = rules.active.then(|| self.clock.clone());
             body = Body::new(Upload { body, activity: upstream.activity.clone(), clock });
         }
-        let (answer, lease) = self.pool.send(&head, body, upstream).await?;
-        self.answer(answer, lease, upstream, rules, host.as_ref())
+        // Registered before the first wait: access that ends meanwhile ends this too, however
+        // long the app thinks and however much the browser still sends.
+        let registration = self.tunnels.register(tunnel(upstream, rules));
+        let sent = registration.token.run_until_cancelled(self.pool.send(&head, body, upstream)).await;
+        let (answer, lease) = sent.ok_or(Error::Cut)??;
+        // An answer that breaks off is noticed by who reads it; others lose their connection.
+        if let (Some(connection), false) = (connection, lease.is_over()) {
+            registration.closes(connection);
+        }
+        Self::answer(answer, lease, upstream, rules, host.as_ref(), registration)
     }
 
     /// Everything live that goes through here.
@@ -142,12 +150,12 @@ impl Proxy {
     }
 
     fn answer(
-        &self,
         mut head: response::Parts,
         mut lease: Lease,
         upstream: &Upstream,
         rules: &Rules,
         host: Option<&HeaderValue>,
+        registration: Registration<Tunnel>,
     ) -> Result<Response<Body>> {
         if head.status == StatusCode::SWITCHING_PROTOCOLS {
             lease.close();
@@ -161,8 +169,6 @@ impl Proxy {
             upstream.activity.sent_down(body.len());
             return Ok(Response::from_parts(head, Body::from(body)));
         }
-        let long = lease.left().is_none_or(|length| SHORT_ANSWER < length);
-        let registration = long.then(|| self.tunnels.register(tunnel(upstream, rules)));
         let body = Answer::new(lease, upstream.activity.clone(), registration);
         Ok(Response::from_parts(head, Body::new(body)))
     }
@@ -186,7 +192,7 @@ impl Proxy {
         let asked = registration.token.run_until_cancelled(asked).await;
         let (mut head, lease) = asked.ok_or(Error::Cut)??;
         if head.status != StatusCode::SWITCHING_PROTOCOLS {
-            return self.answer(head, lease, upstream, rules, host);
+            return Self::answer(head, lease, upstream, rules, host, registration);
         }
         headers::from_upstream(&mut head, upstream.session, rules, host)?;
         let (activity, clock) = (upstream.activity.clone(), self.clock.clone());

@@ -1,9 +1,9 @@
-//! Live connections that outlast a request's authorisation: upgraded sockets and streams.
+//! Requests on their way to an app and all that outlasts them: upgraded sockets and streams.
 //! Each is registered with whose access it lives by, so that it can be counted, and cut at
 //! once when that access ends. Tunnels copy bytes and never look into them.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashSet,
     future::poll_fn,
     io,
     mem::MaybeUninit,
@@ -13,14 +13,16 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::Mutex;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     time::{Instant, Sleep, sleep},
 };
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::task::TaskTracker;
 
-use super::activity::Activity;
+use super::{
+    activity::Activity,
+    registry::{Registration, Registry},
+};
 use crate::model::{Clock, LoginId, SessionId, TokenId, UserId};
 
 /// What one copies at once; on the stack, so that an idle tunnel holds no buffer.
@@ -42,7 +44,7 @@ pub struct Holder {
     pub access: Access,
 }
 
-/// One live connection.
+/// One live connection or request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnel {
     pub session: SessionId,
@@ -55,37 +57,24 @@ pub struct Tunnels(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    live: Mutex<Live>,
+    live: Registry<Tunnel>,
     tasks: TaskTracker,
-}
-
-#[derive(Default)]
-struct Live {
-    by_number: HashMap<u64, (Tunnel, CancellationToken)>,
-    last: u64,
 }
 
 impl Tunnels {
     /// Closes every connection that `doomed` is true of, at once; says how many.
     pub fn cut(&self, doomed: impl Fn(&Tunnel) -> bool) -> usize {
-        let live = self.0.live.lock();
-        let doomed = live.by_number.values().filter(|(tunnel, _)| doomed(tunnel));
-        let tokens: Vec<_> = doomed.map(|(_, token)| token.clone()).collect();
-        drop(live);
-        tokens.iter().for_each(CancellationToken::cancel);
-        tokens.len()
+        self.0.live.cut(doomed)
     }
 
     /// Everybody who holds a connection, each once.
-    pub fn holders(&self) -> Vec<Holder> {
-        let live = self.0.live.lock();
-        let holders: HashSet<Holder> = live.by_number.values().map(|(tunnel, _)| tunnel.holder).collect();
-        holders.into_iter().collect()
+    pub fn holders(&self) -> HashSet<Holder> {
+        self.0.live.collect(|tunnel| tunnel.holder)
     }
 
     /// How many connections `wanted` is true of: all, a user's, a session's.
     pub fn count(&self, wanted: impl Fn(&Tunnel) -> bool) -> usize {
-        self.0.live.lock().by_number.values().filter(|(tunnel, _)| wanted(tunnel)).count()
+        self.0.live.count(wanted)
     }
 
     /// Cuts everything and waits until the last socket is closed.
@@ -96,30 +85,12 @@ impl Tunnels {
     }
 
     /// Enters a connection; it is live until the registration is dropped.
-    pub(super) fn register(&self, tunnel: Tunnel) -> Registration {
-        let token = CancellationToken::new();
-        let mut live = self.0.live.lock();
-        live.last += 1;
-        let number = live.last;
-        live.by_number.insert(number, (tunnel, token.clone()));
-        Registration { tunnels: self.clone(), number, token }
+    pub(super) fn register(&self, tunnel: Tunnel) -> Registration<Tunnel> {
+        self.0.live.register(tunnel)
     }
 
     pub(super) fn spawn(&self, tunnel: impl Future<Output = ()> + Send + 'static) {
         self.0.tasks.spawn(tunnel);
-    }
-}
-
-/// A live connection's entry.
-pub(super) struct Registration {
-    tunnels: Tunnels,
-    number: u64,
-    pub(super) token: CancellationToken,
-}
-
-impl Drop for Registration {
-    fn drop(&mut self) {
-        self.tunnels.0.live.lock().by_number.remove(&self.number);
     }
 }
 
@@ -279,22 +250,5 @@ mod tests {
         let (_, ()) = tokio::join!(tunnel, talk);
         assert_eq!(activity.last(), None);
         assert_eq!(activity.bytes(), (16, 500));
-    }
-
-    #[test]
-    fn registrations_are_counted_and_cut() {
-        let tunnels = Tunnels::default();
-        let (ann, bob) = (UserId::new(), UserId::new());
-        let tunnel =
-            |user| Tunnel { session: SessionId::new(), holder: Holder { user, access: Access::Login(LoginId::new()) } };
-        let first = tunnels.register(tunnel(ann));
-        let second = tunnels.register(tunnel(bob));
-        assert_eq!(tunnels.count(|_| true), 2);
-        assert_eq!(tunnels.cut(|tunnel| tunnel.holder.user == ann), 1);
-        assert!(first.token.is_cancelled());
-        assert!(!second.token.is_cancelled());
-        drop(first);
-        assert_eq!(tunnels.count(|tunnel| tunnel.holder.user == ann), 0);
-        assert_eq!(tunnels.count(|_| true), 1);
     }
 }

@@ -16,6 +16,7 @@ use super::{
     extract::wants_html,
     forwarded,
     identity::{self, Bearer, Identity},
+    live_requests,
     page::{Nav, Page},
     views::{ErrorPage, Way},
 };
@@ -41,6 +42,7 @@ pub(super) async fn finish(
     let route = request.extensions().get::<MatchedPath>().cloned();
     let claimed = claim::take(&portal, &mut request);
     let asked = Asked::of(side, request.method(), request.uri(), request.headers());
+    let generation = portal.access.generation();
     let identity = match request.uri().path() {
         _ if side == Side::Apps => Identity::Nobody,
         path if path.starts_with("/static/") || matches!(path, "/healthz" | "/readyz") => Identity::Nobody,
@@ -51,7 +53,8 @@ pub(super) async fn finish(
     let address = forwarded::client_address(&portal.config, request.headers(), request.extensions());
     let origin = Origin { address: address.to_string(), request_id: id.clone() };
 
-    let response = complete(&portal, &asked, &identity, &id, origin.scope(next.run(request)).await);
+    let answer = origin.scope(live_requests::run(&portal, &identity, generation, request, next)).await;
+    let response = complete(&portal, &asked, &identity, &id, answer);
     // The router's template: bounded, and without what a user typed.
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
     let (status, elapsed) = (response.status().as_u16(), started.elapsed());

@@ -30,6 +30,7 @@ pub mod identity;
 mod jobs;
 mod json;
 mod live;
+mod live_requests;
 mod log;
 mod login;
 pub mod markdown;
@@ -126,6 +127,8 @@ pub struct Portal {
     /// The Unix account that everything runs as, where the portal is not root.
     pub single_user: Option<String>,
     pub streams: streams::Streams,
+    /// What pages and the API are answering just now.
+    pub live_requests: live_requests::LiveRequests,
     pub announcements: Arc<Announcements>,
     pub notifications: Arc<Notifications>,
     /// What the health page looks at besides the services.
@@ -192,6 +195,7 @@ impl Portal {
             runs,
             single_user,
             streams: streams::Streams::default(),
+            live_requests: live_requests::LiveRequests::default(),
             announcements,
             notifications,
             surroundings,

@@ -317,7 +317,11 @@ impl Asking<'_> {
         };
         let answer = portal.gateway.proxy.forward(Request::from_parts(asked, body), &upstream, &rules).await;
         self.judge_again(principal, holder).await?;
-        Ok(Answer::FromApp(answer?))
+        match answer {
+            // Their access stands: it is the session that has ended.
+            Err(proxy::Error::Cut) => Err(proxy::Error::Closed.into()),
+            answer => Ok(Answer::FromApp(answer?)),
+        }
     }
 
     /// The app may have thought for long, and what it answers may live for longer. Whatever

@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("notifications", &["model", "db", "sessions", "runs"]),
     // Whoever reads curves after a workload's end is a files agent.
     ("runs", &["model", "db", "scheduler", "files", "curves", "protocol"]),
-    ("proxy", &["model", "dial"]),
+    ("proxy", &["model", "dial", "listen"]),
     (
         "web",
         &[

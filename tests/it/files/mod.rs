@@ -4,6 +4,7 @@
 mod corpus;
 mod folders;
 mod hanging;
+mod live;
 mod storage;
 mod uploads;
 

@@ -6,6 +6,7 @@ mod entry;
 mod handover;
 mod heartbeats;
 mod jupyter_origin;
+mod live;
 mod names;
 pub mod terminal;
 pub mod world;
