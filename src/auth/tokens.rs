@@ -10,7 +10,7 @@ use crate::{
         idempotency::Earlier,
         tokens::Token,
     },
-    model::{Timestamp, TokenId, User, line},
+    model::{Timestamp, TokenId, User, line, token::PREFIX},
 };
 
 /// In seconds.
@@ -30,7 +30,7 @@ pub struct NewToken {
 /// Makes a token for somebody, on whatever authority the caller has: the command line's.
 pub async fn make(db: &db::Db, user: &User, new: NewToken, by: By<'_>) -> Result<(Token, String)> {
     let token = fresh(user, new, by.at)?;
-    let secret = format!("lyc_{}", secrets::random());
+    let secret = format!("{PREFIX}{}", secrets::random());
     let (id, detail) = (token.id.to_string(), told(user.name.as_str(), &token));
     let entry = Entry { at: by.at, actor: by.actor, action: "token.make", subject: &id, detail: &detail };
     db.add_token(&token, &secrets::hash(&secret), None, &entry).await?;
@@ -49,10 +49,10 @@ impl Access {
         let now = self.clock.now();
         let token = fresh(&principal.user, new, now)?;
         let secret = match once {
-            None => format!("lyc_{}", secrets::random()),
+            None => format!("{PREFIX}{}", secrets::random()),
             Some((key, body)) => {
                 let parts = ["token", &principal.id().to_string(), key, body];
-                format!("lyc_{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
+                format!("{PREFIX}{}", secrets::encode(&secrets::keyed(&self.key, &parts)))
             }
         };
         let earlier =

@@ -34,6 +34,7 @@ pub mod stock;
 pub mod sweep;
 pub mod time;
 pub mod timeline;
+pub mod token;
 pub mod trained;
 pub mod user;
 pub mod window;

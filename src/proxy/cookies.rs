@@ -43,7 +43,12 @@ pub(super) fn set_cookie(value: &[u8], base: &str, strip_prefix: bool) -> SetCoo
         } else if attribute.eq_ignore_ascii_case(b"path") {
             // The last one counts, as in a browser.
             changed |= path.is_some();
-            path = Some(part.splitn(2, |byte| *byte == b'=').nth(1).unwrap_or_default().trim_ascii());
+            let value = part.splitn(2, |byte| *byte == b'=').nth(1).unwrap_or_default().trim_ascii();
+            // Browsers take quotes for a part of it, other clients do not: here they go.
+            let unquoted = value.strip_prefix(b"\"").unwrap_or(value);
+            let unquoted = unquoted.strip_suffix(b"\"").unwrap_or(unquoted).trim_ascii();
+            changed |= unquoted.len() != value.len();
+            path = Some(unquoted);
         } else {
             kept.push(part);
         }
@@ -122,11 +127,18 @@ mod tests {
             ("a=1; Domain=example.org", "a=1"),
             ("a=1; DOMAIN = .example.org; Path=/s/0190/y", "a=1; Path=/s/0190/y"),
             ("a=1; Path=/s/0190/; Path=/", "a=1; Path=/s/0190/"),
+            ("a=b;Path=\"/\"", "a=b; Path=/s/0190/"),
+            ("a=b; path = \"/s/0190/x\"; Secure", "a=b; Secure; Path=/s/0190/x"),
+            ("a=b; Path=\"/", "a=b; Path=/s/0190/"),
+            ("a=b; Path=/\"", "a=b; Path=/s/0190/"),
+            ("a=b; Path=\" /s/0191 \"", "a=b; Path=/s/0190/"),
+            ("a=b; Path=\"\"", "a=b"),
         ] {
             assert_eq!(set_cookie(value.as_bytes(), base, false), SetCookie::Replace(new.into()), "{value}");
         }
         assert_eq!(set_cookie(b"a=1; Path=/", base, true), SetCookie::Replace(b"a=1; Path=/s/0190/".to_vec()));
         assert_eq!(set_cookie(b"a=1; Path=/x", base, true), SetCookie::Replace(b"a=1; Path=/s/0190/x".to_vec()));
+        assert_eq!(set_cookie(b"a=1; Path=\"/x\"", base, true), SetCookie::Replace(b"a=1; Path=/s/0190/x".to_vec()));
         for ours in [
             "lyceum_login=x",
             "__Host-lyceum_login=x; Path=/; Secure",

@@ -7,8 +7,8 @@ use std::{borrow::Cow, net::IpAddr};
 use hyper::{
     HeaderMap, Request, StatusCode, Uri, Version,
     header::{
-        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, HOST, HeaderName, HeaderValue, LOCATION, SET_COOKIE,
-        TRANSFER_ENCODING, UPGRADE,
+        AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, COOKIE, HOST, HeaderName, HeaderValue, LOCATION,
+        REFRESH, SET_COOKIE, TRANSFER_ENCODING, UPGRADE,
     },
     http::{response, uri::PathAndQuery},
 };
@@ -16,9 +16,9 @@ use hyper::{
 use super::{
     Error, Rules,
     cookies::{self, SetCookie},
-    paths::{session_path, without_token},
+    paths::{session_path, without_tokens},
 };
-use crate::model::SessionId;
+use crate::model::{SessionId, token::holds_token};
 
 static FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -49,7 +49,7 @@ pub(super) fn to_upstream<B>(
     rules: &Rules,
     upgrade: Option<HeaderValue>,
 ) -> Result<(), Error> {
-    let target = target(request.uri(), session, rules.strip_prefix)?;
+    let target = target(request.uri(), session, rules)?;
     if let Some(target) = target {
         *request.uri_mut() = Uri::from(target);
     }
@@ -57,7 +57,13 @@ pub(super) fn to_upstream<B>(
     let headers = request.headers_mut();
     let chunked = headers.contains_key(TRANSFER_ENCODING);
     remove_nominated(headers);
-    remove_where(headers, |name| is_hop_by_hop(name) || is_ours_to_say(name));
+    // Where the portal answers for the app, nobody else does; elsewhere an app may want a secret
+    // of its own, which is anything but a token of ours.
+    let answers = rules.authorization.is_some();
+    remove_where(headers, |name, value| is_not_from_clients(name) || (!is_cookie(name) && holds_token(value)));
+    if answers {
+        headers.remove(AUTHORIZATION);
+    }
     strip_cookies(headers);
     if chunked || upgrade.is_some() {
         // An upgrade has no body, and chunks have no length.
@@ -100,7 +106,7 @@ pub(super) fn from_upstream(
         headers.remove(CONTENT_LENGTH);
     }
     remove_nominated(headers);
-    remove_where(headers, |name| is_hop_by_hop(name) || is_not_for_apps(name));
+    remove_where(headers, |name, _| is_hop_by_hop(name) || is_not_for_browsers(name));
     if let Some(protocol) = protocol {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
@@ -108,21 +114,22 @@ pub(super) fn from_upstream(
     if headers.contains_key(SET_COOKIE) {
         bind_cookies(headers, &format!("/s/{session}/"), rules.strip_prefix);
     }
-    if let Some(path) = headers.get(LOCATION).and_then(|location| own_path(location, host)) {
-        let base = format!("/s/{session}");
-        // An app that was told its path names it by itself; it may not know our scheme and port.
-        let knows = path.strip_prefix(&base).is_some_and(|rest| rest.starts_with('/'));
-        let location = if knows { Some(path.to_owned()) } else { rules.strip_prefix.then(|| format!("{base}{path}")) };
-        if let Some(location) = location {
-            headers.insert(LOCATION, text(location)?);
+    let own = Own { base: &format!("/s/{session}"), strip_prefix: rules.strip_prefix, host };
+    for name in [LOCATION, CONTENT_LOCATION] {
+        if let Some(placed) = headers.get(&name).and_then(|value| own.place(value.to_str().ok()?)) {
+            headers.insert(name, text(placed)?);
         }
+    }
+    if let Some(placed) = headers.get(REFRESH).and_then(|value| own.refresh(value.to_str().ok()?)) {
+        headers.insert(REFRESH, text(placed)?);
     }
     Ok(())
 }
 
 /// The target to ask the app for, where it differs from the one we were asked for.
-fn target(uri: &Uri, session: SessionId, strip_prefix: bool) -> Result<Option<PathAndQuery>, Error> {
-    let query = uri.query().map(|query| (query, without_token(query)));
+fn target(uri: &Uri, session: SessionId, rules: &Rules) -> Result<Option<PathAndQuery>, Error> {
+    let strip_prefix = rules.strip_prefix;
+    let query = uri.query().map(|query| (query, without_tokens(query, rules.authorization.is_some())));
     let cut = matches!(query, Some((_, Some(_))));
     if !strip_prefix && !cut && uri.authority().is_none() {
         return Ok(None);
@@ -160,13 +167,81 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-/// What a client may not tell an app through us. `Expect` is answered by us.
-fn is_ours_to_say(name: &str) -> bool {
-    matches!(name, "authorization" | "expect" | "forwarded" | "x-real-ip") || name.starts_with("x-forwarded-")
+/// What a client may not tell an app: what speaks about one connection, and what is ours to say.
+/// Servers that hand headers on as variables (WSGI, CGI, PHP) take every sign that is neither a
+/// letter nor a digit for the same one, so names are compared as they would be.
+fn is_not_from_clients(name: &str) -> bool {
+    const LONGEST: usize = 40;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    if name.bytes().all(is_plain) {
+        return is_hop_by_hop(name) || is_ours_to_say(name);
+    }
+    let mut folded = [0; LONGEST];
+    // Beginnings are enough for longer ones.
+    let length = name.len().min(LONGEST);
+    for (to, byte) in folded.iter_mut().zip(name.bytes()) {
+        *to = if is_plain(byte) { byte } else { b'-' };
+    }
+    let folded = str::from_utf8(&folded[..length]).unwrap_or_default();
+    // A second length or kind of the body would be another than the one that was framed.
+    is_hop_by_hop(folded) || is_ours_to_say(folded) || matches!(folded, "content-length" | "content-type")
 }
 
-/// What an app may not tell a browser, because it would hold for the whole origin.
-fn is_not_for_apps(name: &str) -> bool {
+/// What proxies tell apps of who asks, from where, and for what; some apps believe it. `Expect` is
+/// answered by us.
+fn is_ours_to_say(name: &str) -> bool {
+    const BEGINNINGS: [&str; 13] = [
+        "x-forwarded-",
+        "x-remote-",
+        "x-original-",
+        "x-accel-",
+        "x-auth-request-",
+        "x-authenticated-",
+        "x-proxy-",
+        "x-rewrite-",
+        "x-ssl-",
+        "x-webauth-",
+        "cf-connecting-",
+        "remote-",
+        "ssl-client-",
+    ];
+    matches!(
+        name,
+        "expect"
+            | "forwarded"
+            | "x-forwarded"
+            | "x-real-ip"
+            | "client-ip"
+            | "true-client-ip"
+            | "fastly-client-ip"
+            | "x-client-ip"
+            | "x-client-cert"
+            | "x-client-dn"
+            | "x-client-verify"
+            | "x-cluster-client-ip"
+            | "x-envoy-external-address"
+            | "x-sendfile-type"
+            | "x-azure-clientip"
+            | "proxy"
+            | "auth-user"
+            | "auth-type"
+            | "x-auth-user"
+            | "x-script-name"
+            | "script-name"
+            | "x-scheme"
+            | "x-url-scheme"
+            | "front-end-https"
+    ) || (matches!(name.as_bytes().first(), Some(b'x' | b'c' | b'r' | b's'))
+        && BEGINNINGS.iter().any(|beginning| name.starts_with(beginning)))
+}
+
+fn is_cookie(name: &str) -> bool {
+    name == "cookie"
+}
+
+/// What an app may not tell a browser, because it would hold for the whole origin, nor a proxy in
+/// front of us, which would serve files of its own for it.
+fn is_not_for_browsers(name: &str) -> bool {
     matches!(
         name,
         "service-worker-allowed"
@@ -178,17 +253,21 @@ fn is_not_for_apps(name: &str) -> bool {
             | "nel"
             | "report-to"
             | "set-cookie2"
+            | "x-sendfile"
+            | "x-lighttpd-send-file"
+            | "x-reproxy-url"
     ) || name.starts_with("access-control-")
+        || (name.starts_with("x-accel-") && name != "x-accel-buffering")
 }
 
-/// Removes the headers whose name satisfies `condition`, without allocating.
-fn remove_where(headers: &mut HeaderMap, condition: impl Fn(&str) -> bool) {
+/// Removes the headers of which `condition` is true, without allocating.
+fn remove_where(headers: &mut HeaderMap, condition: impl Fn(&str, &[u8]) -> bool) {
     const AT_ONCE: usize = 8;
     loop {
         let mut doomed = [const { None::<HeaderName> }; AT_ONCE];
-        let found = headers.keys().filter(|name| condition(name.as_str())).take(AT_ONCE);
+        let found = headers.iter().filter(|(name, value)| condition(name.as_str(), value.as_bytes())).take(AT_ONCE);
         let mut count = 0;
-        for (place, name) in doomed.iter_mut().zip(found) {
+        for (place, (name, _)) in doomed.iter_mut().zip(found) {
             *place = Some(name.clone());
             count += 1;
         }
@@ -261,19 +340,51 @@ fn bind_cookies(headers: &mut HeaderMap, base: &str, strip_prefix: bool) {
     }
 }
 
-/// The path of a redirect to the app itself. A server on a Unix socket, nginx for one, leaves
-/// the port away when it makes an address of a path.
-fn own_path<'a>(location: &'a HeaderValue, host: Option<&HeaderValue>) -> Option<&'a str> {
-    let location = location.to_str().ok()?;
-    if location.starts_with('/') && !location.starts_with("//") {
-        return Some(location);
+/// What an app's own addresses become.
+struct Own<'a> {
+    /// `/s/{id}`
+    base: &'a str,
+    strip_prefix: bool,
+    /// The request's.
+    host: Option<&'a HeaderValue>,
+}
+
+impl Own<'_> {
+    /// An address of the app's below our own path; `None` where it stays as it is.
+    fn place(&self, address: &str) -> Option<String> {
+        let path = self.path(address)?;
+        // An app that was told its path names it by itself; it may not know our scheme and port.
+        let knows = path
+            .strip_prefix(self.base)
+            .is_some_and(|rest| matches!(rest.chars().next(), None | Some('/' | '?' | '#')));
+        if knows { Some(path.into_owned()) } else { self.strip_prefix.then(|| format!("{}{path}", self.base)) }
     }
-    let rest = location.strip_prefix("http://").or_else(|| location.strip_prefix("https://"))?;
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let host = host?.to_str().ok()?;
-    let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let own = authority == host || authority == name;
-    own.then_some(if path.is_empty() { "/" } else { path })
+
+    /// `Refresh: 5; url=/x`, with or without its `url=` and quotes.
+    fn refresh(&self, value: &str) -> Option<String> {
+        let (seconds, rest) = value.split_once([';', ','])?;
+        let rest = rest.trim();
+        let named = rest.split_at_checked(3).filter(|(name, _)| name.eq_ignore_ascii_case("url"));
+        let address = named.and_then(|(_, after)| after.trim_start().strip_prefix('=')).unwrap_or(rest).trim();
+        let bare = ['"', '\''].iter().find_map(|quote| address.strip_prefix(*quote)?.strip_suffix(*quote));
+        Some(format!("{seconds}; url={}", self.place(bare.unwrap_or(address))?))
+    }
+
+    /// The path of an address of the app itself. A server on a Unix socket, nginx for one, leaves
+    /// the port away when it makes an address of a path.
+    fn path<'a>(&self, address: &'a str) -> Option<Cow<'a, str>> {
+        if address.starts_with('/') && !address.starts_with("//") {
+            return Some(address.into());
+        }
+        let scheme = |scheme: &str| address.get(..scheme.len()).filter(|found| found.eq_ignore_ascii_case(scheme));
+        let scheme = ["http:", "https:", ""].into_iter().find_map(scheme)?;
+        let rest = address[scheme.len()..].strip_prefix("//")?;
+        let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+        let host = self.host?.to_str().ok()?;
+        let name = host.rsplit_once(':').map_or(host, |(name, _)| name);
+        let own = authority.eq_ignore_ascii_case(host) || authority.eq_ignore_ascii_case(name);
+        own.then(|| if path.starts_with('/') { path.into() } else { format!("/{path}").into() })
+    }
 }
 
 fn address(address: IpAddr) -> HeaderValue {
@@ -430,6 +541,132 @@ mod tests {
     }
 
     #[test]
+    fn an_app_that_knows_its_path_is_not_put_below_it_twice() {
+        let session = SessionId::new();
+        let base = format!("/s/{session}");
+        let host = HeaderValue::from_static("apps.example:8001");
+        let answered = |name: &'static str, value: &str, strip_prefix: bool| {
+            let head = hyper::Response::builder().status(302).header(name, value).body(()).unwrap();
+            let mut head = head.into_parts().0;
+            from_upstream(&mut head, session, &rules(strip_prefix), Some(&host)).unwrap();
+            head.headers[name].to_str().unwrap().to_owned()
+        };
+        for (address, expected) in [
+            (base.clone(), base.clone()),
+            (format!("{base}?a=/"), format!("{base}?a=/")),
+            (format!("{base}#x"), format!("{base}#x")),
+            (format!("{base}/x"), format!("{base}/x")),
+            (format!("{base}x"), format!("{base}{base}x")),
+            (format!("{base}%2fx"), format!("{base}{base}%2fx")),
+            (format!("http://apps.example:8001{base}"), base.clone()),
+            (format!("HTTPS://Apps.Example{base}"), base.clone()),
+            (format!("//apps.example:8001{base}/x"), format!("{base}/x")),
+            ("//apps.example:8001/x".to_owned(), format!("{base}/x")),
+            ("http://apps.example:8001?a".to_owned(), format!("{base}/?a")),
+            ("//elsewhere.example/x".to_owned(), "//elsewhere.example/x".to_owned()),
+            ("?a".to_owned(), "?a".to_owned()),
+            ("mailto:x".to_owned(), "mailto:x".to_owned()),
+        ] {
+            assert_eq!(answered("location", &address, true), expected);
+            assert_eq!(answered("content-location", &address, true), expected);
+            let moves = expected.starts_with(&base);
+            for (refresh, read) in [
+                (format!("5; url={address}"), format!("5; url={expected}")),
+                (format!("0;URL='{address}'"), format!("0; url={expected}")),
+                (format!("0, \"{address}\""), format!("0; url={expected}")),
+            ] {
+                assert_eq!(answered("refresh", &refresh, true), if moves { read } else { refresh });
+            }
+        }
+        assert_eq!(answered("refresh", "5", true), "5");
+        assert_eq!(answered("location", &base, false), base);
+        assert_eq!(answered("location", "/x", false), "/x");
+    }
+
+    /// However proxies spell what they tell of a client, and whatever an app's server makes of it.
+    #[test]
+    fn nobody_tells_an_app_who_they_are() {
+        for name in [
+            "x_forwarded_for",
+            "X-Forwarded_User",
+            "x-forwarded",
+            "x_real_ip",
+            "x.real.ip",
+            "remote-user",
+            "Remote_User",
+            "remote-addr",
+            "x-remote-user",
+            "x_remote_groups",
+            "client-ip",
+            "x-client-ip",
+            "x_client_ip",
+            "true-client-ip",
+            "cf-connecting-ip",
+            "cf_connecting_ipv6",
+            "proxy",
+            "x-original-url",
+            "x_original_host",
+            "x-rewrite-url",
+            "x-accel-redirect",
+            "x_accel_mapping",
+            "x-sendfile-type",
+            "ssl-client-verify",
+            "x-auth-request-email",
+            "x-webauth-user",
+            "forwarded",
+            "content_length",
+            "content_type",
+            "transfer_encoding",
+            "keep_alive",
+            "proxy_authorization",
+            "x-forwarded~for",
+        ] {
+            for upgrades in [false, true] {
+                let mut headers = vec![(name, "root"), ("x-own", "kept"), ("x_own", "kept")];
+                if upgrades {
+                    headers.extend([("connection", "upgrade"), ("upgrade", "websocket")]);
+                }
+                let seen = sent(SessionId::new(), "/", false, &headers);
+                let seen = lines(seen.headers());
+                assert!(!seen.iter().any(|line| line.ends_with(": root")), "{name}: {seen:?}");
+                assert_eq!(seen.iter().filter(|line| line.ends_with(": kept")).count(), 2, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_apps_own_secret_passes_and_a_token_of_ours_does_not() {
+        let session = SessionId::new();
+        let ours = format!("lyc_{}", "Aa0_-".repeat(9));
+        let seen = |path: &str, name: &str, value: &str| {
+            let mut request =
+                Request::builder().uri(format!("/s/{session}/{path}")).header(name, value).body(()).unwrap();
+            let rules = Rules { authorization: None, ..rules(false) };
+            to_upstream(&mut request, session, &rules, None).unwrap();
+            let value = request.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            (request.uri().query().map(str::to_owned), value)
+        };
+        for own in
+            ["Basic YTpi", "Bearer of-the-app", "token eyJhbGciOi.x.y", "Digest username=\"a\"", "Bearer lyc_short"]
+        {
+            let expected = (Some("token=of-the-app&a".to_owned()), Some(own.to_owned()));
+            assert_eq!(seen("?token=of-the-app&a", "authorization", own), expected);
+        }
+        for (name, value) in [
+            ("authorization", format!("Bearer {ours}")),
+            ("authorization", format!("token {ours}")),
+            (
+                "authorization",
+                "Basic YWxpY2U6bHljX0FhMF8tQWEwXy1BYTBfLUFhMF8tQWEwXy1BYTBfLUFhMF8tQWEwXy1BYTBfLQ==".to_owned(),
+            ),
+            ("x-api-key", ours.clone()),
+            ("referer", format!("https://apps.example/?token={ours}")),
+        ] {
+            assert_eq!(seen(&format!("?a&token={ours}"), name, &value), (Some("a".to_owned()), None), "{name}");
+        }
+    }
+
+    #[test]
     fn an_app_cannot_speak_for_the_origin() {
         let session = SessionId::new();
         let mut head = hyper::Response::builder();
@@ -443,6 +680,8 @@ mod tests {
             ("public-key-pins", "x"),
             ("alt-svc", "h2=\":1\""),
             ("nel", "{}"),
+            ("x-accel-redirect", "/private"),
+            ("x-sendfile", "/etc/passwd"),
             ("report-to", "{}"),
             ("connection", "close, x-odd"),
             ("x-odd", "1"),

@@ -5,9 +5,9 @@
 
 use std::borrow::Cow;
 
-use percent_encoding::percent_decode_str;
+use percent_encoding::percent_decode;
 
-use crate::model::SessionId;
+use crate::model::{SessionId, token::holds_token};
 
 /// Why a path leads to no app.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,21 +62,33 @@ fn has_dot_segment(path: &str) -> bool {
     only_dots && matches!(dots, 1 | 2)
 }
 
-/// `query` without its `token` parameters, all else byte for byte; `None` where it has none.
-pub(super) fn without_token(query: &str) -> Option<String> {
-    let is_token = |pair: &&str| {
-        let name = pair.split('=').next().unwrap_or_default();
-        if name.contains('%') {
-            Cow::<[u8]>::from(percent_decode_str(name)).eq_ignore_ascii_case(b"token")
-        } else {
-            name.eq_ignore_ascii_case("token")
-        }
-    };
-    if !query.split('&').any(|pair| is_token(&pair)) {
+/// `query` without the parameters that hold a token of ours, all else byte for byte; with
+/// `by_name` also without those that are called `token`. `None` where it has none.
+pub(super) fn without_tokens(query: &str, by_name: bool) -> Option<String> {
+    let leaves = |pair: &&str| (by_name && is_called_token(pair)) || holds_token(&decoded(pair));
+    let suspicious = by_name || holds_token(&decoded(query));
+    if !suspicious || !query.split('&').any(|pair| leaves(&pair)) {
         return None;
     }
-    let kept: Vec<&str> = query.split('&').filter(|pair| !is_token(pair)).collect();
+    let kept: Vec<&str> = query.split('&').filter(|pair| !leaves(pair)).collect();
     Some(kept.join("&"))
+}
+
+fn is_called_token(pair: &str) -> bool {
+    let name = pair.split('=').next().unwrap_or_default();
+    decoded(name).eq_ignore_ascii_case(b"token")
+}
+
+/// As whoever decodes it most often reads it: an address in an address is encoded twice.
+fn decoded(text: &str) -> Cow<'_, [u8]> {
+    let mut read = Cow::Borrowed(text.as_bytes());
+    for _ in 0..4 {
+        if !read.contains(&b'%') {
+            break;
+        }
+        read = Cow::Owned(percent_decode(&read).collect());
+    }
+    read
 }
 
 /// Whether an `Origin` header's value is the origin `ours` (`https://portal.example.org`).
@@ -111,6 +123,7 @@ fn origin_parts(origin: &str) -> Option<(String, String, u16)> {
 
 #[cfg(test)]
 mod tests {
+    use percent_encoding::percent_decode_str;
     use proptest::prelude::*;
 
     use super::*;
@@ -226,7 +239,20 @@ mod tests {
             ("%74oken=x&a", Some("a")),
             ("Token=x&token&token=y&z", Some("z")),
         ] {
-            assert_eq!(without_token(query).as_deref(), expected, "{query}");
+            assert_eq!(without_tokens(query, true).as_deref(), expected, "{query}");
+        }
+        let ours = format!("lyc_{}", "Aa0_-".repeat(9));
+        let twice = ours.replace('_', "%255f");
+        for (query, expected) in [
+            ("token=x&a".to_owned(), None),
+            ("token=lyc_short&a".to_owned(), None),
+            (format!("token={ours}&a"), Some("a")),
+            (format!("a&access_token={ours}&token=x"), Some("a&token=x")),
+            (format!("next=%2Fx%3Ftoken%3D{ours}&b"), Some("b")),
+            (format!("next=%252Fx%253Ftoken%253D{twice}&b"), Some("b")),
+            (ours.clone(), Some("")),
+        ] {
+            assert_eq!(without_tokens(&query, false).as_deref(), expected, "{query}");
         }
     }
 

@@ -37,7 +37,7 @@ use super::{
 use crate::{
     auth::{Credential, Principal, scopes},
     dial::Endpoint,
-    model::{SessionId, SessionState},
+    model::{SessionId, SessionState, token},
     nodes::Nodes,
     protocol::node::Door,
     proxy::{self, Activity, Holder, PathFault, Proxy, Rules, Upstream, session_path},
@@ -210,10 +210,14 @@ async fn let_in(
     let asking = Asking { portal, side, id, generation: portal.access.generation() };
     match side {
         Side::Portal => {
-            if portal.config.apps == AppsOrigin::Path {
-                forget_the_apps_own(portal, id, &mut asked.headers);
-            }
+            let own = match portal.config.apps {
+                AppsOrigin::Path => take_the_apps_own(&mut asked.headers),
+                _ => Vec::new(),
+            };
             *who = Identity::of(portal, &asked.headers, claimed).await;
+            for value in own {
+                asked.headers.append(header::AUTHORIZATION, value);
+            }
             let principal = who.principal()?.ok_or_else(Error::unauthenticated)?;
             asking.on_portal(&principal, asked, body).await
         }
@@ -236,15 +240,18 @@ async fn let_in(
     }
 }
 
-/// An app's pages may send us what the app takes for proof of itself (JupyterLab's token, which
-/// it puts into its pages). On an origin of their own nobody looks at it; here it would be taken
-/// for a token of ours that is no good. Whoever sends it is judged by their cookie.
-fn forget_the_apps_own(portal: &Portal, id: SessionId, headers: &mut HeaderMap) {
-    let route = portal.sessions.routes.find(id);
-    let own = route.as_ref().and_then(|route| route.authorization.as_deref());
-    if own.is_some() && headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()) == own {
-        headers.remove(header::AUTHORIZATION);
+/// An app's pages may send what the app takes for proof of itself: a secret that it asks for, or the
+/// token that JupyterLab puts into its pages. On an origin of their own nobody looks at it; here
+/// it would be taken for a token of ours that is no good. What does not have the form of one is
+/// the app's alone, and whoever sends it is judged by their cookie.
+fn take_the_apps_own(headers: &mut HeaderMap) -> Vec<HeaderValue> {
+    let values = headers.get_all(header::AUTHORIZATION);
+    if values.iter().any(|value| token::holds_token(value.as_bytes())) {
+        return Vec::new();
     }
+    let own = values.iter().cloned().collect();
+    headers.remove(header::AUTHORIZATION);
+    own
 }
 
 /// A request for a session, and what was true when it came.
