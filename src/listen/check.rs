@@ -2,6 +2,8 @@
 //! refuses: one Host, plain chunked framing or none, a method and a target that a server of
 //! pages can mean. Pure; the accept loop answers for it.
 
+use std::net::Ipv6Addr;
+
 use hyper::{
     HeaderMap, Method, Request, StatusCode, Uri, Version,
     header::{HOST, TRANSFER_ENCODING, UPGRADE},
@@ -48,10 +50,27 @@ fn host(headers: &HeaderMap, version: Version) -> Result<Option<&str>, StatusCod
     }
 }
 
-/// A name or address with an optional port, without user, path or blanks.
+/// A name or address with an optional port, without user, path or blanks. A port has one
+/// spelling, so that whoever looks for it finds the same name before it.
 fn is_authority(host: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b':' | b'[' | b']');
-    !host.is_empty() && host.len() <= 255 && host.bytes().all(allowed)
+    if host.is_empty() || 255 < host.len() || !host.bytes().all(allowed) {
+        return false;
+    }
+    let (is_name, port) = if let Some(rest) = host.strip_prefix('[') {
+        let Some((address, port)) = rest.split_once(']') else { return false };
+        (address.parse::<Ipv6Addr>().is_ok(), port)
+    } else {
+        let (name, port) = host.split_at(host.find(':').unwrap_or(host.len()));
+        (!name.is_empty() && !name.contains(['[', ']']), port)
+    };
+    is_name && (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+}
+
+fn is_port(text: &str) -> bool {
+    text.parse::<u16>().is_ok_and(|port| port != 0)
+        && text.bytes().all(|byte| byte.is_ascii_digit())
+        && !text.starts_with('0')
 }
 
 #[cfg(test)]
@@ -81,7 +100,37 @@ mod tests {
         for bad in ["", "a b", "a/b", "user@a", "a,b", "a\u{e9}"] {
             assert_eq!(verdict("GET", "/", &[("host", bad)]), Err(400), "{bad:?}");
         }
-        assert_eq!(verdict("GET", "/", &[("host", "[::1]:8000")]), Ok("/".to_owned()));
+        for good in ["[::1]:8000", "[::1]", "a:1", "a:65535", "127.0.0.1:80", "a_b-c.d."] {
+            assert_eq!(verdict("GET", "/", &[("host", good)]), Ok("/".to_owned()), "{good}");
+        }
+        // A port that could be read in two ways, or is none.
+        for bad in [
+            "a:",
+            "a:0",
+            "a:00",
+            "a:08000",
+            "a:023162",
+            "a:65536",
+            "a:123456",
+            "a:+80",
+            "a:8000:",
+            "a:80:80",
+            "::1",
+            "[::1",
+            "::1]",
+            "[::1]x",
+            "[::1]:",
+            "[::1]:0",
+            "[::1]:080",
+            "[a]:80",
+            "[]:80",
+            ":80",
+            "a[::1]:80",
+            "a:8000.",
+            "a:-1",
+        ] {
+            assert_eq!(verdict("GET", "/", &[("host", bad)]), Err(400), "{bad}");
+        }
     }
 
     #[test]

@@ -39,11 +39,11 @@ fn label<'a>(name: &'a [u8], domain: &str) -> Option<&'a [u8]> {
     name.strip_suffix(domain.as_bytes())?.strip_suffix(b".")
 }
 
-/// The host without its port, which has five digits at most.
+/// The host without its port, however many digits that has.
 fn name(headers: &HeaderMap) -> &[u8] {
     let host = headers.get(header::HOST).map_or(&b""[..], |host| host.as_bytes());
-    let tail = host.len().saturating_sub(6);
-    host[tail..].iter().position(|byte| *byte == b':').map_or(host, |colon| &host[..tail + colon])
+    let digits = host.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    host[..host.len() - digits].strip_suffix(b":").unwrap_or(host)
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
             (format!("{ID}.{DOMAIN}:65535"), true, true),
             (format!("{ID}.{DOMAIN}:1"), true, true),
             (format!("{ID}.{DOMAIN}:"), true, true),
-            (format!("{ID}.{DOMAIN}:0008443"), false, false),
+            (format!("{ID}.{DOMAIN}:0008443"), true, true),
             (format!("{other}.{DOMAIN}"), true, false),
             (format!("{ID}.{DOMAIN}."), true, false),
             (format!("{ID}.{DOMAIN}.:8443"), true, false),
