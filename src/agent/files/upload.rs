@@ -11,7 +11,8 @@ use rustix::{
         AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, fchmod, fdatasync, flock, fstat, fstatvfs, fsync, linkat,
         openat, renameat, renameat_with, statat, unlinkat,
     },
-    io::Errno,
+    io::{Errno, pread},
+    process::geteuid,
 };
 use sha2::{Digest, Sha256};
 
@@ -44,8 +45,11 @@ pub fn begin(root: &OwnedFd, upload: &Upload) -> Result<u64> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     match openat(&folder, partial.as_path(), flags, Mode::RUSR | Mode::WUSR) {
         Ok(_) => Ok(0),
-        // The same upload was begun before.
-        Err(Errno::EXIST) => offset(root, upload),
+        // The same upload was begun before; or somebody else has put something of that name there.
+        Err(Errno::EXIST) => match open_partial(&folder, &partial) {
+            Err(Trouble::Fault(Fault::NoUpload)) => Err(Fault::Exists.into()),
+            found => Ok(length(&found?)?),
+        },
         Err(err) => Err(err.into()),
     }
 }
@@ -109,7 +113,7 @@ pub fn finish(talk: &mut Talk, root: &OwnedFd, upload: &Upload) -> Result<Entry>
         return Err(Fault::WrongOffset { offset }.into());
     }
     if let Some(expected) = &upload.sha256
-        && !hash(talk, &folder, &partial)?.eq_ignore_ascii_case(expected)
+        && !hash(talk, &partial_file)?.eq_ignore_ascii_case(expected)
     {
         // It will never be right.
         unlinkat(&folder, partial.as_path(), AtFlags::empty())?;
@@ -147,14 +151,19 @@ fn open_folder(root: &OwnedFd, upload: &Upload) -> Result<(OwnedFd, RawPath)> {
     Ok((folder, RawPath::from(format!("{PARTIAL}{}", upload.nonce).as_str())))
 }
 
+/// Opens what `begin` has made: in a folder of several people others can put something of that name.
 fn open_partial(folder: &OwnedFd, partial: &RawPath) -> Result<OwnedFd> {
-    let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = match openat(folder, partial.as_path(), flags, Mode::empty()) {
-        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR) => return Err(Fault::NoUpload.into()),
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => {
+            return Err(Fault::NoUpload.into());
+        }
         other => other?,
     };
     let facts = fstat(&file)?;
-    let is_ours = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile && facts.st_nlink == 1;
+    let is_ours = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile
+        && facts.st_nlink == 1
+        && facts.st_uid == geteuid().as_raw();
     if is_ours { Ok(file) } else { Err(Fault::NoUpload.into()) }
 }
 
@@ -197,13 +206,12 @@ fn put(folder: &OwnedFd, partial: &RawPath, upload: &Upload) -> Result<()> {
     }
 }
 
-fn hash(talk: &mut Talk, folder: &OwnedFd, partial: &RawPath) -> Result<String> {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let file = File::from(openat(folder, partial.as_path(), flags, Mode::empty())?);
+/// Of the file that was looked at, whatever has its name by now.
+fn hash(talk: &mut Talk, file: &OwnedFd) -> Result<String> {
     let (mut hash, mut buffer, mut at) = (Sha256::new(), vec![0; MAX_CHUNK], 0);
     loop {
         talk.beat()?;
-        let got = file.read_at(&mut buffer, at).map_err(|err| Trouble::Fault(of_io(&err)))?;
+        let got = pread(file, &mut buffer[..], at)?;
         if got == 0 {
             return Ok(hash.finalize().iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}")));
         }

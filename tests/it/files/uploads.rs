@@ -1,6 +1,10 @@
 //! Uploads: whole, in pieces, cut, after the portal was killed, and of a gigabyte.
 
-use std::{fs, os::unix::fs::MetadataExt, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -212,4 +216,52 @@ fn memory(pid: i32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field));
     line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
+}
+
+/// In a folder of several people somebody else can guess the name of a partial file.
+#[tokio::test]
+async fn nobody_elses_file_is_taken_for_an_upload() {
+    let Some(world) = World::open(&[]).await else { return };
+    let ask = async || {
+        let request = world.request("POST", "/uploads").header("idempotency-key", "guessed");
+        let answer = request.json(&json!({ "path": "shared.bin", "size_bytes": 4 })).send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, begun) = ask().await;
+    assert_eq!(status, 201, "{begun}");
+    let id = begun["id"].as_str().unwrap();
+    let partial = fs::read_dir(world.home()).unwrap().map(|entry| entry.unwrap().path());
+    let mut partial = partial;
+    let partial = partial.find(|path| path.to_string_lossy().contains(".lyceum-upload-")).unwrap();
+    // Whose it is counts, however open it is; and neither may it have another name, or be a link.
+    let other = world.home().join("other");
+    for planted in ["foreign", "linked", "link", "folder"] {
+        fs::remove_file(&partial).unwrap();
+        match planted {
+            "foreign" => {
+                fs::write(&partial, b"ev").unwrap();
+                fs::set_permissions(&partial, fs::Permissions::from_mode(0o666)).unwrap();
+            }
+            "linked" => {
+                fs::hard_link(world.put("other", b"ev"), &partial).unwrap();
+            }
+            "link" => std::os::unix::fs::symlink(&other, &partial).unwrap(),
+            _ => {
+                fs::create_dir(&partial).unwrap();
+                world.give(&partial);
+            }
+        }
+        assert_eq!(ask().await.0, 409, "{planted}");
+        assert_eq!(world.ask("GET", &format!("/uploads/{id}"), Value::Null).await.0, 404, "{planted}");
+        assert_eq!(world.write(id, 2, "il").await.0, 404, "{planted}");
+        assert_eq!(world.finish(id).await.0, 404, "{planted}");
+        assert!(!world.home().join("shared.bin").exists(), "{planted}");
+        if planted == "folder" {
+            fs::remove_dir(&partial).unwrap();
+        }
+    }
+    let (status, begun) = ask().await;
+    assert_eq!((status, &begun["offset_bytes"]), (201, &json!(0)), "{begun}");
+    assert_eq!(world.write(id, 0, "mine").await.0, 200);
+    assert_eq!(world.finish(id).await.0, 200);
 }
