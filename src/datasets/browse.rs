@@ -7,9 +7,14 @@ use std::collections::{HashMap, HashSet};
 use serde::{Deserialize, Serialize};
 
 use super::build::{catalogue::Split, document::Document};
+use crate::model::records::{Record, Records};
 
-/// The longest manifest that is looked at (bytes); some 400 000 pictures.
+/// The longest manifest that is looked at (bytes).
 pub const LONGEST_MANIFEST: u64 = 64 << 20;
+/// The most rows of one.
+pub const MOST_ROWS: usize = 400_000;
+/// A record has so many fields.
+const FIELDS: usize = 8;
 /// The most boxes of a split that are drawn.
 pub const MOST_BOXES: u64 = 1_000_000;
 
@@ -17,9 +22,9 @@ pub const MOST_BOXES: u64 = 1_000_000;
 #[derive(Debug, Default)]
 pub struct Index {
     rows: Vec<Row>,
-    /// Boxes of pictures, by split and place.
-    boxes: HashMap<(Split, u32), Vec<Placed>>,
-    bytes: usize,
+    /// Which picture the box at the same place of `boxes` is on, in order: its split and place.
+    pictures: Vec<(Split, u32)>,
+    boxes: Vec<Placed>,
 }
 
 /// A box in pixels of the resized picture.
@@ -87,14 +92,19 @@ pub struct Part {
 }
 
 impl Index {
-    /// Reads a manifest; a row that is none of ours ends it.
-    pub fn read(manifest: &[u8]) -> Self {
+    /// Reads a manifest; a row that is none of ours ends it. `None` where it has too many.
+    pub fn read(manifest: &[u8]) -> Option<Self> {
         let mut rows = Vec::new();
         let mut places = HashMap::new();
-        let mut reader = csv::Reader::from_reader(manifest);
-        for record in reader.records() {
-            let Ok(record) = record else { break };
-            let text = |at: usize| record.get(at).unwrap_or_default();
+        let (mut records, mut record) = (Records::new(manifest, FIELDS), Record::default());
+        // The first names the columns.
+        records.next(&mut record);
+        let width = record.width();
+        while records.next(&mut record) && record.width() == width {
+            if MOST_ROWS <= rows.len() {
+                return None;
+            }
+            let text = |at: usize| record.get(at);
             let split = Split::ALL.into_iter().find(|split| split.name() == text(2));
             let place = split.map_or(0, |split| {
                 let next = places.entry(split).or_insert(0_u32);
@@ -112,26 +122,38 @@ impl Index {
                 error: text(7).into(),
             });
         }
-        Self { rows, boxes: HashMap::new(), bytes: manifest.len() * 2 }
+        rows.shrink_to_fit();
+        Some(Self { rows, ..Self::default() })
     }
 
-    /// Takes in the boxes of a split: an array of six numbers each.
-    pub fn take_boxes(&mut self, split: Split, array: &[u8]) {
-        self.bytes += array.len();
-        let (numbers, _) = array.as_chunks::<4>();
-        let numbers: Vec<f32> = numbers.iter().map(|number| f32::from_le_bytes(*number)).collect();
-        let (boxes, _) = numbers.as_chunks::<6>();
-        for [picture, class, x, y, width, height] in boxes {
-            if let (Some(picture), Some(class)) = (whole(*picture), whole(*class)) {
-                let placed = Placed { class, x: *x, y: *y, width: *width, height: *height };
-                self.boxes.entry((split, picture)).or_default().push(placed);
+    /// Takes in the boxes of all splits: an array of six numbers each.
+    pub fn take_boxes(&mut self, arrays: &[(Split, &[u8])]) {
+        let mut found: Vec<((Split, u32), Placed)> = Vec::new();
+        for (split, array) in arrays {
+            let (numbers, _) = array.as_chunks::<4>();
+            let (boxes, _) = numbers.as_chunks::<6>();
+            for one in boxes {
+                let [picture, class, x, y, width, height] = one.map(f32::from_le_bytes);
+                if let (Some(picture), Some(class)) = (whole(picture), whole(class)) {
+                    found.push(((*split, picture), Placed { class, x, y, width, height }));
+                }
             }
         }
+        // In order, and of one picture in the order of the file.
+        found.sort_by_key(|(picture, _)| *picture);
+        (self.pictures, self.boxes) = found.into_iter().unzip();
     }
 
-    /// Bytes of memory, about.
+    /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        /// What the allocator keeps beside each text, about.
+        const BESIDE: usize = 16;
+        let text = |text: &str| if text.is_empty() { 0 } else { text.len() + BESIDE };
+        let texts: usize = self.rows.iter().map(|row| text(&row.path) + text(&row.label) + text(&row.error)).sum();
+        self.rows.capacity() * size_of::<Row>()
+            + texts
+            + self.pictures.capacity() * size_of::<(Split, u32)>()
+            + self.boxes.capacity() * size_of::<Placed>()
     }
 
     /// How many rows there are.
@@ -150,8 +172,11 @@ impl Index {
     }
 
     pub fn boxes(&self, row: &Row) -> &[Placed] {
-        let key = row.split.map(|split| (split, row.place));
-        key.and_then(|key| self.boxes.get(&key)).map_or(&[], Vec::as_slice)
+        let Some(split) = row.split else { return &[] };
+        let key = (split, row.place);
+        let from = self.pictures.partition_point(|picture| *picture < key);
+        let to = self.pictures.partition_point(|picture| *picture <= key);
+        &self.boxes[from..to]
     }
 
     pub fn list(&self, wanted: &Wanted) -> Part {
@@ -234,7 +259,7 @@ mod tests {
 
     #[test]
     fn rows_are_chosen_and_sorted() {
-        let index = Index::read(MANIFEST.as_bytes());
+        let index = Index::read(MANIFEST.as_bytes()).unwrap();
         let wanted = Wanted::default();
         assert_eq!(
             paths(&index, &Wanted { find: "B/".to_owned(), ..wanted.clone() }),
@@ -255,7 +280,7 @@ mod tests {
 
     #[test]
     fn parts_follow_one_another_in_both_directions() {
-        let index = Index::read(MANIFEST.as_bytes());
+        let index = Index::read(MANIFEST.as_bytes()).unwrap();
         for (by, descending) in [(By::Path, false), (By::Size, false), (By::Size, true), (By::Pixels, true)] {
             let whole = Wanted { by, descending, limit: 100, ..Wanted::default() };
             let (mut found, mut after) = (Vec::new(), None);
@@ -274,12 +299,12 @@ mod tests {
 
     #[test]
     fn boxes_belong_to_the_pictures_of_their_split() {
-        let mut index = Index::read(MANIFEST.as_bytes());
+        let mut index = Index::read(MANIFEST.as_bytes()).unwrap();
         let array: Vec<u8> = [1.0_f32, 0.0, 2.0, 3.0, 4.0, 5.0, f32::NAN, 0.0, 0.0, 0.0, 1.0, 1.0]
             .iter()
             .flat_map(|v| v.to_le_bytes())
             .collect();
-        index.take_boxes(Split::Train, &array);
+        index.take_boxes(&[(Split::Val, &[][..]), (Split::Train, &array[..])]);
         let placed = Placed { class: 0, x: 2.0, y: 3.0, width: 4.0, height: 5.0 };
         assert_eq!(index.boxes(index.row(2).unwrap()), [placed]);
         assert!(index.boxes(index.row(1).unwrap()).is_empty() && index.boxes(index.row(3).unwrap()).is_empty());
@@ -288,7 +313,16 @@ mod tests {
     #[test]
     fn what_is_no_manifest_is_empty() {
         for bytes in [&b""[..], b"\xFF\xFE", b"path\n\"", b"a,b\n1,2,3,4,5,6,7,8,9\n"] {
-            assert!(Index::read(bytes).rows.len() < 2);
+            assert!(Index::read(bytes).unwrap().rows.len() < 2);
         }
+    }
+
+    #[test]
+    fn rows_are_counted_as_what_they_take_and_are_not_too_many() {
+        let table = |rows: usize| format!("path\n{}", "a\n".repeat(rows));
+        let index = Index::read(table(MOST_ROWS).as_bytes()).unwrap();
+        assert_eq!(index.count(), MOST_ROWS);
+        assert!(MOST_ROWS * (size_of::<Row>() + 16) < index.bytes(), "{} bytes", index.bytes());
+        assert!(Index::read(table(MOST_ROWS + 1).as_bytes()).is_none());
     }
 }

@@ -1,10 +1,16 @@
 //! A dataset's directory, read through the files agent of whoever looks. What it says was
 //! written by its owner's own programs: it is bounded, and shown to those alone who may read it.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    collections::HashMap,
+    fmt,
+    path::Path,
+    sync::{Arc, Weak},
+};
 
-use futures_util::StreamExt;
+use parking_lot::Mutex;
 use serde::Deserialize;
+use tokio::sync::Semaphore;
 
 use super::{
     Datasets, Error, Result,
@@ -23,10 +29,10 @@ use super::{
     preview,
 };
 use crate::{
-    files::{self, Files},
+    files::{self, Files, Whole},
     model::{
         Dataset, DatasetId, User,
-        files::{By, Entry, Order, RawPath, Wanted},
+        files::{By, Order, RawPath, Wanted},
     },
     protocol::files_agent::Fault,
 };
@@ -37,6 +43,8 @@ const LONGEST_DOCUMENT: u64 = 8 << 20;
 const LARGEST_EXAMPLE: u64 = 32 << 20;
 /// How many folders are looked through for a first picture.
 const MOST_FOLDERS: usize = 20;
+/// How many pictures are drawn at once.
+const AT_ONCE: usize = 2;
 /// Bytes of manifests that are kept in memory.
 const SHELF: usize = 192 << 20;
 
@@ -71,66 +79,58 @@ pub struct Contents {
     pub index: Index,
 }
 
-/// Manifests that were read lately, the latest last.
+/// Manifests that were read lately, the latest last; each with the bytes that it takes.
 #[derive(Debug, Default)]
-pub struct Shelf(Vec<((DatasetId, String), Arc<Contents>)>);
+pub struct Shelf(Vec<((DatasetId, String), usize, Arc<Contents>)>);
+
+/// The datasets that are being read, each by one alone: who else asks waits for what that one finds.
+#[derive(Debug, Default)]
+pub struct Reading(Mutex<HashMap<DatasetId, Weak<tokio::sync::Mutex<()>>>>);
+
+impl Reading {
+    fn of(&self, dataset: DatasetId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut reading = self.0.lock();
+        reading.retain(|_, one| 0 < one.strong_count());
+        let found = reading.get(&dataset).and_then(Weak::upgrade).unwrap_or_default();
+        reading.insert(dataset, Arc::downgrade(&found));
+        found
+    }
+}
 
 impl Shelf {
     fn find(&mut self, key: &(DatasetId, String)) -> Option<Arc<Contents>> {
-        let at = self.0.iter().position(|(kept, _)| kept == key)?;
+        let at = self.0.iter().position(|(kept, ..)| kept == key)?;
         let found = self.0.remove(at);
-        let contents = found.1.clone();
+        let contents = found.2.clone();
         self.0.push(found);
         Some(contents)
     }
 
-    fn put(&mut self, key: (DatasetId, String), contents: Arc<Contents>) {
-        self.0.retain(|((id, _), _)| *id != key.0);
-        self.0.push((key, contents));
-        while self.0.len() > 1 && self.0.iter().map(|(_, contents)| contents.index.bytes()).sum::<usize>() > SHELF {
+    fn put(&mut self, key: (DatasetId, String), bytes: usize, contents: Arc<Contents>) {
+        self.0.retain(|((id, _), ..)| *id != key.0);
+        self.0.push((key, bytes, contents));
+        while self.0.len() > 1 && self.0.iter().map(|(_, bytes, _)| bytes).sum::<usize>() > SHELF {
             self.0.remove(0);
         }
     }
 }
 
 /// A whole file of a known place; nothing where there is none.
-async fn read(files: &Files, user: &User, path: &Path, limit: u64) -> Result<Option<(Entry, Vec<u8>)>> {
-    match files.look(user, &RawPath::from(path)).await {
-        Ok((spot, entry)) => {
-            if entry.size_bytes > limit {
-                return Err(Error::Wrong(Wrong::TooLong));
-            }
-            let bytes = part(files, user, &spot, &entry, 0, entry.size_bytes).await?;
-            Ok(Some((entry, bytes)))
-        }
-        Err(files::Error::Fault { fault: Fault::NotFound, .. }) => Ok(None),
-        Err(error) => Err(error.into()),
+async fn read(files: &Files, user: &User, path: &Path, limit: u64) -> Result<Option<Whole>> {
+    let path = RawPath::from(path);
+    let found = match path.as_path().extension() {
+        Some(end) if end == "json" => files.read_json(user, &path, limit).await,
+        _ => files.read_whole(user, &path, limit).await,
+    };
+    match found {
+        Err(files::Error::TooLarge { .. } | files::Error::TooMany { .. }) => Err(Error::Wrong(Wrong::TooLong)),
+        found => Ok(found?),
     }
-}
-
-async fn part(
-    files: &Files,
-    user: &User,
-    spot: &files::Spot,
-    entry: &Entry,
-    from: u64,
-    length: u64,
-) -> Result<Vec<u8>> {
-    let mut stream = files.read(user, spot, entry, from, length).await?.into_stream();
-    let mut bytes = Vec::new();
-    while let Some(chunk) = stream.next().await {
-        bytes.extend_from_slice(&chunk?);
-        // An agent that says more than it was asked for says something else.
-        if bytes.len() as u64 > length {
-            return Err(Error::Wrong(Wrong::Damaged));
-        }
-    }
-    Ok(bytes)
 }
 
 pub(super) async fn document(files: &Files, user: &User, dataset: &Dataset) -> Result<Option<Document>> {
     let path = Path::new(&dataset.directory).join(document::NAME);
-    Ok(read(files, user, &path, LONGEST_DOCUMENT).await?.and_then(|(_, bytes)| parse(&bytes).ok()))
+    Ok(read(files, user, &path, LONGEST_DOCUMENT).await?.and_then(|bytes| parse(&bytes).ok()))
 }
 
 /// A document that can be worked with: nobody promised that ours is what lies there.
@@ -155,38 +155,56 @@ impl Datasets {
     pub async fn progress(&self, user: &User, dataset: &Dataset) -> Result<Option<Progress>> {
         let path = work_folder(Path::new(&dataset.directory)).join(command::PROGRESS);
         let found = read(&self.files, user, &path, 4096).await?;
-        Ok(found.and_then(|(_, bytes)| serde_json::from_slice(&bytes).ok()))
+        Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
 
     /// Everything that is in a dataset, as this person may read it.
     pub async fn contents(&self, user: &User, dataset: &Dataset) -> Result<Arc<Contents>> {
-        let folder = Path::new(&dataset.directory);
-        let (_, manifest) = self.files.look(user, &RawPath::from(folder.join("manifest.csv").as_path())).await?;
-        let key = (dataset.id, manifest.tag.clone());
+        let path = RawPath::from(Path::new(&dataset.directory).join("manifest.csv").as_path());
+        let key = (dataset.id, self.files.look(user, &path).await?.1.tag);
         if let Some(contents) = self.shelf.lock().find(&key) {
             return Ok(contents);
         }
+        let reading = self.reading.of(dataset.id);
+        let _one_at_a_time = reading.lock().await;
+        // Who was before us may have read it; and it may have been changed meanwhile.
+        let key = (dataset.id, self.files.look(user, &path).await?.1.tag);
+        if let Some(contents) = self.shelf.lock().find(&key) {
+            return Ok(contents);
+        }
+        let (contents, bytes) = self.read_contents(user, dataset).await?;
+        let contents = Arc::new(contents);
+        self.shelf.lock().put(key, bytes, contents.clone());
+        Ok(contents)
+    }
+
+    /// Everything that is in a dataset, and how many bytes of memory that takes.
+    async fn read_contents(&self, user: &User, dataset: &Dataset) -> Result<(Contents, usize)> {
+        let folder = Path::new(&dataset.directory);
         let found = read(&self.files, user, &folder.join(document::NAME), LONGEST_DOCUMENT).await?;
-        let document = found.ok_or(Wrong::Damaged).and_then(|(_, bytes)| parse(&bytes)).map_err(Error::Wrong)?;
+        let written = found.ok_or(Error::Wrong(Wrong::Damaged))?;
+        let length = written.len();
+        let document = self.files.parse(written, parse).await?.map_err(Error::Wrong)?;
         let found = read(&self.files, user, &folder.join("manifest.csv"), LONGEST_MANIFEST).await?;
-        let (_, manifest) = found.ok_or(Error::Wrong(Wrong::Damaged))?;
-        let mut boxes = Vec::new();
+        let manifest = found.ok_or(Error::Wrong(Wrong::Damaged))?;
+        let index = self.files.parse(manifest, Index::read).await?;
+        let mut index = index.ok_or(Error::Wrong(Wrong::TooLong))?;
         if document.kind == Kind::Detection && document.cache.is_some() {
+            let mut boxes = Vec::new();
             for split in Split::ALL {
                 let path = folder.join(format!("cache/{}.boxes.npy", split.name()));
-                boxes.extend(read(&self.files, user, &path, MOST_BOXES * 24).await?.map(|(_, bytes)| (split, bytes)));
+                boxes.extend(read(&self.files, user, &path, MOST_BOXES * 24).await?.map(|array| (split, array)));
             }
+            let taken = tokio::task::spawn_blocking(move || {
+                let arrays: Vec<_> = boxes.iter().map(|(split, array)| (*split, behind_header(array))).collect();
+                index.take_boxes(&arrays);
+                index
+            });
+            index = taken.await.map_err(|_panic| Error::Wrong(Wrong::Damaged))?;
         }
-        let read = tokio::task::spawn_blocking(move || {
-            let mut index = Index::read(&manifest);
-            for (split, array) in boxes {
-                index.take_boxes(split, behind_header(&array));
-            }
-            Contents { document, index }
-        });
-        let contents = Arc::new(read.await.map_err(|_panic| Error::Wrong(Wrong::Damaged))?);
-        self.shelf.lock().put(key, contents.clone());
-        Ok(contents)
+        // A document in memory is its texts and numbers; some of them take more room there.
+        let bytes = index.bytes() + 4 * length;
+        Ok((Contents { document, index }, bytes))
     }
 
     /// A resized picture of the dataset as PNG, small unless `full`.
@@ -213,7 +231,7 @@ impl Datasets {
     pub async fn mean(&self, user: &User, dataset: &Dataset) -> Result<Vec<u8>> {
         let path = Path::new(&dataset.directory).join("mean.png");
         let found = read(&self.files, user, &path, LARGEST_EXAMPLE).await?;
-        let (_, bytes) = found.ok_or(Error::Wrong(Wrong::NoPictures))?;
+        let bytes = found.ok_or(Error::Wrong(Wrong::NoPictures))?;
         draw(move || preview::redrawn(&bytes)).await
     }
 
@@ -241,8 +259,8 @@ impl Datasets {
         if entry.size_bytes < from + each {
             return Err(Error::Wrong(Wrong::Damaged));
         }
-        let bytes = part(&self.files, user, &spot, &entry, from, each).await?;
-        if bytes.len() as u64 == each { Ok(bytes) } else { Err(Error::Wrong(Wrong::Damaged)) }
+        let bytes = self.files.read_part(user, &spot, &entry, from, each).await?;
+        if bytes.len() as u64 == each { Ok(bytes.into_bytes()) } else { Err(Error::Wrong(Wrong::Damaged)) }
     }
 
     /// What a way to resize makes of somebody's own picture: the file, or the first in a folder.
@@ -256,7 +274,7 @@ impl Datasets {
     ) -> Result<Vec<u8>> {
         let path = self.first_picture(user, RawPath::from(path)).await?.ok_or(Error::NotFound)?;
         let found = read(&self.files, user, path.as_path(), LARGEST_EXAMPLE).await?;
-        let (_, bytes) = found.ok_or(Error::NotFound)?;
+        let bytes = found.ok_or(Error::NotFound)?;
         draw(move || preview::example(&bytes, resize, to, channels).ok()).await
     }
 
@@ -303,8 +321,11 @@ fn size(document: &Document) -> (u32, u32, u8) {
     (document.image.width, document.image.height, document.image.channels)
 }
 
-/// Drawing takes milliseconds, which others should not wait for.
+/// Drawing takes milliseconds, which others should not wait for; a picture may be large, so few are
+/// drawn at once.
 async fn draw(work: impl FnOnce() -> Option<Vec<u8>> + Send + 'static) -> Result<Vec<u8>> {
+    static DRAWING: Semaphore = Semaphore::const_new(AT_ONCE);
+    let _permit = DRAWING.acquire().await.map_err(|_closed| Error::Wrong(Wrong::Damaged))?;
     tokio::task::spawn_blocking(work).await.ok().flatten().ok_or(Error::Wrong(Wrong::Damaged))
 }
 

@@ -37,6 +37,7 @@ pub struct Datasets {
     /// The program that builds: our own, in a place that workloads may run.
     program: PathBuf,
     shelf: Mutex<look::Shelf>,
+    reading: look::Reading,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -65,7 +66,7 @@ impl Datasets {
     #[must_use]
     pub fn new(jobs: Arc<Jobs>, files: Arc<Files>, program: PathBuf) -> Arc<Self> {
         let (db, clock) = (jobs.db.clone(), jobs.sessions.clock.clone());
-        Arc::new(Self { db, clock, jobs, files, program, shelf: Mutex::default() })
+        Arc::new(Self { db, clock, jobs, files, program, shelf: Mutex::default(), reading: look::Reading::default() })
     }
 
     /// Writes a dataset down and has it built. Asked twice with one key it is the same one.

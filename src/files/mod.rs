@@ -8,6 +8,7 @@ mod desk;
 mod line;
 mod storage;
 mod transfer;
+mod whole;
 
 use std::{collections::HashMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -31,6 +32,7 @@ use crate::{
 
 pub use self::curves::{Curves, Met, Part};
 pub use self::transfer::{Content, NewUpload, UploadId, Uploaded};
+pub use self::whole::Whole;
 
 /// What the composition root decides.
 #[derive(Clone, Debug)]
@@ -54,6 +56,7 @@ pub struct Files {
     launcher: Arc<Launcher>,
     pub config: Config,
     desks: Mutex<HashMap<UserId, Arc<Desk>>>,
+    reading: whole::Reading,
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -72,6 +75,8 @@ pub enum Error {
     Busy,
     #[error("a file of {size_bytes} bytes is larger than {limit_bytes}")]
     TooLarge { size_bytes: u64, limit_bytes: u64 },
+    #[error("{path} has more than {most} values")]
+    TooMany { path: String, most: usize },
     /// Who this person is to the machine cannot be said, or they may not come.
     #[error(transparent)]
     Scheduler(#[from] scheduler::Error),
@@ -116,7 +121,7 @@ pub struct Folder {
 impl Files {
     #[must_use]
     pub fn new(db: Db, scheduler: Arc<dyn Scheduler>, launcher: Arc<Launcher>, config: Config) -> Arc<Self> {
-        Arc::new(Self { db, scheduler, launcher, config, desks: Mutex::default() })
+        Arc::new(Self { db, scheduler, launcher, config, desks: Mutex::default(), reading: whole::Reading::default() })
     }
 
     /// The folders that somebody may reach, the home first.

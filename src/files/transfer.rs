@@ -107,29 +107,6 @@ impl Files {
         self.content(user, spot, &request).await
     }
 
-    /// The whole content of a file that has at most `limit` bytes; nothing where there is none.
-    pub async fn read_whole(&self, user: &User, path: &RawPath, limit: u64) -> Result<Option<Vec<u8>>> {
-        let (spot, entry) = match self.look(user, path).await {
-            Ok(found) => found,
-            Err(Error::Fault { fault: Fault::NotFound, .. }) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let size_bytes = entry.size_bytes;
-        if limit < size_bytes {
-            return Err(Error::TooLarge { size_bytes, limit_bytes: limit });
-        }
-        let mut stream = self.read(user, &spot, &entry, 0, size_bytes).await?.into_stream();
-        let mut content = Vec::new();
-        while let Some(chunk) = stream.next().await {
-            content.extend_from_slice(&chunk?);
-            // An agent that says more than it was asked for says something else.
-            if size_bytes < content.len() as u64 {
-                return Err(Error::Agent("it sent more than was asked for".to_owned()));
-            }
-        }
-        Ok(Some(content))
-    }
-
     /// A folder with all it holds, as a tar stream.
     pub async fn archive(&self, user: &User, spot: &Spot) -> Result<Content> {
         self.content(user, spot, &FilesRequest::Archive { place: spot.place.clone() }).await

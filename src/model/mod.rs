@@ -25,6 +25,7 @@ pub mod modules;
 pub mod notification;
 pub mod queue;
 pub mod quota;
+pub mod records;
 pub mod resources;
 pub mod run;
 pub mod session;

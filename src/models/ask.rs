@@ -212,7 +212,7 @@ impl Models {
         let is_live = job.as_ref().is_some_and(|job| job.latest.state.is_live());
         let read = async |name: &str| -> Result<Option<Value>> {
             let path = RawPath::from(Path::new(&test.directory).join(name).as_path());
-            let found = self.files.read_whole(actor.user, &path, LONGEST_ANSWER).await?;
+            let found = self.files.read_json(actor.user, &path, LONGEST_ANSWER).await?;
             Ok(found.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
         };
         let answer = Answer {
@@ -244,7 +244,7 @@ impl Models {
         let test = test.filter(|test| test.model == model).ok_or(Error::NotFound)?;
         let path = Path::new(&test.directory).join("inspection").join(picture.file());
         let found = self.files.read_whole(user, &RawPath::from(path.as_path()), LARGEST_PICTURE).await?;
-        found.ok_or(Error::NotFound)
+        Ok(found.ok_or(Error::NotFound)?.into_bytes())
     }
 }
 

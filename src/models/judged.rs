@@ -8,7 +8,10 @@ use super::{
     Models, Prediction, Result,
     look::{LONGEST_MEASURES, LONGEST_PREDICTIONS},
 };
-use crate::model::{Model, User};
+use crate::model::{
+    Model, User,
+    records::{Record, Records},
+};
 
 /// The most layers that are told.
 const MOST_LAYERS: usize = 2000;
@@ -90,7 +93,7 @@ impl Models {
         let found = self.read(user, model, &format!("eval/{split}/predictions.csv"), LONGEST_PREDICTIONS).await?;
         let Some(bytes) = found else { return Ok(None) };
         let split = split.to_owned();
-        Ok(tokio::task::spawn_blocking(move || thresholds(&bytes, split)).await.ok().flatten())
+        Ok(self.files.parse(bytes, move |bytes| thresholds(bytes, split)).await?)
     }
 
     /// What it is made of; nothing before its training has built it.
@@ -126,17 +129,15 @@ fn worst(bytes: &[u8]) -> Vec<Prediction> {
 
 /// Nothing where the file is not that of a classification.
 fn thresholds(bytes: &[u8], split: String) -> Option<Thresholds> {
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
-    let names = reader.headers().ok()?;
-    if names.iter().take(4).ne(["path", "label", "predicted", "confidence"]) {
+    let (mut records, mut record) = (Records::new(bytes, 4), Record::default());
+    if !records.next(&mut record) || record.fields().ne(["path", "label", "predicted", "confidence"]) {
         return None;
     }
     // How many have their confidence in each percent; summed from the top afterwards.
     let (mut answered, mut right) = (vec![0_u64; STEPS], vec![0_u64; STEPS]);
-    let mut record = csv::StringRecord::new();
     let mut pictures = 0;
-    while reader.read_record(&mut record).is_ok_and(|more| more) {
-        let confidence: f64 = record.get(3).and_then(|text| text.parse().ok()).unwrap_or_default();
+    while records.next(&mut record) {
+        let confidence: f64 = record.get(3).parse().unwrap_or_default();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 100")]
         let percent = (confidence * 100.0 + 1e-9).clamp(0.0, 100.0) as usize;
         pictures += 1;

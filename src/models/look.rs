@@ -9,10 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Models, Result};
-use crate::model::{
-    Model, User,
-    files::RawPath,
-    trained::{ModelState, Trained},
+use crate::{
+    files::Whole,
+    model::{
+        Model, User,
+        files::RawPath,
+        records::{Record, Records},
+        trained::{ModelState, Trained},
+    },
 };
 
 /// The longest files that are looked at (bytes).
@@ -136,7 +140,10 @@ impl Models {
         let measures = self.read(user, model, &format!("eval/{split}/metrics.json"), LONGEST_MEASURES).await?;
         let Some((metrics, classes)) = measures.and_then(|bytes| measured(&bytes)) else { return Ok(None) };
         let confusion = self.read(user, model, &format!("eval/{split}/confusion.csv"), LONGEST_MEASURES).await?;
-        let confusion = confusion.and_then(|bytes| confused(&bytes));
+        let confusion = match confusion {
+            Some(bytes) => self.files.parse(bytes, confused).await?,
+            None => None,
+        };
         Ok(Some(Evaluation { split: split.to_owned(), metrics, classes, confusion }))
     }
 
@@ -150,7 +157,7 @@ impl Models {
     ) -> Result<Option<Predictions>> {
         let found = self.read(user, model, &format!("eval/{split}/predictions.csv"), LONGEST_PREDICTIONS).await?;
         let Some(bytes) = found else { return Ok(None) };
-        Ok(tokio::task::spawn_blocking(move || predictions(&bytes, &wanted)).await.ok())
+        Ok(Some(self.files.parse(bytes, move |bytes| predictions(bytes, &wanted)).await?))
     }
 
     /// Whether the bundle is there: the last file that is written to it.
@@ -158,12 +165,15 @@ impl Models {
         Ok(self.read(user, model, "bundle/SHA256SUMS", LONGEST_INDEX).await?.is_some())
     }
 
-    pub(super) async fn read(&self, user: &User, model: &Model, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
+    pub(super) async fn read(&self, user: &User, model: &Model, name: &str, limit: u64) -> Result<Option<Whole>> {
         if model.directory.is_empty() {
             return Ok(None);
         }
         let path = RawPath::from(Path::new(&model.directory).join(name).as_path());
-        Ok(self.files.read_whole(user, &path, limit).await?)
+        Ok(match Path::new(name).extension() {
+            Some(end) if end == "json" => self.files.read_json(user, &path, limit).await?,
+            _ => self.files.read_whole(user, &path, limit).await?,
+        })
     }
 
     pub(super) async fn delete_files(&self, user: &User, model: &Model) -> Result<()> {
@@ -203,31 +213,40 @@ fn measured(bytes: &[u8]) -> Option<Measures> {
 }
 
 fn confused(bytes: &[u8]) -> Option<Confusion> {
-    let mut reader = csv::Reader::from_reader(bytes);
-    let classes: Vec<String> = reader.headers().ok()?.iter().skip(1).map(str::to_owned).collect();
-    if !(1..=MOST_CLASSES).contains(&classes.len()) {
+    let (mut records, mut record) = (Records::new(bytes, MOST_CLASSES + 1), Record::default());
+    if !records.next(&mut record) || !(2..=MOST_CLASSES + 1).contains(&record.width()) {
         return None;
     }
+    let classes: Vec<String> = record.fields().skip(1).map(str::to_owned).collect();
     let mut counts = Vec::new();
-    for record in reader.records() {
-        let row: Vec<u64> = record.ok()?.iter().skip(1).map(|cell| cell.parse().unwrap_or_default()).collect();
-        counts.push(row);
+    while counts.len() <= classes.len() && records.next(&mut record) {
+        if record.width() != classes.len() + 1 {
+            return None;
+        }
+        counts.push(record.fields().skip(1).map(|cell| cell.parse().unwrap_or_default()).collect());
     }
-    let is_square = counts.len() == classes.len() && counts.iter().all(|row| row.len() == classes.len());
-    is_square.then_some(Confusion { classes, counts })
+    (counts.len() == classes.len()).then_some(Confusion { classes, counts })
 }
 
+/// Of all rows only so many are held as are wanted.
 fn predictions(bytes: &[u8], wanted: &Wanted) -> Predictions {
     let mut found: Vec<Prediction> = Vec::new();
-    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(bytes);
-    let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).is_ok_and(|more| more) {
-        let text = |at: usize| record.get(at).unwrap_or_default();
+    let keep = |found: &mut Vec<Prediction>| {
+        found.sort_by(|one, other| other.loss.total_cmp(&one.loss).then_with(|| one.path.cmp(&other.path)));
+        found.truncate(wanted.limit);
+    };
+    let (mut records, mut record) = (Records::new(bytes, 5), Record::default());
+    let mut total = 0;
+    // The first names the columns.
+    records.next(&mut record);
+    while records.next(&mut record) {
+        let text = |at: usize| record.get(at);
         let number = |at: usize| text(at).parse::<f64>().ok().filter(|number| number.is_finite()).unwrap_or_default();
         let fits = wanted.label.as_deref().is_none_or(|label| label == text(1))
             && wanted.predicted.as_deref().is_none_or(|predicted| predicted == text(2))
             && !(wanted.wrong && text(1) == text(2));
         if fits {
+            total += 1;
             found.push(Prediction {
                 path: text(0).to_owned(),
                 label: text(1).to_owned(),
@@ -235,11 +254,12 @@ fn predictions(bytes: &[u8], wanted: &Wanted) -> Predictions {
                 confidence: number(3),
                 loss: number(4),
             });
+            if 2 * wanted.limit <= found.len() {
+                keep(&mut found);
+            }
         }
     }
-    let total = found.len();
-    found.sort_by(|one, other| other.loss.total_cmp(&one.loss).then_with(|| one.path.cmp(&other.path)));
-    found.truncate(wanted.limit);
+    keep(&mut found);
     Predictions { items: found, total }
 }
 

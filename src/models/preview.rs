@@ -14,6 +14,7 @@ use super::{
     request,
 };
 use crate::{
+    files::Whole,
     jobs::JobRequest,
     model::{Dataset, DatasetState, Job, JobId, Resources, files::RawPath},
     sessions::Actor,
@@ -109,13 +110,16 @@ impl Models {
     /// A drawing, as the trainer wrote it: to be drawn anew before a browser sees it.
     pub async fn preview_drawing(&self, actor: Actor<'_>, id: JobId, side: Side) -> Result<Vec<u8>> {
         let job = self.jobs.own(actor, id).await?;
-        self.found(actor, &job, &side.file()).await?.ok_or(Error::NotFound)
+        Ok(self.found(actor, &job, &side.file()).await?.ok_or(Error::NotFound)?.into_bytes())
     }
 
-    async fn found(&self, actor: Actor<'_>, job: &Job, name: &str) -> Result<Option<Vec<u8>>> {
+    async fn found(&self, actor: Actor<'_>, job: &Job, name: &str) -> Result<Option<Whole>> {
         let directory = log_directory(&self.home(actor.user).await?, job);
         let path = RawPath::from(Path::new(&directory).join(name).as_path());
-        Ok(self.files.read_whole(actor.user, &path, LONGEST_INDEX).await?)
+        Ok(match Path::new(name).extension() {
+            Some(end) if end == "json" => self.files.read_json(actor.user, &path, LONGEST_INDEX).await?,
+            _ => self.files.read_whole(actor.user, &path, LONGEST_INDEX).await?,
+        })
     }
 }
 

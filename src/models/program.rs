@@ -66,7 +66,7 @@ impl Models {
             return Ok(None);
         }
         let found = self.read(user, model, FILE, LONGEST_INDEX).await?;
-        Ok(found.and_then(|bytes| String::from_utf8(bytes).ok()).filter(|text| text.len() <= LONGEST))
+        Ok(found.and_then(|bytes| String::from_utf8(bytes.into_bytes()).ok()).filter(|text| text.len() <= LONGEST))
     }
 }
 

@@ -327,6 +327,9 @@ impl From<files::Error> for Error {
                 human(size_bytes),
                 human(limit_bytes)
             )),
+            Files::TooMany { path, most } => Self::conflict(format!(
+                "{path} has more than {most} values, the most that the portal reads of one file. Was it written by another program?"
+            )),
             Files::BrokenOff => {
                 Self::malformed("The content broke off. What came before is kept: ask for the offset and go on.")
             }

@@ -11,6 +11,7 @@ mod datasets;
 mod endings;
 mod faults;
 mod hostile;
+mod hostile_files;
 mod idle;
 mod inherited;
 mod inside;
