@@ -62,6 +62,13 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
         assert_eq!(names(db, None, Some("bob")).await, Vec::<String>::new());
         let page = Filter { reader: Some(ada), owner: None, before: Some(ours.id), limit: 1 };
         assert_eq!(db.list_runs(&page).await.unwrap()[0].id, shared.id);
+        let part: lyceum::model::IdPart = ours.id.to_string()[28..].parse().unwrap();
+        let seen_by = async |reader| {
+            let all = Filter { reader, owner: None, before: None, limit: 10 };
+            db.list_runs_like(&all, Some(&part)).await.unwrap().into_iter().map(|run| run.id).collect::<Vec<_>>()
+        };
+        assert_eq!(seen_by(Some(bob)).await, [ours.id]);
+        assert!(seen_by(Some(eve)).await.is_empty());
 
         let found = db.find_run(ours.id, Some(bob)).await.unwrap().unwrap();
         assert_eq!(found.group, Some((vision, Some("vision".to_owned()))));

@@ -94,6 +94,10 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         assert_eq!(listed(None, None, 1).await, [theirs]);
         assert_eq!(listed(None, Some(theirs), 10).await, [new.id]);
         assert_eq!(listed(Some(owner), None, 10).await, [new.id]);
+        let part: lyceum::model::IdPart = theirs.to_string()[28..].parse().unwrap();
+        let like = async |owner| db.list_sweeps_like(owner, Some(&part), None, 10).await.unwrap();
+        assert_eq!(like(None).await.iter().map(|one| one.id).collect::<Vec<_>>(), [theirs]);
+        assert!(like(Some(owner)).await.is_empty(), "of theirs alone");
 
         let clock = Clock::manual(START);
         let begin = async |new: &NewSession| {
