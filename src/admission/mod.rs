@@ -395,7 +395,8 @@ impl Admission {
             *estimate = judged.estimated_start;
             judged.verdict
         };
-        self.db.admit(&asking, deed, &self.clock, judge).await
+        // What it holds meanwhile would make every caller large.
+        Box::pin(self.db.admit(&asking, deed, &self.clock, judge)).await
     }
 
     /// The verdict, with maintenance and what else holds it, and when it would start.
