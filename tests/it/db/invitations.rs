@@ -126,6 +126,7 @@ async fn staff_are_never_invited() {
             display_name: "",
             mail: None,
             uid_number: None,
+            unix_name: None,
             role: Some(Role::Admin),
             groups: &[],
         };
