@@ -204,8 +204,8 @@ mod tests {
 
     #[test]
     fn what_was_dropped_is_said_between_lines() {
-        let mut printed = Vec::new();
-        let mut printer = Printer { out: &mut printed, json: false, is_mid_line: false };
+        let mut out = Vec::new();
+        let mut printer = Printer { out: &mut out, json: false, is_mid_line: false };
         for (kind, data) in [
             ("log", r#""10 %\r50""#),
             ("dropped", r#"{"bytes":7}"#),
@@ -217,6 +217,6 @@ mod tests {
         }
         let said =
             "10 %\r50\nlyceum: 7 bytes of the log were dropped here\nnext\n[31m\nlyceum: the log starts over here\n";
-        assert_eq!(String::from_utf8(printed).unwrap(), said);
+        assert_eq!(String::from_utf8(out).unwrap(), said);
     }
 }

@@ -9,6 +9,7 @@ mod chunks;
 mod cookies;
 mod exchange;
 mod headers;
+mod names;
 mod paths;
 mod pool;
 mod registry;

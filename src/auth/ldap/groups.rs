@@ -106,9 +106,9 @@ impl Asking<'_> {
         for entry in answer.entries {
             let values =
                 entry.attrs.iter().find(|(name, _)| name.eq_ignore_ascii_case(attribute)).map(|(_, values)| values);
-            let named = values.and_then(|values| values.first().cloned());
-            names.extend(named.clone());
-            let Some(name) = named.or_else(|| filter::first_value(&entry.dn)) else { continue };
+            let own = values.and_then(|values| values.first().cloned());
+            names.extend(own.clone());
+            let Some(name) = own.or_else(|| filter::first_value(&entry.dn)) else { continue };
             let before = found.insert(filter::normalise(&entry.dn), (entry.dn.clone(), name));
             if before.is_none() {
                 fresh.push(entry.dn);

@@ -5,6 +5,7 @@
 
 pub(super) mod exit;
 mod machine;
+mod rates;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -22,6 +23,7 @@ use parking_lot::Mutex;
 use tokio::io::{Interest, unix::AsyncFd};
 
 pub use self::machine::capacity;
+use self::rates::{Demanded, busy_cpus, most_eager};
 use super::{
     Account, Error, Exit, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
 };
@@ -115,9 +117,6 @@ const SHORTEST_LOOK: Duration = Duration::from_secs(1);
 /// How old what is known of this machine's processes may be when one looks who works: many
 /// sessions are looked at one after another, and each of them would read about all.
 const TABLE_AGE: Duration = Duration::from_secs(1);
-
-/// When, and by which thread how many nanoseconds.
-type Demanded = (Instant, BTreeMap<i32, u64>);
 
 impl Local {
     /// Refuses a base directory whose run directories would have too long a path.
@@ -511,24 +510,6 @@ fn gpu_environment(gpus: &[Gpu], driver: bool) -> [(String, String); 2] {
         .map(|(name, value)| (name.to_owned(), value))
 }
 
-/// Cores busy on average between two looks; 0 at the first.
-#[expect(clippy::cast_precision_loss, reason = "a share of a core is approximate by nature")]
-fn busy_cpus(before: Option<(Instant, u64)>, now: (Instant, u64)) -> f64 {
-    let Some(before) = before else { return 0.0 };
-    let seconds = (now.0 - before.0).as_secs_f64();
-    if seconds < 0.001 { 0.0 } else { now.1.saturating_sub(before.1) as f64 / 1e9 / seconds }
-}
-
-/// The largest part of the time that one thread has demanded; of a thread that is new, all
-/// that it has demanded so far.
-#[expect(clippy::cast_precision_loss, reason = "a share of the time is approximate by nature")]
-fn most_eager((then, before): &Demanded, (now, after): &Demanded) -> Option<f64> {
-    let seconds = (*now - *then).as_secs_f64();
-    let demanded = |(thread, total): (&i32, &u64)| total.saturating_sub(before.get(thread).copied().unwrap_or(0));
-    let most = after.iter().map(demanded).max()?;
-    (0.001 < seconds).then(|| most as f64 / 1e9 / seconds)
-}
-
 /// Longer than the launcher's own patience, so that its sentence is the one that is seen.
 const BLOCKING_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -586,28 +567,5 @@ mod tests {
         assert_eq!(value(&[gpu(0), gpu(3)], true), "GPU-0,GPU-3");
         assert_eq!(value(&[gpu(0), gpu(3)], false), "0,3");
         assert_eq!(value(&[], true), "");
-    }
-
-    #[test]
-    fn the_most_eager_thread() {
-        let start = Instant::now();
-        let at = |seconds, demands: &[(i32, u64)]| {
-            (start + Duration::from_secs(seconds), demands.iter().copied().collect::<BTreeMap<i32, u64>>())
-        };
-        let second = 1_000_000_000;
-        let share = |after| most_eager(&at(0, &[(1, 5 * second), (2, 0)]), &after);
-        assert_eq!(share(at(10, &[(1, 6 * second), (2, 8 * second)])), Some(0.8));
-        assert_eq!(share(at(10, &[(1, 6 * second), (3, 2 * second)])), Some(0.2), "one ended, one is new");
-        assert_eq!(share(at(10, &[])), None, "nobody tells");
-        assert_eq!(share(at(0, &[(1, 9 * second)])), None);
-    }
-
-    #[test]
-    fn cores_busy() {
-        let start = Instant::now();
-        let later = |seconds| start + Duration::from_secs(seconds);
-        assert!((busy_cpus(Some((start, 1_000_000_000)), (later(2), 4_000_000_000)) - 1.5).abs() < 1e-9);
-        assert!(busy_cpus(None, (start, 5)).abs() < f64::EPSILON);
-        assert!(busy_cpus(Some((start, 5)), (start, 9)).abs() < f64::EPSILON);
     }
 }
