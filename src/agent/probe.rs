@@ -54,14 +54,13 @@ pub(super) async fn until_ready(probe: &ReadyProbe, socket: &Path) -> Answer {
                 return Answer::Refused(status);
             }
         }
-        let pause = match asked {
-            Ok(Err(_)) => pause_after(began.elapsed()),
+        let pause = if let Ok(Err(_)) = asked {
+            pause_after(began.elapsed())
+        } else {
             // It listens and is not ready: each question costs it time.
-            Ok(Ok(_)) | Err(_) => {
-                let pause = patience;
-                patience = (patience * 3 / 2).min(Duration::from_millis(500));
-                pause
-            }
+            let pause = patience;
+            patience = (patience * 3 / 2).min(Duration::from_millis(500));
+            pause
         };
         if deadline < Instant::now() + pause {
             return match last {

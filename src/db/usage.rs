@@ -193,7 +193,7 @@ impl Db {
                 list(named.into_iter().map(|((id, name), sum)| (id, name, sum)).collect(), asked)
             }
             By::GpuModel if asked.page.as_ref().is_some_and(|page| page.after.is_some()) => UsedList::default(),
-            By::GpuModel => models(&sums.each, asked.sort)?,
+            By::GpuModel => models(&sums.each, asked.sort),
         };
         Ok(UsedList { from_shell, ..found })
     }
@@ -333,7 +333,7 @@ fn place<'a>(sort: Sort, (id, name, sum): &(&'a Arc<str>, &'a Arc<str>, Sum)) ->
 }
 
 /// Sums by model from those by list of GPUs.
-fn models(lists: &[(usize, &Arc<str>, Sum)], sort: Sort) -> Result<UsedList> {
+fn models(lists: &[(usize, &Arc<str>, Sum)], sort: Sort) -> UsedList {
     let mut used: BTreeMap<String, Used> = BTreeMap::new();
     for (_, list, sum) in lists {
         add_models(&mut used, &Json::read_or_default::<Vec<Gpu>>(list), sum);
@@ -345,13 +345,13 @@ fn models(lists: &[(usize, &Arc<str>, Sum)], sort: Sort) -> Result<UsedList> {
         Sort::Sessions => rows.sort_by_key(|row| Reverse(row.sessions)),
     }
     let spent = |gpu_milliseconds| Spent { gpu_milliseconds, cpu_milliseconds: 0 };
-    Ok(UsedList {
+    UsedList {
         count: i64::try_from(rows.len()).unwrap_or(i64::MAX),
         total: spent(rows.iter().fold(0, |sum, row| row.gpu_milliseconds.saturating_add(sum))),
         most: spent(rows.iter().map(|row| row.gpu_milliseconds).max().unwrap_or_default()),
         rows,
         ..UsedList::default()
-    })
+    }
 }
 
 /// Each GPU of a list was held so long; an allocation counts once for each model in it.

@@ -34,8 +34,11 @@ pub fn read(directory: &Path, session: SessionId) -> io::Result<Option<Record>> 
     }
 }
 
-/// Every session that has a record, and the records that cannot be read, by their paths.
-pub fn list(directory: &Path) -> io::Result<(Vec<SessionId>, Vec<(String, io::Error)>)> {
+/// The path of a record that cannot be read, and why.
+pub type Unreadable = (String, io::Error);
+
+/// Every session that has a record, and the records that cannot be read.
+pub fn list(directory: &Path) -> io::Result<(Vec<SessionId>, Vec<Unreadable>)> {
     let (mut sessions, mut unreadable) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(directory)? {
         let entry = entry?;

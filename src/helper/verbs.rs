@@ -112,9 +112,9 @@ impl Verbs {
     }
 
     fn kill(&mut self, session: SessionId) -> Result<()> {
-        let (placement, groups) = self.holdings(session)?;
+        let (placement, groups) = self.holdings(session);
         let gone = cgroup::kill(&groups, KILL_TIMEOUT)
-            .and_then(|gone| Ok(gone & process::kill_all(|| self.strays(session, placement.as_ref()), KILL_TIMEOUT)?))
+            .and_then(|gone| Ok(gone & process::kill_all(|| Self::strays(session, placement.as_ref()), KILL_TIMEOUT)?))
             .map_err(doing("killing the session's processes"))?;
         self.reap();
         if gone { Ok(()) } else { Err(Error::Busy("some processes do not end, not even by SIGKILL".to_owned())) }
@@ -122,9 +122,9 @@ impl Verbs {
 
     fn clean(&mut self, session: SessionId) -> Result<()> {
         self.reap();
-        let (placement, groups) = self.holdings(session)?;
+        let (placement, groups) = self.holdings(session);
         let mut living = cgroup::processes(&groups).map_err(doing("looking into the cgroups"))?;
-        living.extend(self.strays(session, placement.as_ref()).map_err(doing("looking for processes"))?);
+        living.extend(Self::strays(session, placement.as_ref()).map_err(doing("looking for processes"))?);
         if !living.is_empty() {
             return Err(Error::Busy(format!("{} of the session's processes still run", living.len())));
         }
@@ -201,24 +201,20 @@ impl Verbs {
     }
 
     /// What a session has on this machine: where it was placed, and all cgroups it may be in.
-    fn holdings(&self, session: SessionId) -> Result<(Option<Placement>, Vec<std::path::PathBuf>)> {
+    fn holdings(&self, session: SessionId) -> (Option<Placement>, Vec<std::path::PathBuf>) {
         let mut groups = self.config.hierarchy.groups(&session.short());
         // A damaged record says nothing: then all that bears the session's name is its own.
-        let Ok(Some(record)) = self.record(session) else { return Ok((None, groups)) };
+        let Ok(Some(record)) = self.record(session) else { return (None, groups) };
         for group in record.cgroups {
             if !groups.contains(&group) {
                 groups.push(group);
             }
         }
-        Ok((Some(record.placement), groups))
+        (Some(record.placement), groups)
     }
 
     /// The session's processes that no cgroup tells: all of them where there is none.
-    fn strays(
-        &self,
-        session: SessionId,
-        placement: Option<&Placement>,
-    ) -> std::io::Result<std::collections::BTreeSet<i32>> {
+    fn strays(session: SessionId, placement: Option<&Placement>) -> std::io::Result<std::collections::BTreeSet<i32>> {
         let is_sampled = placement.is_none_or(|placement| placement.limits == "sampled");
         if is_sampled {
             return process::of_session(session, placement);

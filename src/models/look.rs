@@ -188,7 +188,10 @@ impl Models {
 fn snapshots(bytes: &[u8]) -> Option<Snapshots> {
     let mut found: Snapshots = serde_json::from_slice(bytes).ok()?;
     let plain = |name: &str| {
-        name.ends_with(".keras") && name.len() < 200 && !name.starts_with('.') && !name.contains(['/', '\0'])
+        name.strip_suffix(".keras").is_some()
+            && name.len() < 200
+            && !name.starts_with('.')
+            && !name.contains(['/', '\0'])
     };
     found.snapshots.retain(|one| plain(&one.file));
     found.best = found.best.filter(|best| plain(best));

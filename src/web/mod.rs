@@ -231,6 +231,7 @@ impl Portal {
 }
 
 /// The routes below `/api/v1`.
+#[expect(clippy::too_many_lines, reason = "one router on one page names every route, with its scopes")]
 fn api() -> Api {
     of_oneself()
         .and(&scopes::CATALOGUE)

@@ -51,7 +51,8 @@ pub fn groups_of_groups<'a>(settings: &Settings, dns: impl Iterator<Item = &'a s
 
 /// Those of what a filter finds that have none of these names, or only those that have one.
 pub fn by_names(filter: &str, attribute: &str, names: &[String], is_one: bool) -> String {
-    let one_of: String = names.iter().map(|name| format!("({attribute}={})", ldap_escape(name.as_str()))).collect();
+    let each = names.iter().map(|name| format!("({attribute}={})", ldap_escape(name.as_str())));
+    let one_of = each.collect::<Vec<_>>().concat();
     if is_one { format!("(&{filter}(|{one_of}))") } else { format!("(&{filter}(!(|{one_of})))") }
 }
 
