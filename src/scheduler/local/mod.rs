@@ -8,7 +8,7 @@ mod machine;
 mod rates;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap},
     fmt,
     os::fd::OwnedFd,
     path::{Path, PathBuf},

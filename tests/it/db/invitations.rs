@@ -50,6 +50,7 @@ async fn an_invitation_is_one_and_is_answered_once() {
         assert_eq!((made.name.as_str(), made.invited_by.as_str(), made.group), ("ada", "mia", group));
         assert_eq!(made.expires_at, START.plus_seconds(INVITATION_LIFETIME));
         assert_eq!(db.invite(group, "ada", false, later(60)).await.unwrap(), Invited::Pending(made.clone()));
+        assert_eq!(db.invitations_into(group, START).await.unwrap(), [made.clone()]);
         assert_eq!(db.invitations_of(ada, START).await.unwrap(), [made]);
         assert!(!is_member(db, group, ada).await, "nothing holds before it is accepted");
         assert!(db.answer_invitation(group, ada, true, later(60)).await.unwrap());

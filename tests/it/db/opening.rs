@@ -136,6 +136,23 @@ async fn a_server_that_refuses() {
     .await;
 }
 
+/// What only an earlier start can have left lies beside it.
+#[tokio::test]
+async fn a_database_without_accounts_beside_the_keys_of_an_earlier_start_is_lost() {
+    on_both(async |house| {
+        let (directory, sign) = (house.directory.path(), house.directory.path().join("portal-key"));
+        let open = async || Db::open_known(&house.config, directory, &sign).await;
+        assert!(open().await.is_ok(), "without the keys it is new");
+        std::fs::write(&sign, "a key").unwrap();
+        let err = open().await.unwrap_err();
+        assert!(matches!(err, Error::Lost { state: "empty", .. }), "{err:?}");
+        add_user(&house.db, "ada").await;
+        let known = open().await.unwrap();
+        assert!(known.can_write(std::time::Duration::from_secs(60)).await.unwrap());
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn a_newer_schema_is_refused() {
     on_both(async |house| {

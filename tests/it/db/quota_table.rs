@@ -77,6 +77,8 @@ async fn a_line_says_what_somebody_uses_and_may() {
         for (index, user) in ids.iter().enumerate() {
             // The same as whoever looks at one person sees.
             let usage = db.usage(&asking(*user), START.plus_seconds(600)).await.unwrap().usage;
+            let with_hours = db.usage_with_hours(&asking(*user), START.plus_seconds(600)).await.unwrap().usage;
+            assert_eq!(with_hours, usage, "{index}: the hours of groups are nobody's own use");
             let mut seen = line(index).usage.clone();
             seen.gpus_by_model.clone_from(&usage.gpus_by_model);
             assert_eq!(seen, usage, "{index}");

@@ -187,6 +187,22 @@ async fn what_was_refused_is_kept_the_latest_of_each_person() {
     .await;
 }
 
+/// What a batch system says of its start goes before the first answer.
+#[tokio::test]
+async fn time_counts_from_the_start_that_the_scheduler_tells_of() {
+    on_both(async |house| {
+        let db = &house.db;
+        let at = |seconds| START.plus_seconds(seconds);
+        let id = admitted(db, add_user(db, "a").await).await;
+        assert!(db.begin_start(id, at(1)).await.unwrap());
+        db.set_end_of_time(id, at(90)).await.unwrap();
+        assert!(db.mark_running(id, at(2), at(100)).await.unwrap());
+        db.set_end_of_time(id, at(80)).await.unwrap();
+        assert_eq!(db.find_session(id).await.unwrap().unwrap().expires_at, Some(at(90)), "of a starting one alone");
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn from_start_to_end() {
     on_both(async |house| {
