@@ -75,7 +75,7 @@ pub async fn list(
 /// Invites somebody into a group that was made here. Inviting twice returns the pending invitation.
 #[utoipa::path(post, path = "/groups/{group}/invitations", tag = "groups", request_body = InvitationRequest,
     params(("group" = String, Path, description = "Id or name")),
-    responses((status = 201, body = InvitationView), (status = 200, body = InvitationView, description = "Already invited"),
+    responses((status = 201, body = InvitationView, description = "Invited, now or before"),
         (status = 409, description = "A member already, declined lately, or it is the directory's", body = Problem),
         (status = 422, description = "Nobody of this name can be invited", body = Problem)))]
 pub async fn create(
@@ -83,15 +83,12 @@ pub async fn create(
     State(portal): State<Arc<Portal>>,
     Path(name): Path<String>,
     Json(request): Json<InvitationRequest>,
-) -> Result<Response> {
+) -> Result<Created<InvitationView>> {
     let found = group(&portal, &reader.0, &name).await?;
-    Ok(match portal.access.invite(&reader.0, &found.group, &request.name).await? {
-        Asked::Invited(invitation) => {
-            let place = format!("/api/v1/groups/{}/invitations/{}", invitation.group, invitation.name);
-            Created(place, InvitationView::from(invitation)).into_response()
-        }
-        Asked::Again(invitation) => Answer(InvitationView::from(invitation)).into_response(),
-    })
+    let (Asked::Invited(invitation) | Asked::Again(invitation)) =
+        portal.access.invite(&reader.0, &found.group, &request.name).await?;
+    let place = format!("/api/v1/groups/{}/invitations/{}", invitation.group, invitation.name);
+    Ok(Created(place, invitation.into()))
 }
 
 /// Withdraws an invitation; fine when there is none. An administrator also lifts a decline.

@@ -65,7 +65,9 @@ async fn an_agent_is_its_user_and_nothing_more() {
     let known = |target: &&String| {
         ["socket:", "/dev/null", "/memfd:files-launch"].iter().any(|start| target.starts_with(start))
     };
-    assert_eq!((open.iter().filter(|target| !known(target)).count(), sockets), (0, 2), "{open:?}");
+    assert_eq!(open.iter().filter(|target| !known(target)).count(), 0, "{open:?}");
+    // Where whoever started the tests ignores a signal, a pair of its own wakes it for that one.
+    assert!(matches!(sockets, 2 | 4), "{open:?}");
 }
 
 /// A portal that is not root: files as its own account, for the one person it serves.
