@@ -1,7 +1,7 @@
 //! Opening: what the file is like afterwards, and the sentence for each thing that can be
 //! wrong. A server that goes away later is an outage that ends with its return.
 
-use std::{error::Error as _, fs, net::SocketAddr};
+use std::{error::Error as _, fs, net::SocketAddr, time::Duration};
 
 use lyceum::{
     db::{Config, Db, Error, admit::Deed},
@@ -143,12 +143,12 @@ async fn a_database_without_accounts_beside_the_keys_of_an_earlier_start_is_lost
         let (directory, sign) = (house.directory.path(), house.directory.path().join("portal-key"));
         let open = async || Db::open_known(&house.config, directory, &sign).await;
         assert!(open().await.is_ok(), "without the keys it is new");
-        std::fs::write(&sign, "a key").unwrap();
+        fs::write(&sign, "a key").unwrap();
         let err = open().await.unwrap_err();
         assert!(matches!(err, Error::Lost { state: "empty", .. }), "{err:?}");
         add_user(&house.db, "ada").await;
         let known = open().await.unwrap();
-        assert!(known.can_write(std::time::Duration::from_secs(60)).await.unwrap());
+        assert!(known.can_write(Duration::from_secs(60)).await.unwrap());
     })
     .await;
 }

@@ -32,7 +32,7 @@ async fn no_file_takes_the_portals_memory() {
     let person = house.person();
     let size = json!({ "cpus": 1, "memory_bytes": 1 << 30 });
     let spec =
-        json!({ "kind": "classification", "source": { "kind": "generated", "count": 9 }, "width": 8, "height": 8 });
+        json!({ "kind": "classification", "source": { "kind": "generated", "count": 9 }, "width": 16, "height": 16 });
     let request = json!({ "name": "shapes", "spec": spec, "resources": size });
     let (status, made) = person.ask(&house, "POST", "/datasets", &request).await;
     assert_eq!(status, 201, "{made}");

@@ -27,23 +27,23 @@ async fn a_lost_database_is_not_taken_for_a_new_one() {
     assert!(copied, "{said}");
     house.terminate().await;
     let private = house.paths().private;
-    let file = private.join("lyceum.db");
+    let database = private.join("lyceum.db");
     let password = fs::read(private.join("first-password")).unwrap();
 
-    fs::write(&file, "").unwrap();
+    fs::write(&database, "").unwrap();
     let said = refusal(&house);
     for words in ["is empty", "started before", "keys/portal", "lyceum admin restore", "--begin-anew"] {
         assert!(said.contains(words), "{words}: {said}");
     }
-    assert_eq!(fs::metadata(&file).unwrap().len(), 0, "it is as it was");
+    assert_eq!(fs::metadata(&database).unwrap().len(), 0, "it is as it was");
     let (fine, said) = house.run(&["check"]);
     assert!(!fine && said.contains("is empty, but this portal has been started before"), "{said}");
     let (added, said) = house.run(&["admin", "user", "add", "somebody"]);
     assert!(!added && said.contains("is empty"), "{said}");
 
-    fs::remove_file(&file).unwrap();
+    fs::remove_file(&database).unwrap();
     let said = refusal(&house);
-    assert!(said.contains("is missing") && !file.exists(), "{said}");
+    assert!(said.contains("is missing") && !database.exists(), "{said}");
     assert_eq!(fs::read(private.join("first-password")).unwrap(), password, "nobody got another");
 
     let (restored, said) = house.run(&["admin", "restore", copy.to_str().unwrap()]);
@@ -52,7 +52,7 @@ async fn a_lost_database_is_not_taken_for_a_new_one() {
     assert_eq!(person.get(&house, "/me").await["name"], person.name);
     house.terminate().await;
 
-    fs::remove_file(&file).unwrap();
+    fs::remove_file(&database).unwrap();
     let mut command = house.command(&["admin", "migrate"]);
     assert!(!command.output().unwrap().status.success());
     house.begin_anew().await;

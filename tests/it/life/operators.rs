@@ -93,9 +93,9 @@ async fn a_group_is_stopped_with_its_jobs() {
     let member = format!("/groups/course/members/{}", person.name);
     assert_eq!(admin.ask(&house, "PUT", &member, &json!({})).await.0, 204);
 
-    let sleep = json!({ "command": ["sleep", "600"] });
+    let lasting = json!({ "command": ["sleep", "600"] });
     let session = person.run(&house, "web").await;
-    let runs = submit(&house, &person, sleep.clone()).await;
+    let runs = submit(&house, &person, lasting.clone()).await;
     let after = json!({ "command": ["true"], "after": [{ "job": runs, "needs": "any" }] });
     let waits = submit(&house, &person, after).await;
     let failing = json!({ "command": ["false"], "retries": 5, "retry_wait_seconds": 3600 });
@@ -105,10 +105,10 @@ async fn a_group_is_stopped_with_its_jobs() {
         (job["attempt"] == 2 && job["state"] == "queued").then_some(())
     })
     .await;
-    let plan = json!({ "array": "0-8", "parallel": 1, "job": sleep });
+    let plan = json!({ "array": "0-8", "parallel": 1, "job": lasting });
     let (status, sweep) = person.ask(&house, "POST", "/sweeps", &plan).await;
     assert_eq!(status, 201, "{sweep}");
-    let others = submit(&house, &other, sleep.clone()).await;
+    let others = submit(&house, &other, lasting.clone()).await;
     state(&house, &person, &runs, "running").await;
 
     // A job's attempt is listed with its job, and its id ends the job.
