@@ -104,10 +104,10 @@ async fn stale_endpoint() {
     until("the idle connection is closed", || app.closed() == 1).await;
     assert_eq!(front.proxy.open_connections(front.session), 0);
 
-    // A request that is under way when the session ends does not leave its connection behind.
+    // A request that is under way when the session ends is cut, and leaves no connection behind.
     let held = async {
         let answer = front.get("/hold", "").await;
-        assert!(answer.ends_with("released"), "{answer}");
+        assert!(answer.ends_with("Cut"), "{answer}");
     };
     let end = async {
         app.seen.holding.notified().await;
@@ -115,7 +115,7 @@ async fn stale_endpoint() {
         app.seen.release.notify_one();
     };
     tokio::join!(held, end);
-    until("the connection in use is closed after its answer", || app.closed() == 2).await;
+    until("the connection in use is closed with it", || app.closed() == 2).await;
     assert_eq!((app.connections(), front.proxy.open_connections(front.session)), (2, 0));
 }
 

@@ -182,7 +182,7 @@ async fn runs_from_a_shell() {
         (output.status.code(), text(output.stdout), text(output.stderr))
     };
     let (code, said, errors) = run(&["list"]).await;
-    assert!(code == Some(0) && said.contains("first") && said.contains(&id[..8]), "{said} {errors}");
+    assert!(code == Some(0) && said.contains("first") && said.contains(&id[id.len() - 8..]), "{said} {errors}");
     let (_, said, errors) = run(&["show", &id[..30]]).await;
     assert!(said.contains("train/loss") && said.contains("0.25") && said.contains("val"), "{said} {errors}");
     let (_, said, errors) = run(&["csv", &id, "train/loss"]).await;
