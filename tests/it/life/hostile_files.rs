@@ -88,8 +88,11 @@ async fn no_file_takes_the_portals_memory() {
     write("eval/val/confusion.csv", ",".repeat(8 << 20));
     write("eval/val/metrics.json", "{}".to_owned());
     let asked = ["predictions?split=val&limit=500", "thresholds?split=val", "evaluation?split=val"].map(of_model);
-    for (status, body) in at_once(&house, &person, &[asked.clone(), asked].concat()).await {
-        assert_eq!(status, 200, "{body}");
+    let asked = [asked.clone(), asked].concat();
+    for (path, (status, body)) in asked.iter().zip(at_once(&house, &person, &asked).await) {
+        // Metrics that say nothing are as good as none.
+        let is_unmeasured = path.contains("evaluation") && status == 409;
+        assert!(status == 200 || is_unmeasured, "{path}: {status} {body}");
     }
     // Documents of millions of values, deep ones, and ones that are neither.
     for document in [

@@ -55,7 +55,7 @@ async fn a_manager_sees_nothing_of_people_who_have_not_agreed() {
         (201, &json!("alice"), &json!("mia"), &json!("lab"))
     );
     let (code, again) = invite(&mia, "alice").await;
-    assert_eq!((code, again), (200, made), "twice is one");
+    assert_eq!((code, again), (201, made), "twice is one");
     assert_eq!(names(&get(&mia, "groups/lab/invitations").await, "name"), ["alice"]);
     assert_eq!(names(&get(&alice, "me/invitations").await, "group"), ["lab"]);
     assert_eq!(names(&get(&bob, "me/invitations").await, "group"), [""; 0]);
