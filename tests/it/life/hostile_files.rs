@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 
 use lyceum::{
     db::audit::Entry,
-    model::{Model, Timestamp},
+    model::{JobId, Timestamp},
 };
 use serde_json::{Value, json};
 
@@ -54,9 +54,10 @@ async fn no_file_takes_the_portals_memory() {
         fs::create_dir_all(trained.join(folder)).unwrap();
     }
     let directory = trained.to_str().unwrap().to_owned();
-    let model = Model { directory, ..crate::db::models::model(owner.id, &person.name, "hostile") };
+    let model = crate::db::models::model(owner.id, &person.name, "hostile");
     let noted = Entry { at: Timestamp(0), actor: "test", action: "test", subject: "test", detail: "" };
     db.add_model(&model, "{}", None, &noted).await.unwrap();
+    db.set_model_job(model.id, JobId::new(), &directory, Timestamp(0)).await.unwrap();
     let of_model = |what: &str| format!("/models/{}/{what}", model.id);
 
     let before = memory(&house, "VmRSS:");
