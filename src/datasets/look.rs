@@ -123,7 +123,7 @@ async fn read(files: &Files, user: &User, path: &Path, limit: u64) -> Result<Opt
         _ => files.read_whole(user, &path, limit).await,
     };
     match found {
-        Err(files::Error::TooLarge { .. } | files::Error::TooMany { .. }) => Err(Error::Wrong(Wrong::TooLong)),
+        Err(files::Error::TooLong { .. } | files::Error::TooMany { .. }) => Err(Error::Wrong(Wrong::TooLong)),
         found => Ok(found?),
     }
 }

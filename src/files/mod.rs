@@ -75,6 +75,8 @@ pub enum Error {
     Busy,
     #[error("a file of {size_bytes} bytes is larger than {limit_bytes}")]
     TooLarge { size_bytes: u64, limit_bytes: u64 },
+    #[error("{path} has {size_bytes} bytes, of which {limit_bytes} are read at most")]
+    TooLong { path: String, size_bytes: u64, limit_bytes: u64 },
     #[error("{path} has more than {most} values")]
     TooMany { path: String, most: usize },
     /// Who this person is to the machine cannot be said, or they may not come.

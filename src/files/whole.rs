@@ -72,7 +72,7 @@ impl Files {
         };
         let size_bytes = entry.size_bytes;
         if limit < size_bytes {
-            return Err(Error::TooLarge { size_bytes, limit_bytes: limit });
+            return Err(Error::TooLong { path: path.shown(), size_bytes, limit_bytes: limit });
         }
         self.read_part(user, &spot, &entry, 0, size_bytes).await.map(Some)
     }
@@ -95,7 +95,10 @@ impl Files {
                 let permit = timeout(READING, self.reading.room.clone().acquire_many_owned(room)).await;
                 Some(permit.ok().and_then(std::result::Result::ok).ok_or(Error::Busy)?)
             }
-            _ => return Err(Error::TooLarge { size_bytes: length, limit_bytes: ROOM as u64 * 1024 }),
+            _ => {
+                let limit_bytes = ROOM as u64 * 1024;
+                return Err(Error::TooLong { path: spot.path.shown(), size_bytes: length, limit_bytes });
+            }
         };
         let mut stream = self.read(user, spot, entry, from, length).await?.into_stream();
         let read = async {

@@ -327,6 +327,11 @@ impl From<files::Error> for Error {
                 human(size_bytes),
                 human(limit_bytes)
             )),
+            Files::TooLong { path, size_bytes, limit_bytes } => Self::conflict(format!(
+                "{path} has {}, and the portal reads at most {} of one file. Was it written by another program?",
+                human(size_bytes),
+                human(limit_bytes)
+            )),
             Files::TooMany { path, most } => Self::conflict(format!(
                 "{path} has more than {most} values, the most that the portal reads of one file. Was it written by another program?"
             )),
