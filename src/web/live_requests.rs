@@ -13,7 +13,7 @@ use std::{
 use axum::{
     body::{Body, Bytes, HttpBody},
     extract::Request,
-    http::Method,
+    http::{Method, header::CONTENT_TYPE},
     middleware::Next,
     response::{IntoResponse, Response},
 };
@@ -94,8 +94,8 @@ pub(super) async fn run(
     }
     let connection = request.extensions().get::<Connection>().cloned();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    let request =
-        request.map(|body| if body.is_end_stream() { body } else { WhileAllowed::body(body, token.clone(), None) });
+    let request = request
+        .map(|body| if body.is_end_stream() { body } else { WhileAllowed::new(body, token.clone(), None).into() });
     let answered = async {
         if reads {
             return token.run_until_cancelled(next.run(request)).await;
@@ -114,10 +114,13 @@ pub(super) async fn run(
     if answer.body().size_hint().exact().is_some_and(|length| length <= SHORT_ANSWER) {
         return answer;
     }
-    if let Some(connection) = connection {
+    // A stream of events has no whole: it ends as ever, and whoever listens asks again.
+    let is_events = answer.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == "text/event-stream");
+    if let Some(connection) = connection.filter(|_| !is_events) {
         registration.closes(connection);
     }
-    answer.map(|body| WhileAllowed::body(body, token, Some(registration)))
+    answer
+        .map(|body| WhileAllowed { ends_well: is_events, ..WhileAllowed::new(body, token, Some(registration)) }.into())
 }
 
 fn is_failure(answer: &Response) -> bool {
@@ -128,13 +131,21 @@ fn is_failure(answer: &Response) -> bool {
 struct WhileAllowed {
     body: Body,
     cut: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Whether it ends when it is cut, instead of breaking off.
+    ends_well: bool,
     /// Of an answer, which is live until the last byte of it has been taken.
     _registration: Option<Registration<Arc<Principal>>>,
 }
 
 impl WhileAllowed {
-    fn body(body: Body, token: CancellationToken, registration: Option<Registration<Arc<Principal>>>) -> Body {
-        Body::new(Self { body, cut: Box::pin(token.cancelled_owned()), _registration: registration })
+    fn new(body: Body, token: CancellationToken, registration: Option<Registration<Arc<Principal>>>) -> Self {
+        Self { body, cut: Box::pin(token.cancelled_owned()), ends_well: false, _registration: registration }
+    }
+}
+
+impl From<WhileAllowed> for Body {
+    fn from(body: WhileAllowed) -> Self {
+        Self::new(body)
     }
 }
 
@@ -149,6 +160,9 @@ impl HttpBody for WhileAllowed {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.cut.as_mut().poll(cx).is_ready() {
+            if self.ends_well {
+                return Poll::Ready(None);
+            }
             return Poll::Ready(Some(Err(axum::Error::new(Ended))));
         }
         Pin::new(&mut self.body).poll_frame(cx)

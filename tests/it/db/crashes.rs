@@ -61,7 +61,7 @@ async fn dropped_at_every_point() {
         // The number of looks varies a little with the time that things take.
         while done < 5 {
             let new = new_session(owner, 0);
-            done += usize::from(within(looks, admit(db, &new)).await.is_some());
+            done += usize::from(Box::pin(within(looks, admit(db, &new))).await.is_some());
             if within(looks, end(db, new.id)).await.is_none() {
                 drop(within(looks, db.begin_start(new.id, START)).await);
             }

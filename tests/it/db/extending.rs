@@ -55,7 +55,7 @@ fn codes(outcome: Extended) -> Vec<String> {
 
 #[tokio::test]
 async fn an_extension_is_a_request_for_the_difference() {
-    on_both(async |house| {
+    let test = on_both(async |house| {
         let db = &house.db;
         let owner = add_user(db, "a").await;
         limit(db, Level::User(owner), &each([(Field::GpuHours, Some(4)), (Field::MaxExtensions, Some(2))])).await;
@@ -87,8 +87,8 @@ async fn an_extension_is_a_request_for_the_difference() {
         let seen = db.look_at_extension(id, &Period::default(), &Clock::manual(START)).await.unwrap().unwrap();
         assert_eq!((seen.0.id, seen.1.own.len()), (id, 2));
         assert_whole(db).await;
-    })
-    .await;
+    });
+    Box::pin(test).await;
 }
 
 #[tokio::test]

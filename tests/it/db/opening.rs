@@ -148,7 +148,7 @@ async fn a_database_without_accounts_beside_the_keys_of_an_earlier_start_is_lost
         assert!(matches!(err, Error::Lost { state: "empty", .. }), "{err:?}");
         add_user(&house.db, "ada").await;
         let known = open().await.unwrap();
-        assert!(known.can_write(Duration::from_secs(60)).await.unwrap());
+        assert!(known.can_write(Duration::from_mins(1)).await.unwrap());
     })
     .await;
 }
