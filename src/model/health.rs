@@ -222,12 +222,13 @@ pub fn of_loop(name: &'static str, rounds: &Rounds, now: Timestamp) -> Finding {
         (_, Some(_)) if !rounds.skipped.is_empty() => {
             let all: Vec<String> = rounds.skipped.iter().map(|(item, error)| format!("{item}: {error}")).collect();
             let shown = all[..all.len().min(SKIPPED_SHOWN)].join("; ");
+            let count = if all.len() == 1 { "1 item".to_owned() } else { format!("{} items", all.len()) };
             let what = match all.len().saturating_sub(SKIPPED_SHOWN) {
-                0 => format!("everything was done but for {shown}"),
-                more => format!("everything was done but for {shown}; and {more} more"),
+                0 => format!("{count} failed: {shown}"),
+                more => format!("{count} failed: {shown}; and {more} more"),
             };
             Finding::new(name, Level::Warning, what)
-                .mend("these alone are affected and are tried again; the log of the portal names each")
+                .mend("all others are unaffected; the next round tries again, and the portal's log names each item")
         }
         (_, Some(last)) => {
             let milliseconds = rounds.took.as_millis();

@@ -32,12 +32,13 @@ pub struct LoopLine {
 }
 
 impl LoopLine {
-    /// What is so where no error tells it, and what to do.
+    /// Says what is wrong, unless the error beside it does, and what to do.
     fn trouble(&self) -> String {
-        let Finding { level, what, mend, .. } = &self.finding;
-        match level {
-            Level::Fault => format!("{} {}", as_sentence(what), as_sentence(mend)),
-            _ => as_sentence(mend),
+        let Finding { what, mend, .. } = &self.finding;
+        if self.error.as_ref().is_some_and(|(_, error)| what.contains(error.as_str())) {
+            as_sentence(mend)
+        } else {
+            format!("{} {}", as_sentence(what), as_sentence(mend))
         }
     }
 }

@@ -26,6 +26,8 @@ async fn others_go_on(house: &House, named: &str) {
     other.end(house, id).await;
     let (ready, said) = health(house, &admin).await;
     assert!(ready == 200 && said.contains(named), "{ready} {said}");
+    let page = admin.request(house, "GET", "/admin/health").send().await.unwrap().text().await.unwrap();
+    assert!(page.contains(named), "the page names it too: {page}");
     let log = house.log();
     let told = log.lines().filter(|line| line.contains("goes on without it") && line.contains(named)).count();
     assert_eq!(told, 1, "it is logged once, not every round: {log}");
