@@ -198,13 +198,22 @@ impl Db {
         ids.iter().map(|id| parse(id, "run id")).collect()
     }
 
-    /// What is to be read: runs whose workload lives or has ended since, and directories of nobody's
-    /// that are due. So many at most of the latter, the longest due first.
+    /// What is to be read: runs whose workload lives; of those whose workload has ended since, `most` of each person,
+    /// what could not be read before after the others; and `most` of the directories of nobody's that are due, the
+    /// longest due first.
     pub async fn runs_to_read(&self, now: Timestamp, most: i64) -> Result<Vec<Run>> {
-        let of_sessions = format!("{SELECT} WHERE runs.session_id IS NOT NULL AND NOT runs.complete");
+        let of_sessions = format!(
+            "{SELECT} WHERE runs.session_id IS NOT NULL AND NOT runs.complete AND (sessions.state <> 'ended' OR runs.id IN
+                 (SELECT id FROM (SELECT ended.id, ROW_NUMBER() OVER (PARTITION BY ended.owner
+                      ORDER BY CASE WHEN ended.error IS NULL THEN 0 ELSE ended.look_at END, ended.id) AS turn
+                  FROM runs ended LEFT JOIN sessions past ON past.id = ended.session_id
+                  WHERE ended.session_id IS NOT NULL AND NOT ended.complete AND COALESCE(past.state, 'ended') = 'ended')
+                  AS turns WHERE turn <= $1))"
+        );
         let due =
             format!("{SELECT} WHERE runs.session_id IS NULL AND runs.look_at <= $1 ORDER BY runs.look_at LIMIT $2");
-        let mut rows: Vec<Row> = reading!(self, pool => query_as(AssertSqlSafe(of_sessions)).fetch_all(pool).await)?;
+        let mut rows: Vec<Row> =
+            reading!(self, pool => query_as(AssertSqlSafe(of_sessions)).bind(most).fetch_all(pool).await)?;
         let due: Vec<Row> =
             reading!(self, pool => query_as(AssertSqlSafe(due)).bind(now.0).bind(most).fetch_all(pool).await)?;
         rows.extend(due);

@@ -62,7 +62,12 @@ impl Source {
         }
     }
 
-    /// Whether anybody may still write.
+    /// Whether its workload has not ended.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Session { state, .. } if state.is_live())
+    }
+
+    /// Whether nobody writes any more.
     pub fn is_over(&self) -> bool {
         matches!(self, Self::Session { state: SessionState::Ended, .. })
     }

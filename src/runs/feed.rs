@@ -4,6 +4,7 @@
 //! have, so that whoever dies meanwhile, nothing is lost and nothing is there twice.
 
 use std::{
+    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -16,7 +17,7 @@ use crate::{
     curves::log::{Decoder, LARGEST_BATCH},
     files::{self, Met, Part},
     model::{
-        Loops, Run, RunId, SessionId, SessionState, Timestamp,
+        Loops, Run, RunId, SessionId, SessionState, Timestamp, UserId,
         loops::Round,
         run::{self, Reading, Skipped, Source, Unread},
         session::Placement,
@@ -46,7 +47,7 @@ const ROUNDS_TO_FORGET: u64 = 60;
 /// A row may be written so long after its id was made (seconds).
 const SLACK: i64 = 600;
 
-/// How many directories of nobody's are taken up in one round.
+/// How many directories of nobody's are taken up in one round, and how many runs of one person's that have ended.
 const MOST_DUE: i64 = 20;
 
 impl Runs {
@@ -137,20 +138,48 @@ impl Runs {
             }
         }
         self.resting.lock().retain(|_, until| Instant::now() < *until);
+        let mut looks: HashMap<UserId, Vec<Run>> = HashMap::new();
         for run in due {
+            let id = run.id;
             // One that waits for its workload has nothing to read yet.
             let waits = matches!(run.source, Source::Session { state: SessionState::Queued, .. });
-            if waits || self.is_resting(run.id) || !self.busy.lock().insert(run.id) {
+            if waits || self.is_resting(id) || self.busy.lock().contains(&id) {
                 continue;
             }
+            if !run.source.is_live() {
+                looks.entry(run.owner).or_default().push(run);
+                continue;
+            }
+            self.busy.lock().insert(id);
             let this = Arc::clone(self);
             tokio::spawn(async move {
-                let id = run.id;
                 this.read(run).await;
                 this.busy.lock().remove(&id);
             });
         }
+        for (owner, runs) in looks {
+            self.look_in_turn(owner, runs);
+        }
         Ok(())
+    }
+
+    /// Looks at runs of one person one after another, unless earlier ones are still looked at: files agents are few.
+    fn look_in_turn(self: &Arc<Self>, owner: UserId, runs: Vec<Run>) {
+        if !self.looking.lock().insert(owner) {
+            return;
+        }
+        let this = Arc::clone(self);
+        tokio::spawn(async move {
+            for run in runs {
+                let id = run.id;
+                // Of a job that goes on meanwhile an agent tells.
+                if this.busy.lock().insert(id) {
+                    this.read(run).await;
+                    this.busy.lock().remove(&id);
+                }
+            }
+            this.looking.lock().remove(&owner);
+        });
     }
 
     fn is_resting(&self, id: RunId) -> bool {

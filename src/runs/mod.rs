@@ -30,7 +30,7 @@ use crate::{
     },
     files::{self, Files},
     model::{
-        Clock, FieldError, GroupId, IdPart, JobId, Run, RunId, SessionId, User,
+        Clock, FieldError, GroupId, IdPart, JobId, Run, RunId, SessionId, User, UserId,
         run::{self, Reading, Source, Visibility},
     },
     protocol::{Directory, Errand, Found},
@@ -70,6 +70,8 @@ pub struct Runs {
     attempts: Mutex<SessionId>,
     /// Who is being read.
     busy: Mutex<HashSet<RunId>>,
+    /// Whose runs are looked at, one after another.
+    looking: Mutex<HashSet<UserId>>,
     /// Before then there is no use in trying again.
     resting: Mutex<HashMap<RunId, Instant>>,
     /// When somebody looked at a directory of nobody's.
@@ -151,6 +153,7 @@ impl Runs {
             wake: Notify::new(),
             attempts: Mutex::new(SessionId::first()),
             busy: Mutex::default(),
+            looking: Mutex::default(),
             resting: Mutex::default(),
             viewed: Mutex::default(),
             looks: Arc::new(Semaphore::new(MOST_LOOKS)),
@@ -338,7 +341,7 @@ impl Runs {
     }
 }
 
-fn sees(user: &User) -> Option<crate::model::UserId> {
+fn sees(user: &User) -> Option<UserId> {
     (user.role < crate::model::Role::Operator).then_some(user.id)
 }
 

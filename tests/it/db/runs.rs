@@ -96,6 +96,43 @@ async fn runs_are_seen_by_whom_they_are_shared_with() {
 }
 
 #[tokio::test]
+async fn one_persons_many_runs_do_not_keep_anothers_waiting() {
+    on_both(async |house| {
+        let db = &house.db;
+        let (ada, bob) = (add_user(db, "ada").await, add_user(db, "bob").await);
+        let ended = |owner, name: &str| {
+            let id = SessionId::new();
+            let source = Source::Session { id, job: None, state: SessionState::Ended, placement: None };
+            Run { source, ..run(owner, name) }
+        };
+        let live = running(db, ada).await;
+        let source = Source::Session { id: live, job: None, state: SessionState::Running, placement: None };
+        db.add_run(&Run { source, ..run(ada, "live") }, None, &NOTED).await.unwrap();
+        let mut failing = Vec::new();
+        for number in 0..8 {
+            let one = ended(ada, &format!("ada {number}"));
+            db.add_run(&one, None, &NOTED).await.unwrap();
+            failing.push(one);
+        }
+        db.add_run(&ended(bob, "bob"), None, &NOTED).await.unwrap();
+        let names = async || {
+            let read = db.runs_to_read(START, 3).await.unwrap().into_iter().map(|run| run.name);
+            let mut names: Vec<_> = read.collect();
+            names.sort();
+            names
+        };
+        assert_eq!(names().await, ["ada 0", "ada 1", "ada 2", "bob", "live"]);
+        // What cannot be read waits behind what was not tried yet.
+        let reading = Reading { error: Some("It is gone.".to_owned()), ..Reading::default() };
+        for one in &failing[..2] {
+            db.note_reading(one.id, &reading, START.plus_seconds(10)).await.unwrap();
+        }
+        assert_eq!(names().await, ["ada 2", "ada 3", "ada 4", "bob", "live"]);
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_is_due_is_read() {
     on_both(async |house| {
         let db = &house.db;
