@@ -275,7 +275,7 @@ impl Default for Files {
 pub struct Curves {
     /// Of one run; what comes beyond is counted and not kept.
     pub max_points: i64,
-    /// So much of all runs' points is kept in memory (bytes, roughly).
+    /// So much of all runs' points is kept in memory (bytes).
     #[serde(deserialize_with = "size")]
     pub memory: i64,
 }

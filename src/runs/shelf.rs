@@ -6,12 +6,15 @@ use std::{
     collections::HashMap,
     fs, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Instant,
 };
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 
 use super::{
     Error, Result,
@@ -29,20 +32,31 @@ use crate::{
 /// How many changes wait for a listener that is slow; one that is slower reads the file again.
 const AHEAD: usize = 64;
 
+/// How many files are opened at once: each takes memory while it is read.
+const MAX_OPENINGS: usize = 2;
+
+/// A byte of a file of points takes at most so many in memory.
+const FILE_TO_MEMORY: u64 = 2;
+
 /// Where the files of points lie and how much of them is kept in memory.
 pub(super) struct Shelf {
     directory: PathBuf,
     /// Of one run.
     most_points: u64,
-    /// Of all runs together (bytes, roughly).
+    /// Of all runs together (bytes). A run that is larger than that is open alone.
     most_memory: u64,
     books: Mutex<HashMap<RunId, Arc<Book>>>,
+    /// What the open ones take, as each was last counted (bytes).
+    taken: AtomicU64,
+    openings: Semaphore,
 }
 
 /// One run's points.
 struct Book {
     path: PathBuf,
     content: RwLock<Content>,
+    /// What it was last counted to take in memory (bytes).
+    counted: AtomicU64,
     news: broadcast::Sender<Arc<Delta>>,
     used: Mutex<Instant>,
 }
@@ -56,7 +70,15 @@ enum Content {
 
 impl Shelf {
     pub fn new(directory: PathBuf, most_points: u64, most_memory: u64) -> Arc<Self> {
-        Arc::new(Self { directory, most_points, most_memory, books: Mutex::default() })
+        let openings = Semaphore::new(MAX_OPENINGS);
+        Arc::new(Self {
+            directory,
+            most_points,
+            most_memory,
+            books: Mutex::default(),
+            taken: AtomicU64::new(0),
+            openings,
+        })
     }
 
     /// Removes the files of runs that are no more.
@@ -77,13 +99,13 @@ impl Shelf {
         id: RunId,
         look: impl FnOnce(&Store) -> T + Send + 'static,
     ) -> Result<T> {
+        let book = self.opened(id).await?;
         let this = Arc::clone(self);
         let looked = blocking(move || {
-            let book = this.book(id);
             loop {
                 match &*book.content.read() {
-                    Content::Open(store) => return Ok(look(store)),
-                    Content::Gone => return Err(Error::NotFound),
+                    Content::Open(store) => break Ok(look(store)),
+                    Content::Gone => break Err(Error::NotFound),
                     Content::Closed => {}
                 }
                 this.open(&book)?;
@@ -95,9 +117,9 @@ impl Shelf {
     /// Adds a batch that a reader sent; it is kept whole or not at all. Hands the reader's decoder
     /// back, and how many points there are now.
     pub async fn add(self: &Arc<Self>, id: RunId, mut decoder: Decoder, batch: bytes::Bytes) -> Result<(Decoder, u64)> {
+        let book = self.opened(id).await?;
         let this = Arc::clone(self);
         blocking(move || {
-            let book = this.book(id);
             this.open(&book)?;
             let mut content = book.content.write();
             let Content::Open(store) = &mut *content else { return Err(Error::NotFound) };
@@ -113,7 +135,11 @@ impl Shelf {
                 // The last listener may have gone meanwhile.
                 let _ = book.news.send(Arc::new(told));
             }
-            Ok((decoder, store.points()))
+            let points = store.points();
+            this.count(&book, store.memory());
+            drop(content);
+            this.make_room(0, &book.path);
+            Ok((decoder, points))
         })
         .await
     }
@@ -125,9 +151,9 @@ impl Shelf {
         id: RunId,
         since: Option<u64>,
     ) -> Result<(Delta, broadcast::Receiver<Arc<Delta>>)> {
+        let book = self.opened(id).await?;
         let this = Arc::clone(self);
         blocking(move || {
-            let book = this.book(id);
             this.open(&book)?;
             let (news, until) = match &*book.content.read() {
                 Content::Open(store) => (book.news.subscribe(), store.length()),
@@ -155,6 +181,7 @@ impl Shelf {
         blocking(move || {
             let book = this.book(id);
             *book.content.write() = Content::Gone;
+            this.count(&book, 0);
             this.books.lock().remove(&id);
             match fs::remove_file(&book.path) {
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -172,6 +199,7 @@ impl Shelf {
             Arc::new(Book {
                 path: self.directory.join(format!("{id}.points")),
                 content: RwLock::new(Content::Closed),
+                counted: AtomicU64::new(0),
                 news: broadcast::Sender::new(AHEAD),
                 used: Mutex::new(Instant::now()),
             })
@@ -180,40 +208,78 @@ impl Shelf {
         Arc::clone(book)
     }
 
+    /// A run whose file is open. Whoever closes it meanwhile has it opened once more by who uses it.
+    async fn opened(self: &Arc<Self>, id: RunId) -> Result<Arc<Book>> {
+        let book = self.book(id);
+        // One that somebody writes to is open, or being opened.
+        let is_closed = matches!(book.content.try_read().as_deref(), Some(Content::Closed));
+        if is_closed && let Ok(_turn) = self.openings.acquire().await {
+            let (this, closed) = (Arc::clone(self), Arc::clone(&book));
+            blocking(move || this.open(&closed)).await?;
+        }
+        Ok(book)
+    }
+
     fn open(&self, book: &Arc<Book>) -> Result<()> {
+        if !matches!(&*book.content.read(), Content::Closed) {
+            return Ok(());
+        }
         let mut content = book.content.write();
         if let Content::Closed = &*content {
+            // Room is made before the file is read, not when both are in memory.
+            let length = fs::metadata(&book.path).map_or(0, |metadata| metadata.len());
+            self.make_room(length.saturating_mul(FILE_TO_MEMORY), &book.path);
             let store = Store::open(&book.path, self.most_points)
                 .map_err(|source| Error::Points { path: book.path.clone(), source })?;
+            self.count(book, store.memory());
             *content = Content::Open(Box::new(store));
             drop(content);
-            self.make_room(&book.path);
+            self.make_room(0, &book.path);
         }
         Ok(())
     }
 
-    /// Closes what was not used for longest until the rest fits; `kept` stays.
-    fn make_room(&self, kept: &Path) {
+    /// Counts what a run takes in memory from now on. Its content is locked meanwhile.
+    fn count(&self, book: &Book, memory: u64) {
+        let before = book.counted.swap(memory, Ordering::Relaxed);
+        if before <= memory {
+            self.taken.fetch_add(memory - before, Ordering::Relaxed);
+        } else {
+            self.taken.fetch_sub(before - memory, Ordering::Relaxed);
+        }
+    }
+
+    /// Closes what was not used for longest until the rest and `needed` bytes more fit; `kept` stays.
+    fn make_room(&self, needed: u64, kept: &Path) {
+        let fits = || self.taken.load(Ordering::Relaxed).saturating_add(needed) <= self.most_memory;
+        if fits() {
+            return;
+        }
         let books: Vec<Arc<Book>> = self.books.lock().values().cloned().collect();
-        // Whoever is being read or written is used right now.
-        let memory = |book: &Arc<Book>| match book.content.try_read().as_deref() {
-            Some(Content::Open(store)) => Some(store.memory()),
-            _ => None,
+        let with_use = |book: Arc<Book>| {
+            let used = *book.used.lock();
+            (used, book)
         };
-        let mut open: Vec<_> = books.iter().filter_map(|book| Some((*book.used.lock(), memory(book)?, book))).collect();
-        open.sort_by_key(|(used, ..)| *used);
-        let mut all: u64 = open.iter().map(|(_, memory, _)| memory).sum();
-        for (_, memory, book) in open {
-            if all <= self.most_memory {
+        let mut open: Vec<_> = books.into_iter().map(with_use).collect();
+        open.sort_by_key(|(used, _)| *used);
+        for (_, book) in open {
+            if fits() {
                 break;
             }
+            // Whoever is being read or written is used right now; they make room themselves when they are done.
             if book.path != kept
                 && let Some(mut content) = book.content.try_write()
+                && let Content::Open(_) = &*content
             {
                 *content = Content::Closed;
-                all -= memory;
+                self.count(&book, 0);
             }
         }
+        // Nobody else can have one of which only the map knows.
+        self.books.lock().retain(|_, book| {
+            let is_used = 1 < Arc::strong_count(book) || 0 < book.news.receiver_count();
+            is_used || !matches!(book.content.try_read().as_deref(), Some(Content::Closed))
+        });
     }
 }
 

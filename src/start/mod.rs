@@ -9,6 +9,7 @@
 mod directories;
 mod layout;
 pub mod lock;
+pub mod memory;
 
 use std::{
     ffi::OsString,

@@ -6,6 +6,7 @@
 mod alone;
 mod audited;
 mod crashes;
+mod curves;
 mod damage;
 mod datasets;
 mod endings;
