@@ -218,10 +218,13 @@ impl Admission {
 
     /// What would be decided about this request, with nothing reserved.
     pub async fn rehearse(&self, owner: UserId, group: Option<GroupId>, request: &Request) -> db::Result<Rehearsal> {
-        let mut estimated_start = None;
-        let verdict =
-            self.admit(owner, group, Deed::Nothing, request, None, &mut estimated_start).await.map(verdict)?;
-        Ok(Rehearsal { verdict, estimated_start })
+        let single = self.db.is_for_one().await?;
+        let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
+        // What is only asked about is told that it would wait.
+        let manner = Manner { single, already_waiting: false, hands_on: false };
+        let facts = Box::pin(self.db.facts(&asking, self.clock.now())).await?;
+        let nothing = Rehearsal { verdict: Verdict::Wait(Vec::new()), estimated_start: None };
+        Ok(facts.map_or(nothing, |facts| self.judge_whole(request, &facts, manner, None)))
     }
 
     /// Decides about a new session and writes it, unless it is refused. That it waits or is refused is
@@ -384,11 +387,8 @@ impl Admission {
         let already_waiting = match deed {
             Deed::Reconsider(_) => true,
             Deed::Insert(new) => matches!(new.job, Some(NewAttempt { cause: Cause::Retried(_), .. })),
-            Deed::Nothing => false,
         };
-        // What is only asked about is told that it would wait.
-        let hands_on = self.kept.is_some() && !matches!(deed, Deed::Nothing);
-        let manner = Manner { single, already_waiting, hands_on };
+        let manner = Manner { single, already_waiting, hands_on: self.kept.is_some() };
         let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
         let judge = |facts: &Facts| {
             let judged = self.judge_whole(request, facts, manner, hold);
@@ -441,7 +441,7 @@ impl Admission {
             Decision::Admit => Verdict::Wait(Vec::new()),
         };
         let mut best = Verdict::Refuse(Vec::new());
-        let barred = self.barred.of(&facts.gpus_taken);
+        let barred = self.barred.of(&facts.crowd.gpus_taken);
         let inventory = self.stock.inventory();
         for model in models(&inventory, request, &standing) {
             let mut asked = request.clone();
@@ -449,7 +449,7 @@ impl Admission {
             let verdict = match decide(&asked, &situation) {
                 Decision::Refuse(reasons) => Verdict::Refuse(reasons),
                 Decision::Wait(reasons) => Verdict::Wait(reasons),
-                Decision::Admit => match choose_gpus(&inventory, &facts.gpus_taken, &barred, &asked.resources) {
+                Decision::Admit => match choose_gpus(&inventory, &facts.crowd.gpus_taken, &barred, &asked.resources) {
                     // Slurm has a queue of its own for those who want what others have.
                     Verdict::Wait(_) if manner.hands_on => {
                         choose_gpus(&inventory, &HashSet::new(), &barred, &asked.resources)
@@ -474,7 +474,7 @@ impl Admission {
         if matches!(best, Verdict::Admit { .. })
             && !manner.hands_on
             && !keeps_others
-            && facts.waiting.iter().any(|waiter| waiter.lacks_room)
+            && !self.queue(facts).is_empty()
             && let Some(reason) = self.queue(facts).objection(&waiter(facts.owner, request, facts))
         {
             return held_up(vec![reason]);
@@ -502,28 +502,34 @@ impl Admission {
             request: &request,
             gpus: &session.gpus,
             extensions: session.extensions,
-            waiting: if self.extend_while_others_wait { &[] } else { &facts.waiting },
+            waiting: if self.extend_while_others_wait { &[] } else { &facts.crowd.waiting },
         };
         let reasons = extend(&asked, &Situation { period_left, ..standing.situation(&[], false) });
         if reasons.is_empty() { Ok(seconds) } else { Err(reasons) }
     }
 
-    fn queue(&self, facts: &Facts) -> Queue {
+    /// Everybody's order at the moment of these facts.
+    fn queue<'a>(&self, facts: &'a Facts) -> &'a Queue {
+        facts.crowd.queue.get_or_init(|| self.queue_of(facts))
+    }
+
+    fn queue_of(&self, facts: &Facts) -> Queue {
+        let crowd = &facts.crowd;
         let Capacity { cpus, memory_bytes, .. } = self.stock.capacity();
         let inventory = self.stock.inventory();
-        let barred = self.barred.of(&facts.gpus_taken);
+        let barred = self.barred.of(&crowd.gpus_taken);
         let mut gpus = inventory.models();
         for (model, count) in &mut gpus {
             let of_model = inventory.gpus.iter().filter(|gpu| gpu.model == *model);
             *count -= of_model.filter(|gpu| barred.contains_key(&gpu.uuid)).map(|_| 1).sum::<i64>();
         }
-        let mut shares = facts.shares.clone();
+        let mut shares = crowd.shares.clone();
         for share in &mut shares {
             let held = self.elsewhere.counted(share.group, &facts.sums.together);
             share.limit = share.limit.saturating_sub(held.of(&share.field));
         }
         let room = Room { cpus, memory_bytes, gpus, shares };
-        Queue::new(room, &facts.held, facts.waiting.clone(), facts.sums.at)
+        Queue::new(room, &crowd.held, crowd.waiting.clone(), facts.sums.at)
     }
 
     /// What somebody asks for is judged by; what they hold without the portal counts with the rest.

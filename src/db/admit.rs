@@ -11,7 +11,7 @@ use super::{
     idempotency::Earlier,
     jobs::{ADD_DEPENDENCY, ADD_JOB, NEXT_ATTEMPT},
     quotas::{SHARES, ShareRow},
-    refusals,
+    reading, refusals,
     search::fold,
     sessions::ADD_EVENT,
     standing::{Asking, bounds},
@@ -81,8 +81,6 @@ impl NewSession {
 /// What to do with the verdict.
 #[derive(Clone, Copy, Debug)]
 pub enum Deed<'a> {
-    /// Only tell.
-    Nothing,
     /// Write the session, admitted or waiting; of a refused one only that it was refused.
     Insert(&'a NewSession),
     /// Admit a waiting session, renew its reasons, or end it as refused.
@@ -191,7 +189,44 @@ macro_rules! insert {
     }};
 }
 
+/// Reads what a decision is made from; `None` where the one that is decided about again does not wait any more.
+macro_rules! facts {
+    ($tx:ident, $asking:expr, $owner:expr, $at:expr, $reconsidered:expr) => {
+        'facts: {
+            let (asking, owner, at, reconsidered): (&Asking<'_>, &str, Timestamp, Option<SessionId>) =
+                ($asking, $owner, $at, $reconsidered);
+            let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
+            let recent = if live.iter().any(|live| live.admitted_at.is_none()) {
+                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind(owner).bind(at.0).fetch_all(&mut *$tx).await?
+            } else {
+                Vec::new()
+            };
+            let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *$tx).await?;
+            let together = together!($tx, owner);
+            let scene = Scene::of(at, asking.period.window(at), live, recent, &shares, together)?;
+            if reconsidered.is_some_and(|id| !scene.waits(id)) {
+                break 'facts None;
+            }
+            let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
+            let groups = scene.counts_in(asking.owner, group);
+            let bounds =
+                bounds!($tx, owner, group, &groups, &shares, scene.together(), scene.window, at, (false, false));
+            let asker = query_as(ASKER).bind(owner).fetch_one(&mut *$tx).await?;
+            Some(scene.facts(&Party { owner: asking.owner, group, bounds, asker }, reconsidered)?)
+        }
+    };
+}
+
 impl Db {
+    /// What a decision about a new request would be made from now; nothing is reserved, and nobody waits for it.
+    pub async fn facts(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Option<Facts>> {
+        let owner = asking.owner.to_string();
+        Ok(reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            facts!(tx, asking, &*owner, at, None)
+        }))
+    }
+
     /// Judges and does the deed. Nothing of it is there unless all of it is.
     pub async fn admit(
         &self,
@@ -213,28 +248,13 @@ impl Db {
                     break 'decide Admitted::Repeated(Earlier { request_hash, created_id });
                 }
             }
-            let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *tx).await?;
-            let recent = if live.iter().any(|live| live.admitted_at.is_none()) {
-                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind(&owner).bind(at.0).fetch_all(&mut *tx).await?
-            } else {
-                Vec::new()
-            };
-            let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *tx).await?;
-            let together = together!(tx, &*owner);
-            let scene = Scene::of(at, asking.period.window(at), live, recent, &shares, together)?;
-            if reconsidered.is_some_and(|id| !scene.waits(id)) {
+            let Some(facts) = facts!(tx, asking, &*owner, at, reconsidered) else {
                 // Somebody admitted or ended it meanwhile; there is nothing to decide.
                 break 'decide Admitted::Judged(Verdict::Wait(Vec::new()));
-            }
-            let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
-            let charged = group.map(|group| group.to_string());
-            let groups = scene.counts_in(asking.owner, group);
-            let bounds = bounds!(tx, &*owner, group, &groups, &shares, scene.together(), scene.window, at, (false, false));
-            let asker = query_as(ASKER).bind(&owner).fetch_one(&mut *tx).await?;
-            let facts = scene.facts(&Party { owner: asking.owner, group, bounds, asker }, reconsidered)?;
+            };
+            let charged = facts.group.map(|group| group.to_string());
             let verdict = judge(&facts);
             match (deed, &verdict) {
-                (Deed::Nothing, _) => {}
                 (Deed::Insert(new), Verdict::Refuse(reasons)) => {
                     let (id, wanted) = (new.id.to_string(), &new.spec.resources);
                     query(refusals::ADD).bind(&id).bind(&owner).bind(&new.app).bind(&new.name)

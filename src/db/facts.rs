@@ -2,19 +2,22 @@
 //! waits. It is read inside admission's transaction; those who only look take the sums of
 //! `standing`.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, OnceLock},
+};
 
 use sqlx::{FromRow, query_as};
 
 use super::{
     Db, Json, Result, quotas, reading,
-    standing::{Bounds, Sums, Tally},
+    standing::{BoundGroup, Bounds, Sums, Tally},
     together::{Together, together},
     types::parse,
 };
 use crate::model::{
     Gpu, GroupId, Maintenance, Resources, Role, SessionId, Timestamp, UserId,
-    quota::{Class, Held, Interval, Reason, Request, Share, Spent, Usage, Waiter, Window},
+    quota::{Class, Held, Interval, Queue, Reason, Request, Share, Spent, Usage, Waiter, Window, waits_for_room},
 };
 
 /// What is true at the moment of the decision.
@@ -27,22 +30,30 @@ pub struct Facts {
     pub groups: Vec<GroupId>,
     /// Limits and use, the request that is decided again left out.
     pub sums: Sums,
-    /// UUIDs of the GPUs that admitted workloads hold.
-    pub gpus_taken: HashSet<String>,
     /// The names and GPUs of the person's own live sessions, for the sentence that says what to stop.
     pub own: Vec<(String, i64)>,
-    /// What is held, and until when.
-    pub held: Vec<Held>,
-    /// Who else waits.
-    pub waiting: Vec<Waiter>,
-    /// What groups, and all people, may use together.
-    pub shares: Vec<Share>,
+    pub crowd: Arc<Crowd>,
     /// What the person used of GPUs lately, for the order among those that wait.
     pub recent_gpu_seconds: i64,
     /// When this request was made.
     pub since: Timestamp,
     pub maintenance: Option<Maintenance>,
     pub is_admin: bool,
+}
+
+/// What is the same for everybody at the moment of the decision.
+#[derive(Debug, Default)]
+pub struct Crowd {
+    /// UUIDs of the GPUs that admitted workloads hold.
+    pub gpus_taken: HashSet<String>,
+    /// What is held, and until when.
+    pub held: Vec<Held>,
+    /// Who waits; the one that is decided about is among them.
+    pub waiting: Vec<Waiter>,
+    /// What groups, and all people, may use together.
+    pub shares: Vec<Share>,
+    /// Made of them by the first who asks.
+    pub queue: OnceLock<Queue>,
 }
 
 /// What people hold now.
@@ -138,11 +149,22 @@ pub(super) type Asker = (String, Option<String>, Option<String>);
 pub(super) struct Scene {
     pub at: Timestamp,
     pub window: Window,
-    workloads: Vec<Workload>,
+    workloads: HashMap<SessionId, Workload>,
     /// GPUs × seconds lately.
     recent: HashMap<UserId, i64>,
-    shares: Vec<Share>,
-    together: Together,
+    together: Arc<Together>,
+    tallies: Tallies,
+    crowd: Arc<Crowd>,
+}
+
+/// What is held and what waits, and the hours to the end of what is held.
+#[derive(Debug, Default)]
+struct Tallies {
+    people: HashMap<UserId, Tally>,
+    groups: HashMap<GroupId, Tally>,
+    all: Tally,
+    /// The names and GPUs of what each person could stop.
+    stoppable: HashMap<UserId, Vec<(String, i64)>>,
 }
 
 #[derive(Debug)]
@@ -282,52 +304,49 @@ impl Scene {
         let workloads: Vec<Workload> = live.into_iter().map(|row| workload(row, at)).collect::<Result<_>>()?;
         let shares = shares.iter().map(quotas::ShareRow::share).collect::<Result<Vec<_>>>()?;
         let recent = recently(recent, &workloads, at)?;
-        Ok(Self { at, window, workloads, recent, shares: shares.into_iter().flatten().collect(), together })
+        let mut crowd = Crowd { shares: shares.into_iter().flatten().collect(), ..Crowd::default() };
+        let mut tallies = Tallies::default();
+        for one in &workloads {
+            let groups = together.groups(one.owner, one.group, Some(one.id));
+            tallies.add(one, &groups, window, at);
+            match &one.stand {
+                Stand::Waits { lacks_room, .. } => crowd.waiting.push(Waiter {
+                    owner: one.owner,
+                    groups,
+                    request: one.request.clone(),
+                    recent_gpu_seconds: recent.get(&one.owner).copied().unwrap_or(0),
+                    since: one.created_at,
+                    lacks_room: *lacks_room,
+                }),
+                Stand::Holds { gpus, interval } => {
+                    crowd.gpus_taken.extend(gpus.iter().map(|gpu| gpu.uuid.clone()));
+                    crowd.held.push(Held {
+                        request: one.request.clone(),
+                        groups,
+                        gpus: gpus.iter().map(|gpu| gpu.model.clone()).collect(),
+                        ends_by: interval.ends_by,
+                    });
+                }
+            }
+        }
+        let workloads = workloads.into_iter().map(|one| (one.id, one)).collect();
+        Ok(Self { at, window, workloads, recent, together: Arc::new(together), tallies, crowd: Arc::new(crowd) })
     }
 
-    /// What a decision for somebody is made from, the one that is decided about again left out.
+    /// What a decision for somebody is made from. One that waits and is decided about again does not count as
+    /// one that waits.
     pub fn facts(&self, party: &Party, reconsidered: Option<SessionId>) -> Result<Facts> {
-        let (mut gpus_taken, mut since) = (HashSet::new(), self.at);
-        let (mut stoppable, mut held, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
-        // What is held now, and the hours of it to its end.
-        let (mut of_person, mut of_all) = (Tally::default(), Tally::default());
-        let mut of_groups = vec![Tally::default(); party.bounds.groups.len()];
-        for one in &self.workloads {
-            if Some(one.id) == reconsidered {
-                since = one.created_at;
-                continue;
-            }
-            let is_own = one.owner == party.owner;
-            let groups = self.groups_of(one);
-            let counting = party.bounds.groups.iter().zip(&mut of_groups);
-            let counting = counting.filter(|(group, _)| groups.contains(&group.id)).map(|(_, tally)| tally);
-            let own = is_own.then_some(&mut of_person);
-            let tallies = counting.chain(own).chain([&mut of_all]);
-            let (gpus, interval) = match &one.stand {
-                Stand::Waits { lacks_room, .. } => {
-                    tallies.for_each(|tally| tally.usage.pending += 1);
-                    waiting.push(self.waiter(one, *lacks_room));
-                    continue;
-                }
-                Stand::Holds { gpus, interval } => (gpus, interval),
-            };
-            let spent = self.window.spent([*interval], self.at);
-            for tally in tallies {
-                tally.usage.add(&one.request.resources, one.request.class);
-                tally.usage.hold(gpus);
-                tally.spent.0 = tally.spent.0.saturating_add(spent.gpu_milliseconds);
-                tally.spent.1 = tally.spent.1.saturating_add(spent.cpu_milliseconds);
-            }
-            if is_own {
-                stoppable.push((one.name.clone(), one.request.resources.gpus));
-            }
-            gpus_taken.extend(gpus.iter().map(|gpu| gpu.uuid.clone()));
-            held.push(Held {
-                request: one.request.clone(),
-                groups,
-                gpus: gpus.iter().map(|gpu| gpu.model.clone()).collect(),
-                ends_by: interval.ends_by,
-            });
+        let Tallies { people, groups, all, stoppable } = &self.tallies;
+        let mut own = people.get(&party.owner).cloned().unwrap_or_default();
+        let of_group = |group: &BoundGroup| groups.get(&group.id).cloned().unwrap_or_default();
+        let mut of_groups: Vec<Tally> = party.bounds.groups.iter().map(of_group).collect();
+        let mut all = all.clone();
+        let again = reconsidered.and_then(|id| self.workloads.get(&id));
+        if let Some(one) = again.filter(|one| matches!(one.stand, Stand::Waits { .. })) {
+            let counted = self.groups_of(one);
+            let of_group = party.bounds.groups.iter().zip(&mut of_groups);
+            let of_group = of_group.filter(|(group, _)| counted.contains(&group.id)).map(|(_, tally)| tally);
+            of_group.chain([&mut own, &mut all]).for_each(|tally| tally.usage.pending -= 1);
         }
         let (role, directory_role, maintenance) = &party.asker;
         let is_admin =
@@ -336,14 +355,11 @@ impl Scene {
             owner: party.owner,
             group: party.group,
             groups: party.bounds.groups.iter().map(|group| group.id).collect(),
-            sums: party.bounds.sums(self.at, self.window, (of_person, of_groups, of_all), self.together.clone())?,
-            gpus_taken,
-            own: stoppable,
-            held,
-            waiting,
-            shares: self.shares.clone(),
+            sums: party.bounds.sums(self.at, self.window, (own, of_groups, all), Arc::clone(&self.together))?,
+            own: stoppable.get(&party.owner).cloned().unwrap_or_default(),
+            crowd: Arc::clone(&self.crowd),
             recent_gpu_seconds: self.recent.get(&party.owner).copied().unwrap_or(0),
-            since,
+            since: again.map_or(self.at, |one| one.created_at),
             maintenance: super::maintenance::read(maintenance.as_deref())?,
             is_admin,
         })
@@ -351,13 +367,12 @@ impl Scene {
 
     /// Whether one waits to be decided about.
     pub fn waits(&self, id: SessionId) -> bool {
-        let is_it = |one: &Workload| one.id == id && matches!(one.stand, Stand::Waits { is_queued: true, .. });
-        self.workloads.iter().any(is_it)
+        self.workloads.get(&id).is_some_and(|one| matches!(one.stand, Stand::Waits { is_queued: true, .. }))
     }
 
     /// The group that one is charged to.
     pub fn group_of(&self, id: SessionId) -> Option<GroupId> {
-        self.workloads.iter().find(|one| one.id == id).and_then(|one| one.group)
+        self.workloads.get(&id).and_then(|one| one.group)
     }
 
     /// The groups in which a request of somebody's counts that is charged to this group.
@@ -367,7 +382,7 @@ impl Scene {
 
     /// The groups in which one counts.
     pub fn groups_of_session(&self, id: SessionId) -> Vec<GroupId> {
-        self.workloads.iter().find(|one| one.id == id).map(|one| self.groups_of(one)).unwrap_or_default()
+        self.workloads.get(&id).map(|one| self.groups_of(one)).unwrap_or_default()
     }
 
     fn groups_of(&self, one: &Workload) -> Vec<GroupId> {
@@ -381,19 +396,31 @@ impl Scene {
 
     /// Those who wait, each with the group that is charged, once.
     pub fn parties(&self) -> HashSet<(UserId, Option<GroupId>)> {
-        let waiting = self.workloads.iter().filter(|one| matches!(one.stand, Stand::Waits { .. }));
+        let waiting = self.workloads.values().filter(|one| matches!(one.stand, Stand::Waits { .. }));
         waiting.map(|one| (one.owner, one.group)).collect()
     }
+}
 
-    fn waiter(&self, one: &Workload, lacks_room: bool) -> Waiter {
-        Waiter {
-            owner: one.owner,
-            groups: self.groups_of(one),
-            request: one.request.clone(),
-            recent_gpu_seconds: self.recent.get(&one.owner).copied().unwrap_or(0),
-            since: one.created_at,
-            lacks_room,
-        }
+impl Tallies {
+    fn add(&mut self, one: &Workload, groups: &[GroupId], window: Window, at: Timestamp) {
+        let mut count = |add: &dyn Fn(&mut Tally)| {
+            add(&mut self.all);
+            add(self.people.entry(one.owner).or_default());
+            groups.iter().for_each(|group| add(self.groups.entry(*group).or_default()));
+        };
+        let (gpus, interval) = match &one.stand {
+            Stand::Waits { .. } => return count(&|tally| tally.usage.pending += 1),
+            Stand::Holds { gpus, interval } => (gpus, interval),
+        };
+        let spent = window.spent([*interval], at);
+        count(&|tally| {
+            tally.usage.add(&one.request.resources, one.request.class);
+            tally.usage.hold(gpus);
+            tally.spent.0 = tally.spent.0.saturating_add(spent.gpu_milliseconds);
+            tally.spent.1 = tally.spent.1.saturating_add(spent.cpu_milliseconds);
+        });
+        let stoppable = self.stoppable.entry(one.owner).or_default();
+        stoppable.push((one.name.clone(), one.request.resources.gpus));
     }
 }
 
@@ -401,8 +428,7 @@ fn workload(row: Live, at: Timestamp) -> Result<Workload> {
     let request = request(&row);
     let stand = if row.admitted_at.is_none() {
         let reasons: Vec<Reason> = Json::read_or_default(&row.reasons);
-        let lacks_room = !reasons.is_empty() && reasons.iter().all(Reason::is_about_room);
-        Stand::Waits { lacks_room, is_queued: row.state == "queued" }
+        Stand::Waits { lacks_room: waits_for_room(&reasons), is_queued: row.state == "queued" }
     } else {
         // What a queue elsewhere has uses nothing yet, and may use all that it asked for.
         let started_at = row.held_from.map_or(at, Timestamp);

@@ -1,6 +1,8 @@
 //! What waiting jobs wait for besides quotas and room, and which failed ones are to be tried
 //! again. What follows from it is `model::hold`'s to say.
 
+use std::collections::HashMap;
+
 use sqlx::{AssertSqlSafe, FromRow, query, query_as};
 
 use super::{
@@ -13,7 +15,6 @@ use super::{
 use crate::model::{
     Job, JobId, SessionId, SweepState, Timestamp,
     hold::{Dependency, Obstacles, Outcome},
-    job::Attempt,
 };
 
 #[derive(FromRow)]
@@ -30,6 +31,32 @@ struct DependencyRow {
 const DEPENDENCIES: &str = "SELECT d.after_id, d.needs, j.name, s.state, s.end_reason, s.exit_code, j.retries_left
      FROM job_dependencies d LEFT JOIN jobs j ON j.id = d.after_id LEFT JOIN sessions s ON s.id = j.session_id
      WHERE d.job_id = $1 ORDER BY d.after_id";
+
+#[derive(FromRow)]
+struct Waiting {
+    id: String,
+    owner: String,
+    not_before: Option<i64>,
+    sweep: Option<String>,
+}
+
+const WAITING: &str = "SELECT s.id, s.owner, s.not_before, w.state AS sweep FROM sessions s
+     LEFT JOIN jobs j ON j.id = s.job_id LEFT JOIN sweeps w ON w.id = j.sweep_id
+     WHERE s.state <> 'ended' AND s.admitted_at IS NULL AND s.job_id IS NOT NULL";
+
+#[derive(FromRow)]
+struct DependencyOf {
+    session_id: String,
+    #[sqlx(flatten)]
+    row: DependencyRow,
+}
+
+const DEPENDENCIES_OF_WAITING: &str =
+    "SELECT waits.id AS session_id, d.after_id, d.needs, j.name, s.state, s.end_reason,
+         s.exit_code, j.retries_left
+     FROM sessions waits JOIN job_dependencies d ON d.job_id = waits.job_id LEFT JOIN jobs j ON j.id = d.after_id
+     LEFT JOIN sessions s ON s.id = j.session_id
+     WHERE waits.state <> 'ended' AND waits.admitted_at IS NULL AND waits.attempt = 1 ORDER BY waits.id, d.after_id";
 
 fn dependency(row: DependencyRow) -> Result<Dependency> {
     let end_reason = row.end_reason.map(|word| parse(&word, "end reason")).transpose()?;
@@ -51,24 +78,31 @@ impl Db {
         rows.into_iter().map(dependency).collect()
     }
 
-    /// What stands between a waiting attempt and its decision. Who is tried again, or resumed by
-    /// its owner, has waited for others already.
-    pub async fn obstacles(&self, session: SessionId, attempt: Attempt) -> Result<Obstacles> {
-        let row: Option<(String, Option<i64>, Option<String>)> = reading!(self, pool =>
-            query_as("SELECT s.owner, s.not_before, w.state FROM sessions s LEFT JOIN jobs j ON j.id = s.job_id
-                 LEFT JOIN sweeps w ON w.id = j.sweep_id WHERE s.id = $1")
-                .bind(session.to_string()).fetch_optional(pool).await)?;
-        let Some((owner, not_before, sweep)) = row else { return Ok(Obstacles::default()) };
-        let dependencies = match attempt.number {
-            1 => self.job_dependencies(attempt.job).await?,
-            _ => Vec::new(),
+    /// What stands between each attempt that waits and its decision. Who is tried again, or resumed by its owner, has
+    /// waited for others already.
+    pub async fn obstacles_of_waiting(&self) -> Result<HashMap<SessionId, Obstacles>> {
+        let (rows, dependencies) = reading!(self, pool => {
+            let mut tx = pool.begin().await?;
+            let rows: Vec<Waiting> = query_as(WAITING).fetch_all(&mut *tx).await?;
+            let dependencies: Vec<DependencyOf> = query_as(DEPENDENCIES_OF_WAITING).fetch_all(&mut *tx).await?;
+            (rows, dependencies)
+        });
+        let pauses = self.queue_pauses_by_user().await?;
+        let mut by_session = HashMap::<String, Vec<Dependency>>::new();
+        for DependencyOf { session_id, row } in dependencies {
+            by_session.entry(session_id).or_default().push(dependency(row)?);
+        }
+        let obstacles = |row: Waiting| {
+            let of = |user: &str| pauses.get(user).cloned();
+            let found = Obstacles {
+                not_before: row.not_before.map(Timestamp),
+                dependencies: by_session.remove(&row.id).unwrap_or_default(),
+                pauses: of("").into_iter().chain(of(&row.owner)).collect(),
+                sweep_is_paused: row.sweep.is_some_and(|state| state == SweepState::Paused.as_str()),
+            };
+            Ok((parse(&row.id, "session id")?, found))
         };
-        Ok(Obstacles {
-            not_before: not_before.map(Timestamp),
-            dependencies,
-            pauses: self.queue_pauses(Some(parse(&owner, "user id")?)).await?,
-            sweep_is_paused: sweep.is_some_and(|state| state == SweepState::Paused.as_str()),
-        })
+        rows.into_iter().map(obstacles).collect()
     }
 
     /// Jobs that have ended with retries left: they are tried again, or settled.

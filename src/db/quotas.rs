@@ -90,7 +90,7 @@ impl Purse {
     }
 }
 
-#[derive(Debug, FromRow)]
+#[derive(Clone, Debug, FromRow)]
 pub(super) struct Row {
     scope: String,
     kind: String,

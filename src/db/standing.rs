@@ -2,11 +2,14 @@
 //! rows that bind them, and sums of what they, the group they charge and everybody hold. The
 //! database sums up; what hours of a period are is `model::quota`'s rule, said in SQL here.
 
+use std::sync::Arc;
+
 use sqlx::{FromRow, query_as};
 
 use super::{
     Db, Json, Result, quotas, reading,
     together::{Together, session_counts, together},
+    types::parse,
 };
 use crate::model::{
     Gpu, GroupId, Timestamp, UserId,
@@ -38,7 +41,7 @@ pub struct Sums {
     /// Everybody's.
     pub in_use: Usage,
     /// In which groups what people hold counts, whatever it is charged to.
-    pub together: Together,
+    pub together: Arc<Together>,
 }
 
 /// What binds somebody, and what was spent of hours by workloads that have ended, and by what runs without
@@ -56,7 +59,7 @@ pub(super) struct Bounds {
 }
 
 /// A group whose totals bind.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct BoundGroup {
     pub id: GroupId,
     pub name: String,
@@ -141,30 +144,26 @@ macro_rules! bounds {
             groups.push(standing::BoundGroup { id: *id, name, is_charged, totals, besides });
         }
         let end = $window.to.map_or(i64::MAX, |to| to.0);
-        let mut from_shell: Vec<(String, String, i64, i64)> = Vec::new();
+        let mut from_shell: Vec<standing::FromShell> = Vec::new();
         if counts_some {
             from_shell =
                 sqlx::query_as(standing::FROM_SHELL).bind($at.0).bind(from).bind(end).fetch_all(&mut *$tx).await?;
         }
-        for (whose, payer, gpus, cpus) in from_shell {
-            let add = |sum: &mut (i64, i64)| *sum = (sum.0.saturating_add(gpus), sum.1.saturating_add(cpus));
-            if whose == owner {
-                add(&mut of_person);
-            }
-            let user = $crate::db::types::parse(&whose, "user id")?;
-            for group in &mut groups {
-                if group.id.to_string() == payer || $together.has_member(group.id, user) {
-                    add(&mut group.besides);
-                }
-            }
-            add(&mut of_all);
-        }
-        let of_cluster = totals.iter().filter(|row| row.is_of(None)).map(quotas::ShareRow::limit);
-        let cluster = of_cluster.collect::<$crate::db::Result<_>>()?;
-        standing::Bounds { limits, groups, cluster, of_person, of_all }
+        let cluster = standing::of_cluster(totals)?;
+        let mut bounds = standing::Bounds { limits, groups, cluster, of_person, of_all };
+        bounds.add_from_shell(owner, &from_shell, &$together)?;
+        bounds
     }};
 }
 pub(super) use bounds;
+
+/// Whose jobs from a shell, which group is charged, and GPUs and cores × milliseconds.
+pub(super) type FromShell = (String, String, i64, i64);
+
+/// What all people may use together.
+pub(super) fn of_cluster(totals: &[quotas::ShareRow]) -> Result<Vec<(Field, Limit)>> {
+    totals.iter().filter(|row| row.is_of(None)).map(quotas::ShareRow::limit).collect()
+}
 
 /// Sums over the live sessions: `$1`'s and the others', those that wait and those that were admitted. Of
 /// what is held, the part between `$3` and `$4` counts to its end, and to `$2` (now) at least, as
@@ -326,18 +325,36 @@ impl Db {
             }
             groups.push(tally);
         }
-        bounds.sums(at, window, (own, groups, all), together)
+        bounds.sums(at, window, (own, groups, all), Arc::new(together))
     }
 }
 
 impl Bounds {
+    /// Counts what runs without the portal.
+    pub(super) fn add_from_shell(&mut self, owner: &str, jobs: &[FromShell], together: &Together) -> Result<()> {
+        for (whose, payer, gpus, cpus) in jobs {
+            let add = |sum: &mut (i64, i64)| *sum = (sum.0.saturating_add(*gpus), sum.1.saturating_add(*cpus));
+            if whose == owner {
+                add(&mut self.of_person);
+            }
+            let user = parse(whose, "user id")?;
+            for group in &mut self.groups {
+                if group.id.to_string() == *payer || together.has_member(group.id, user) {
+                    add(&mut group.besides);
+                }
+            }
+            add(&mut self.of_all);
+        }
+        Ok(())
+    }
+
     /// With what is held: the person's, that of each group, everybody's.
     pub(super) fn sums(
         &self,
         at: Timestamp,
         window: Window,
         (own, of_groups, all): (Tally, Vec<Tally>, Tally),
-        together: Together,
+        together: Arc<Together>,
     ) -> Result<Sums> {
         let groups = self.groups.iter().zip(of_groups).map(|(group, tally)| Total {
             whose: Whose::Group { id: group.id, name: group.name.clone(), is_charged: group.is_charged },

@@ -2,6 +2,8 @@
 //! here, so that none is a job twice or left out; and what holds the queue, one person's or
 //! everybody's.
 
+use std::collections::HashMap;
+
 use sqlx::{AssertSqlSafe, FromRow, query, query_as, query_scalar};
 
 use super::{
@@ -57,6 +59,12 @@ fn sweep(row: Row) -> Result<Sweep> {
 /// A task becomes a job: `$1` sweep, `$2` the place of the task.
 pub(super) const RELEASE: &str =
     "UPDATE sweeps SET released = released + 1 WHERE id = $1 AND released = $2 AND state = 'running'";
+
+/// A pause with the user whose jobs it holds.
+fn pause((user, by, note, at): (String, String, String, i64)) -> (String, Pause) {
+    let pause = Pause { of_everybody: user.is_empty(), by, note, at: Timestamp(at) };
+    (user, pause)
+}
 
 impl Db {
     /// Writes a sweep; [`super::Error::Unique`] when its key was used before.
@@ -204,12 +212,13 @@ impl Db {
         let rows: Vec<(String, String, String, i64)> = reading!(self, pool => query_as(
             "SELECT user_id, by_name, note, at FROM queue_pauses WHERE user_id = '' OR user_id = $1 ORDER BY user_id")
             .bind(&user).fetch_all(pool).await)?;
-        let pause = |(user, by, note, at): (String, String, String, i64)| Pause {
-            of_everybody: user.is_empty(),
-            by,
-            note,
-            at: Timestamp(at),
-        };
+        Ok(rows.into_iter().map(|row| pause(row).1).collect())
+    }
+
+    /// All of them, by the user whose waiting jobs are held; everybody's under the empty name.
+    pub(super) async fn queue_pauses_by_user(&self) -> Result<HashMap<String, Pause>> {
+        let rows: Vec<(String, String, String, i64)> = reading!(self, pool =>
+            query_as("SELECT user_id, by_name, note, at FROM queue_pauses").fetch_all(pool).await)?;
         Ok(rows.into_iter().map(pause).collect())
     }
 

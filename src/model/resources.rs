@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::size::GIB;
 
 /// What one workload holds while it lives.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Resources {
     #[serde(default)]

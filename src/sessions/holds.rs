@@ -15,23 +15,7 @@ use crate::{
     },
 };
 
-/// A waiting attempt may be decided about, unless something holds it, for now or for ever.
-pub(super) enum Turn {
-    Decide(Option<Reason>),
-    Never(Reason),
-}
-
 impl Sessions {
-    pub(super) async fn turn_of(&self, session: &Session) -> Result<Turn> {
-        let Some(attempt) = session.job else { return Ok(Turn::Decide(None)) };
-        let obstacles = self.db.obstacles(session.id, attempt).await?;
-        Ok(match Hold::of(&obstacles, self.clock.now()) {
-            Hold::Free => Turn::Decide(None),
-            Hold::Waits(reason) => Turn::Decide(Some(reason)),
-            Hold::Never(reason) => Turn::Never(reason),
-        })
-    }
-
     /// Tries jobs again that failed and have retries left; one that cannot be tried holds up no other.
     pub(super) async fn retry_jobs(&self, round: &Round) -> Result<()> {
         for job in self.db.jobs_to_retry().await? {

@@ -95,12 +95,13 @@ impl Sessions {
         for (id, error) in self.failing.lock().iter() {
             round.skip(format_args!("session {id}"), error);
         }
-        self.retry_jobs(round).await?;
-        let waiting = sessions.into_iter().filter(|session| !session.is_admitted()).collect();
-        self.decide_again(self.admission.in_order(waiting).await?, round).await?;
-        for session in self.db.live_sessions().await?.into_iter().filter(Session::is_admitted) {
+        let (admitted, waiting): (Vec<_>, Vec<_>) = sessions.into_iter().partition(Session::is_admitted);
+        // Before anything is decided anew, however many wait: somebody may have asked to stop.
+        for session in admitted {
             self.spawn_step(session.id);
         }
+        self.retry_jobs(round).await?;
+        self.decide_again(self.admission.in_order(waiting).await?, round).await?;
         self.sweep(&live, round).await
     }
 
@@ -157,7 +158,7 @@ impl Sessions {
     }
 
     /// Takes the next step with a session; where one is under way, another follows it.
-    fn spawn_step(self: &Arc<Self>, id: SessionId) {
+    pub(super) fn spawn_step(self: &Arc<Self>, id: SessionId) {
         match self.busy.lock().entry(id) {
             Entry::Occupied(mut again) => {
                 again.insert(true);

@@ -57,6 +57,12 @@ impl Reason {
     }
 }
 
+/// Whether somebody's own limits would let it in: it waits for shared room alone.
+#[must_use]
+pub fn waits_for_room(reasons: &[Reason]) -> bool {
+    !reasons.is_empty() && reasons.iter().all(Reason::is_about_room)
+}
+
 /// The codes of reasons in one line, for the log.
 #[must_use]
 pub fn codes(reasons: &[Reason]) -> String {
@@ -196,7 +202,7 @@ fn hours(seconds: i64) -> i64 {
 }
 
 /// What somebody asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Request {
     pub resources: Resources,
     pub duration_seconds: i64,
@@ -204,7 +210,7 @@ pub struct Request {
 }
 
 /// As what a workload counts, besides what it holds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Class {
     #[default]
     Session,

@@ -4,7 +4,13 @@
 //! later ones start before it where it loses nothing by that (Feitelson and Weil, “conservative
 //! backfilling”), so that small ones fill gaps and a large one never starves.
 
-use std::cmp::Ordering;
+use std::{
+    cmp::Ordering,
+    collections::{HashMap, HashSet},
+    sync::OnceLock,
+};
+
+use parking_lot::Mutex;
 
 use super::{Class, Field, Reason, Request, decide::requested, sentence};
 use crate::model::{GroupId, Timestamp, UserId};
@@ -53,8 +59,9 @@ pub struct Held {
     pub ends_by: Timestamp,
 }
 
-/// Everything that the order depends on, at one moment.
-#[derive(Clone, Debug)]
+/// Everything that the order depends on, at one moment. Whoever decides about many asks one queue, which remembers
+/// what is the same for all that come behind the first.
+#[derive(Debug)]
 pub struct Queue {
     now: Timestamp,
     /// Models by their place in the amounts, behind cores and memory.
@@ -65,8 +72,17 @@ pub struct Queue {
     capacity: Vec<i64>,
     /// When what is held comes free, in order, each with all that has come free by then.
     freed: Vec<(Timestamp, Vec<i64>)>,
-    waiting: Vec<Waiter>,
+    /// Of those who lack room the first of each person, in order.
+    firsts: Vec<Waiter>,
+    /// The places of the first [`PLACES`] of them.
+    front: OnceLock<Vec<Option<Place>>>,
+    /// When requests behind all of those start, and what objects to them.
+    starts_behind: Mutex<HashMap<Shape, Option<Timestamp>>>,
+    objections_behind: Mutex<HashMap<Shape, Option<Reason>>>,
 }
+
+/// What of a request counts for its place, once others are ahead: what it asks for and where it counts.
+type Shape = (Request, Vec<GroupId>);
 
 /// A place in time that somebody will take.
 #[derive(Clone, Debug)]
@@ -108,8 +124,27 @@ impl Queue {
             add(&mut sum, amounts, 1);
             amounts.clone_from(&sum);
         }
+        waiting.retain(|waiter| waiter.lacks_room);
         waiting.sort_by(Waiter::order);
-        Self { now, models, shares: room.shares, capacity, freed: ends, waiting }
+        let mut owners = HashSet::new();
+        waiting.retain(|waiter| owners.insert(waiter.owner));
+        Self {
+            now,
+            models,
+            shares: room.shares,
+            capacity,
+            freed: ends,
+            firsts: waiting,
+            front: OnceLock::new(),
+            starts_behind: Mutex::default(),
+            objections_behind: Mutex::default(),
+        }
+    }
+
+    /// Nobody waits who could be held up by somebody else.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.firsts.is_empty()
     }
 
     /// Why this request, which would fit now, has to let others go first; `None` where it delays
@@ -117,15 +152,24 @@ impl Queue {
     #[must_use]
     pub fn objection(&self, own: &Waiter) -> Option<Reason> {
         let ahead = self.ahead_of(own);
-        let expected = self.starts(&ahead, Vec::new());
+        if !self.is_behind_the_front(own, &ahead) {
+            return self.objection_of(own, &ahead, &self.places(&ahead));
+        }
+        let shape = (own.request.clone(), own.groups.clone());
+        let known = self.objections_behind.lock().get(&shape).cloned();
+        known.unwrap_or_else(|| {
+            let objection = self.objection_of(own, &ahead, self.front());
+            self.objections_behind.lock().insert(shape, objection.clone());
+            objection
+        })
+    }
+
+    fn objection_of(&self, own: &Waiter, ahead: &[&Waiter], expected: &[Option<Place>]) -> Option<Reason> {
         let taken = self.place(&[], own, self.now)?;
-        let delayed = self.starts(&ahead, vec![taken]);
-        let behind: Vec<Timestamp> = expected
-            .into_iter()
-            .zip(delayed)
-            .filter(|(without, with)| without < with)
-            .filter_map(|(start, _)| start)
-            .collect();
+        let delayed = self.starts(ahead, vec![taken]);
+        let expected = expected.iter().map(|place| place.as_ref().map(|place| place.from));
+        let behind: Vec<Timestamp> =
+            expected.zip(delayed).filter(|(without, with)| without < with).filter_map(|(start, _)| start).collect();
         let first = behind.iter().min()?;
         let ends_in_time = Some(first.seconds_since(self.now)).filter(|seconds| 60 <= *seconds);
         Some(sentence::behind_others(behind.len(), ends_in_time))
@@ -135,25 +179,48 @@ impl Queue {
     /// with a better claim comes; `None` where no end is in sight.
     #[must_use]
     pub fn estimate(&self, own: &Waiter) -> Option<Timestamp> {
-        let mut places = Vec::new();
-        for waiter in self.ahead_of(own) {
-            places.extend(self.earliest(&places, waiter));
+        let ahead = self.ahead_of(own);
+        let start = |places: &[Option<Place>]| {
+            let places: Vec<Place> = places.iter().flatten().cloned().collect();
+            self.earliest(&places, own).map(|place| place.from)
+        };
+        if !self.is_behind_the_front(own, &ahead) {
+            return start(&self.places(&ahead));
         }
-        self.earliest(&places, own).map(|place| place.from)
+        let shape = (own.request.clone(), own.groups.clone());
+        let known = self.starts_behind.lock().get(&shape).copied();
+        known.unwrap_or_else(|| {
+            let found = start(self.front());
+            self.starts_behind.lock().insert(shape, found);
+            found
+        })
+    }
+
+    /// Whether exactly those are ahead that are ahead of everybody else behind them.
+    fn is_behind_the_front(&self, own: &Waiter, ahead: &[&Waiter]) -> bool {
+        let front = &self.firsts[..self.firsts.len().min(PLACES)];
+        ahead.len() == front.len() && front.iter().all(|waiter| waiter.owner != own.owner)
+    }
+
+    fn front(&self) -> &[Option<Place>] {
+        self.front.get_or_init(|| self.places(&self.firsts.iter().take(PLACES).collect::<Vec<_>>()))
+    }
+
+    /// The place that each of these takes, in this order.
+    fn places(&self, waiters: &[&Waiter]) -> Vec<Option<Place>> {
+        let (mut taken, mut places) = (Vec::new(), Vec::with_capacity(waiters.len()));
+        for waiter in waiters {
+            let place = self.earliest(&taken, waiter);
+            taken.extend(place.clone());
+            places.push(place);
+        }
+        places
     }
 
     /// Those that come before it and hold places: one for each other person.
     fn ahead_of(&self, own: &Waiter) -> Vec<&Waiter> {
-        let mut ahead: Vec<&Waiter> = Vec::new();
-        for waiter in self.waiting.iter().filter(|waiter| waiter.lacks_room && waiter.owner != own.owner) {
-            if ahead.len() == PLACES || waiter.order(own) != Ordering::Less {
-                break;
-            }
-            if ahead.iter().all(|other| other.owner != waiter.owner) {
-                ahead.push(waiter);
-            }
-        }
-        ahead
+        let others = self.firsts.iter().filter(|waiter| waiter.owner != own.owner);
+        others.take_while(|waiter| waiter.order(own) == Ordering::Less).take(PLACES).collect()
     }
 
     /// When each of these starts, in this order, beside the places that are taken.

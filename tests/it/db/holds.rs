@@ -13,7 +13,9 @@ use lyceum::{
     },
 };
 
-use super::{START, add_user, asking, begun, exited, new_attempt, on_both, task, whole::assert_consistent};
+use super::{
+    START, add_user, asking, begun, exited, new_attempt, obstacles, on_both, queued, task, whole::assert_consistent,
+};
 
 /// A job with retries, and those that it follows.
 fn planned(owner: UserId, name: &str, retries: i64, after: &[(JobId, Needs)]) -> NewSession {
@@ -50,17 +52,21 @@ async fn what_a_job_waits_for_and_how_often_it_is_tried() {
         let first = begun(db, &prep).await;
         let gone = JobId::new();
         let train = planned(owner, "train", 0, &[(first.job, Needs::Ok), (gone, Needs::Any)]);
-        let waiting = begun(db, &train).await;
+        let waiting = queued(db, &train).await;
         let found = async || {
             let all = db.job_dependencies(waiting.job).await.unwrap();
             all.into_iter().map(|one| (one.needs, one.found)).collect::<Vec<_>>()
         };
         let prep_is = |outcome| (Needs::Ok, Some(("prep".to_owned(), outcome)));
         assert_eq!(found().await, [prep_is(Outcome::Open), (Needs::Any, None)]);
-        let obstacles = db.obstacles(train.id, waiting).await.unwrap();
-        assert_eq!((obstacles.not_before, obstacles.dependencies.len()), (None, 2));
-        let later = db.obstacles(train.id, Attempt { number: 2, ..waiting }).await.unwrap();
-        assert!(later.dependencies.is_empty(), "a further attempt has waited already");
+        let held = db.obstacles_of_waiting().await.unwrap().remove(&train.id).unwrap();
+        assert_eq!((held.not_before, held.dependencies.len()), (None, 2));
+        let resumed = planned(owner, "resumed", 0, &[(first.job, Needs::Ok)]);
+        let earlier = begun(db, &resumed).await;
+        assert!(db.end_session(resumed.id, &failed()).await.unwrap());
+        let later = new_attempt(owner, "resumed", Some(earlier));
+        queued(db, &later).await;
+        assert!(obstacles(db, &later).await.dependencies.is_empty(), "a further attempt has waited already");
         assert!(db.jobs_to_retry().await.unwrap().is_empty(), "it still lives");
 
         assert!(db.end_session(prep.id, &failed()).await.unwrap());
@@ -70,9 +76,9 @@ async fn what_a_job_waits_for_and_how_often_it_is_tried() {
         let then = START.plus_seconds(60);
         let mut second = new_attempt(owner, "prep", Some(first));
         second.job.as_mut().unwrap().cause = Cause::Retried(then);
-        let number_two = begun(db, &second).await;
+        let number_two = queued(db, &second).await;
         assert_eq!(db.find_job(first.job).await.unwrap().unwrap().retries_left, 1);
-        assert_eq!(db.obstacles(second.id, number_two).await.unwrap().not_before, Some(then));
+        assert_eq!(obstacles(db, &second).await.not_before, Some(then));
         let (actor, action) = db.list_audit(1).await.unwrap().pop().map(|row| (row.actor, row.action)).unwrap();
         assert_eq!((actor.as_str(), action.as_str()), ("jobs", "job.retry"));
 

@@ -57,6 +57,7 @@ use lyceum::{
     },
     model::{
         Clock, EndReason, Gpu, GpuInventory, JobId, Resources, Role, SessionId, Timestamp, UserId, Username,
+        hold::Obstacles,
         job::{Attempt, Task, Work},
         quota::{Change, Field, Kind, Period},
         session::SessionSpec,
@@ -250,6 +251,19 @@ pub async fn begun(db: &Db, new: &NewSession) -> Attempt {
     new.job.as_ref().unwrap().attempt
 }
 
+/// Writes an attempt that waits for room.
+pub async fn queued(db: &Db, new: &NewSession) -> Attempt {
+    let (clock, verdict) = (Clock::manual(START), Verdict::Wait(vec![sessions::reason("All GPUs are in use.")]));
+    let answer = db.admit(&asking(new.owner), Deed::Insert(new), &clock, |_| verdict.clone()).await.unwrap();
+    assert_eq!(answer, Admitted::Judged(verdict));
+    new.job.as_ref().unwrap().attempt
+}
+
+/// What stands between one that waits and its decision.
+pub async fn obstacles(db: &Db, new: &NewSession) -> Obstacles {
+    db.obstacles_of_waiting().await.unwrap().remove(&new.id).expect("it waits")
+}
+
 /// What a job runs that is tried once and follows nobody.
 pub fn task(work: Work) -> Task {
     let variables = [("A".to_owned(), "1".to_owned())].into();
@@ -304,7 +318,7 @@ pub fn inventory(count: i64) -> GpuInventory {
 /// A judge who has nothing but GPUs to mind.
 pub fn judge(machine: &GpuInventory, want: i64) -> impl FnOnce(&Facts) -> Verdict + Send + use<> {
     let machine = machine.clone();
-    move |facts: &Facts| match machine.pick(&facts.gpus_taken, usize::try_from(want).unwrap(), None) {
+    move |facts: &Facts| match machine.pick(&facts.crowd.gpus_taken, usize::try_from(want).unwrap(), None) {
         Some(gpus) => Verdict::Admit { gpus },
         None => Verdict::Wait(Vec::new()),
     }

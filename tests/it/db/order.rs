@@ -11,9 +11,9 @@ use lyceum::{
         quotas::Level,
     },
     model::{
-        Capacity, Clock, Maintenance, SessionId, Stock, Timestamp, UserId, Window,
+        Capacity, Clock, EndReason, Maintenance, SessionId, Stock, Timestamp, UserId, Window,
         queue::ShellJob,
-        quota::{Change, Class, Field, Kind, Period},
+        quota::{Change, Class, Field, Kind, Period, Reason},
         session::{Allocation, Starts, Untold},
         size::GIB,
     },
@@ -293,6 +293,83 @@ async fn what_a_queue_elsewhere_has_is_promised_and_not_used() {
         clock.advance(60);
         end(db, third.id, clock.now()).await;
         assert_eq!(spent().await, (used + 60, 0));
+    })
+    .await;
+}
+
+/// How long it takes to decide about all who wait (the shortest of three times), and what is foreseen.
+async fn look_at_all(admission: &Admission) -> (std::time::Duration, Vec<(SessionId, Vec<Reason>)>) {
+    let live = admission.db.live_sessions().await.unwrap();
+    let waiting: Vec<_> = live.into_iter().filter(|session| !session.is_admitted()).collect();
+    let mut shortest = std::time::Duration::MAX;
+    let mut found = Vec::new();
+    for _ in 0..3 {
+        let began = std::time::Instant::now();
+        let outlook = admission.outlook().await.unwrap();
+        let foreseen = waiting.iter().map(|session| {
+            let rehearsal = admission.foresee(&outlook, session, None).unwrap().expect("it waits");
+            let Verdict::Wait(reasons) = rehearsal.verdict else { panic!("{rehearsal:?}") };
+            assert!(rehearsal.estimated_start.is_some(), "what is held has an end");
+            (session.id, reasons)
+        });
+        found = foreseen.collect();
+        shortest = shortest.min(began.elapsed());
+    }
+    (shortest, found)
+}
+
+#[tokio::test]
+async fn deciding_about_all_who_wait_grows_with_them_and_no_faster() {
+    on_both(async |house| {
+        let db = &house.db;
+        open(db).await;
+        set_limits(db, Level::Default, &each([(Field::Pending, Some(-1))]), Marks::default()).await;
+        let mut people = Vec::new();
+        for number in 0..40 {
+            people.push(member(db, &format!("user{number}"), &["vision"]).await);
+        }
+        let admission = admission(db, 8);
+        let mut held = Vec::new();
+        for owner in &people[..8] {
+            held.push(new_session(*owner, 1));
+            assert_eq!(ask(&admission, held.last().unwrap()).await, "admitted");
+        }
+        let first = new_session(people[0], 2);
+        assert_eq!(ask(&admission, &first).await, "capacity.gpus");
+        // Rows like the first one, of everybody.
+        let add = async |numbers: std::ops::Range<i64>| {
+            for number in numbers {
+                let owner = people[usize::try_from(number).unwrap() % people.len()];
+                let (id, at) = (SessionId::new(), START.plus_seconds(number).0);
+                let copied = "app, name, state, spec, gpus, cpus, memory_bytes, light, gpu_list, reasons, cluster, extensions, \
+                              duration_seconds, gpu_model";
+                let sql = format!(
+                    "INSERT INTO sessions (id, owner, created_at, {copied}) SELECT '{id}', '{owner}', {at}, {copied}
+                     FROM sessions WHERE id = '{}'",
+                    first.id
+                );
+                super::execute(db, &sql).await;
+            }
+        };
+        add(0..150).await;
+        let (few, _) = look_at_all(&admission).await;
+        add(150..1200).await;
+        let (many, reasons) = look_at_all(&admission).await;
+        println!("151 wait: {few:?}, 1201 wait: {many:?}");
+        assert!(many < few * 24, "8 times as many: {few:?} and {many:?}");
+
+        // One holder ends: all of them are told that one is free, in one go.
+        end(db, held[0].id, admission.clock.now()).await;
+        let (_, after) = look_at_all(&admission).await;
+        assert!(after.iter().zip(&reasons).all(|((one, now), (other, before))| one == other && now != before));
+        assert_eq!(db.note_reasons(&after).await.unwrap().len(), 1201);
+        assert!(db.note_reasons(&after).await.unwrap().is_empty(), "it is noted already");
+        let live = db.live_sessions().await.unwrap();
+        assert!(after.iter().all(|(id, reasons)| live.iter().any(|one| one.id == *id && one.reasons == *reasons)));
+        // Who is let in or has ended meanwhile keeps what it has.
+        db.end_waiting(first.id, EndReason::Refused, &[], admission.clock.now(), "why", None).await.unwrap();
+        let stale = (first.id, vec![super::sessions::reason("late")]);
+        assert!(db.note_reasons(&[stale, (held[1].id, Vec::new())]).await.unwrap().is_empty());
     })
     .await;
 }

@@ -6,7 +6,6 @@ use lyceum::{
         Db,
         admit::{Admitted, Deed, Verdict},
         extend::Extended,
-        facts::Facts,
         idempotency::Earlier,
         sessions::{Ending, Filter},
     },
@@ -28,7 +27,7 @@ const END: Ending =
 /// How many stops are in the audit.
 const STOPS: &str = "SELECT COUNT(*) FROM audit WHERE action = 'session.stop' AND actor = 'a'";
 
-fn reason(hint: &str) -> Reason {
+pub fn reason(hint: &str) -> Reason {
     Reason {
         code: "quota.gpus.user".to_owned(),
         scope: "default".to_owned(),
@@ -57,9 +56,8 @@ async fn admission_writes_all_or_nothing() {
         let machine = inventory(2);
         let clock = Clock::manual(START);
 
-        // Only told, or refused: nothing is written, the key neither.
+        // Refused: nothing is written, the key neither.
         let new = new_session(owner, 2);
-        judged(db, owner, Deed::Nothing, Verdict::Admit { gpus: machine.gpus.clone() }).await;
         judged(db, owner, Deed::Insert(&new), Verdict::Refuse(vec![reason("Never.")])).await;
         assert_eq!(db.find_session(new.id).await.unwrap(), None);
         assert_eq!(db.find_idempotent(owner, &new.id.to_string()).await.unwrap(), None);
@@ -90,13 +88,10 @@ async fn admission_writes_all_or_nothing() {
         judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
         let sums = db.usage(&asking(owner), START).await.unwrap();
         assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (2, 1, 1));
-        let look = |facts: &Facts| {
-            assert_eq!((&facts.sums.usage.gpus, &facts.sums.in_use.cpus), (&sums.usage.gpus, &sums.in_use.cpus));
-            assert_eq!(facts.gpus_taken.len(), 2);
-            assert_eq!(facts.own, [("A name".to_owned(), 2)]);
-            Verdict::Wait(vec![])
-        };
-        db.admit(&asking(owner), Deed::Nothing, &clock, look).await.unwrap();
+        let facts = db.facts(&asking(owner), START).await.unwrap().unwrap();
+        assert_eq!((&facts.sums.usage.gpus, &facts.sums.in_use.cpus), (&sums.usage.gpus, &sums.in_use.cpus));
+        assert_eq!(facts.crowd.gpus_taken.len(), 2);
+        assert_eq!(facts.own, [("A name".to_owned(), 2)]);
         let nobodys = db.usage(&asking(UserId::new()), START).await.unwrap();
         assert_eq!((nobodys.usage, nobodys.in_use), (Usage::default(), sums.in_use));
         judged(db, owner, Deed::Reconsider(next.id), Verdict::Wait(vec![reason("Stop two.")])).await;
@@ -160,11 +155,10 @@ async fn what_was_refused_is_kept_the_latest_of_each_person() {
         let at_once = new_session(owner, 9);
         let why = vec![reason("Ask for fewer."), reason("Ask for less.")];
         judged(db, owner, Deed::Insert(&at_once), Verdict::Refuse(why.clone())).await;
-        judged(db, owner, Deed::Nothing, Verdict::Refuse(why.clone())).await;
         assert_eq!(db.find_session(at_once.id).await.unwrap(), None, "there is no session of it");
 
         let refused = db.refusals(owner, 10).await.unwrap();
-        assert_eq!(refused.len(), 2, "who only looks is not refused: {refused:?}");
+        assert_eq!(refused.len(), 2, "{refused:?}");
         let of = |id| refused.iter().find(|refused| refused.id == id).unwrap();
         let (told, waited) = (of(at_once.id), of(waits.id));
         assert_eq!((&told.reasons, &told.resources, told.waited), (&why, &at_once.spec.resources, false));

@@ -18,7 +18,8 @@ use lyceum::{
 };
 
 use super::{
-    NOTED, START, add_user, asking, begun, exited, new_attempt, new_session, on_both, task, whole::assert_consistent,
+    NOTED, START, add_user, asking, begun, exited, new_attempt, new_session, obstacles, on_both, queued, task,
+    whole::assert_consistent,
 };
 
 pub fn sweep(owner: UserId, name: &str) -> (Sweep, Plan) {
@@ -106,7 +107,7 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         };
         assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "the first one comes first");
         let first = at_place(owner, new.id, 0);
-        let job = begun(db, &first).await.job;
+        let job = queued(db, &first).await.job;
         assert_eq!(begin(&at_place(owner, new.id, 0)).await, Admitted::Overtaken, "and only once");
         assert_eq!(db.sweep_of_job(job).await.unwrap(), Some((new.id, 0)));
         assert_eq!(db.live_in_sweep(new.id).await.unwrap(), 1);
@@ -114,7 +115,7 @@ async fn tasks_become_jobs_once_and_in_their_order() {
         let states = [SweepState::Running, SweepState::Paused];
         assert!(db.set_sweep_state(new.id, &states, (SweepState::Paused, "why"), Some(&NOTED)).await.unwrap());
         assert_eq!(begin(&at_place(owner, new.id, 1)).await, Admitted::Overtaken, "it is paused");
-        let waiting = db.obstacles(first.id, first.job.as_ref().unwrap().attempt).await.unwrap();
+        let waiting = obstacles(db, &first).await;
         assert!(waiting.sweep_is_paused);
         let found = db.find_sweep(new.id).await.unwrap().unwrap();
         assert_eq!((found.state, &*found.note, found.released), (SweepState::Paused, "why", 1));
@@ -171,8 +172,8 @@ async fn who_holds_the_queue() {
         assert_eq!(db.queue_pauses(Some(bob)).await.unwrap(), std::slice::from_ref(&all));
         assert_eq!(db.queue_pauses(None).await.unwrap(), std::slice::from_ref(&all));
         let waits = new_attempt(bob, "waits", None);
-        let attempt = begun(db, &waits).await;
-        assert_eq!(db.obstacles(waits.id, attempt).await.unwrap().pauses, [all]);
+        queued(db, &waits).await;
+        assert_eq!(obstacles(db, &waits).await.pauses, [all]);
         assert!(db.pause_queue(None, None, &noted).await.unwrap());
         assert!(!db.pause_queue(None, None, &noted).await.unwrap());
         assert!(db.queue_pauses(Some(bob)).await.unwrap().is_empty());
