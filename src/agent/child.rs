@@ -38,6 +38,8 @@ pub(super) struct Child {
 pub(super) enum Streams {
     /// Standard input is empty; output and errors go into this pipe. Own process group.
     Pipe(OwnedFd),
+    /// Standard input from a file, if there is one; output and errors each into a pipe. Own process group.
+    Split { input: Option<fs::File>, output: OwnedFd, error: OwnedFd },
     /// The slave side of a terminal, which becomes the controlling one of a new session.
     Terminal(OwnedFd),
 }
@@ -73,6 +75,10 @@ impl Reaper {
         match streams {
             Streams::Pipe(pipe) => {
                 command.process_group(0).stdin(Stdio::null()).stdout(pipe.try_clone()?).stderr(pipe);
+            }
+            Streams::Split { input, output, error } => {
+                let input = input.map_or_else(Stdio::null, Stdio::from);
+                command.process_group(0).stdin(input).stdout(output).stderr(error);
             }
             Streams::Terminal(slave) => {
                 command.arg("--terminal").stdin(slave.try_clone()?).stdout(slave.try_clone()?).stderr(slave);

@@ -20,10 +20,13 @@ use super::{
     home,
     limits::Watch,
     log::Log,
-    login_shell, modules, node, own_program,
+    login_environment, login_shell, modules, node, own_program,
     probe::{self, Answer},
-    record, script, server, software,
+    record, script, server,
+    signals::Signals,
+    software,
     status::Status,
+    streams::{self, Files},
     terminals::Terminals,
     tree::{self, Ended},
 };
@@ -31,6 +34,9 @@ use crate::protocol::{AgentLaunch, AppLaunch, ExitCause, ExitRecord, Phase, Prog
 
 /// Homes are on file servers, which may hang.
 const HOME_TIME: Duration = Duration::from_mins(2);
+
+/// How long what a program wrote last may take to reach its files.
+const FILES_TIME: Duration = Duration::from_mins(1);
 
 /// Why the life is over.
 enum End {
@@ -41,16 +47,28 @@ enum End {
     LaunchFailed(String, Option<Exit>),
 }
 
+/// What a life is made of.
+#[derive(Clone, Copy)]
+struct Parts<'a> {
+    launch: &'a AgentLaunch,
+    reaper: &'a Reaper,
+    status: &'a Status,
+    log: &'a Log,
+    terminals: Option<&'a Terminals>,
+}
+
 /// Runs the workload until its end. Never returns while a process of it lives.
 pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
+    // From here on no signal ends us but SIGTERM.
+    let signals = Signals::listen();
     let mut launch = launch.clone();
     let another_shell = login_shell::settle(&mut launch.app).await;
     let launch = &launch;
     let started = (|| {
         let log = Log::create(&launch.run_directory.join(files::LOG))?;
-        Ok::<_, io::Error>((log, Reaper::start()?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?))
+        Ok::<_, io::Error>((log, Reaper::start()?, signal(SignalKind::terminate())?, signals?))
     })();
-    let (log, reaper, asked, _hang_ups_are_ignored) = match started {
+    let (log, reaper, asked, mut signals) = match started {
         Ok(started) => started,
         Err(error) => {
             let directory = launch.run_directory.display();
@@ -74,7 +92,8 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
         return record::now(ExitCause::LaunchFailed, sentence);
     }
     let mut output = None;
-    let end = until_end(launch, &reaper, &status, &log, terminals.as_ref(), asked, &mut output).await;
+    let parts = Parts { launch, reaper: &reaper, status: &status, log: &log, terminals: terminals.as_ref() };
+    let end = until_end(&parts, &mut signals, asked, &mut output).await;
     status.enter(Phase::Ending, "ending all processes");
     if let Some(terminals) = &terminals {
         terminals.close_all();
@@ -82,26 +101,26 @@ pub(super) async fn live(launch: &AgentLaunch) -> ExitRecord {
     let ended = tree::end(launch.session, Duration::from_secs(launch.grace_seconds), &reaper).await;
     if let Some(output) = output {
         // All writers are gone; what they wrote last is in the pipe.
-        let _ = timeout(Duration::from_secs(2), output).await;
+        let streams = &launch.app.start.streams;
+        let has_files = streams.output.is_some() || streams.error.is_some();
+        let _ = timeout(if has_files { FILES_TIME } else { Duration::from_secs(2) }, output).await;
     }
     record(end, ended, launch, &log)
 }
 
 async fn until_end(
-    launch: &AgentLaunch,
-    reaper: &Reaper,
-    status: &Status,
-    log: &Log,
-    terminals: Option<&Terminals>,
+    parts: &Parts<'_>,
+    signals: &mut Signals,
     mut asked: Signal,
     output: &mut Option<oneshot::Receiver<()>>,
 ) -> End {
+    let Parts { launch, status, terminals, .. } = *parts;
     let watch = Watch::new(launch);
     tokio::select! {
         biased;
         _ = asked.recv() => End::Asked,
         sentence = watch.until_exceeded(status) => End::OutOfMemory(sentence),
-        end = work(launch, reaper, status, log, terminals, output) => match watch.out_of_memory() {
+        end = work(parts, signals, output) => match watch.out_of_memory() {
             // The kernel chose the app itself; or something in a terminal beside it, if that was well to the end.
             Some(sentence) if !is_well(&end) || terminals.is_none_or(|terminals| !terminals.were_opened()) => {
                 End::OutOfMemory(sentence)
@@ -115,14 +134,8 @@ fn is_well(end: &End) -> bool {
     matches!(end, End::App(Exit { code: Some(0), .. }))
 }
 
-async fn work(
-    launch: &AgentLaunch,
-    reaper: &Reaper,
-    status: &Status,
-    log: &Log,
-    terminals: Option<&Terminals>,
-    output: &mut Option<oneshot::Receiver<()>>,
-) -> End {
+async fn work(parts: &Parts<'_>, signals: &mut Signals, output: &mut Option<oneshot::Receiver<()>>) -> End {
+    let Parts { launch, reaper, status, log, terminals } = *parts;
     if let Err(sentence) = prepare(launch, status, log).await {
         return End::LaunchFailed(sentence, None);
     }
@@ -132,11 +145,7 @@ async fn work(
     if let Err(sentence) = software::prepare(launch, status, log, reaper).await {
         return End::LaunchFailed(sentence, None);
     }
-    let app = match &launch.home.modules {
-        Some(modules) => modules::load(launch, modules, status, log, reaper).await,
-        None => Ok(launch.app.clone()),
-    };
-    let mut app = match app {
+    let mut app = match surround(parts).await {
         Ok(app) => app,
         Err(sentence) => return End::LaunchFailed(sentence, None),
     };
@@ -153,14 +162,32 @@ async fn work(
         }
         Program::Exec { argv } => Ok(argv.clone()),
         Program::Script { text } => script::lay_out(&launch.run_directory, text)
+            .map(|argv| argv.into_iter().chain(app.start.arguments.iter().cloned()).collect())
             .map_err(|error| format!("the script could not be written into the run directory: {error}")),
     };
-    match argv.and_then(|argv| start(&app, &argv, reaper, log)) {
+    let started = match argv {
+        Ok(argv) => start(&app, &argv, reaper, log).await,
+        Err(sentence) => Err(sentence),
+    };
+    match started {
         Ok((app, written)) => {
             *output = Some(written);
-            attend(launch, app, status).await
+            attend(launch, app, status, signals).await
         }
         Err(sentence) => End::LaunchFailed(sentence, None),
+    }
+}
+
+/// The app in the environment that its login and its modules make.
+async fn surround(parts: &Parts<'_>) -> Result<AppLaunch, String> {
+    let Parts { launch, reaper, status, log, .. } = *parts;
+    let mut launch = launch.clone();
+    if launch.app.start.login_shell {
+        launch.app = login_environment::enter(&launch, status, log, reaper).await?;
+    }
+    match &launch.home.modules {
+        Some(modules) => modules::load(&launch, modules, status, log, reaper).await,
+        None => Ok(launch.app),
     }
 }
 
@@ -179,20 +206,35 @@ async fn prepare(launch: &AgentLaunch, status: &Status, log: &Log) -> Result<(),
     }
 }
 
-fn start(
+async fn start(
     launch: &AppLaunch,
     argv: &[String],
     reaper: &Reaper,
     log: &Log,
 ) -> Result<(Child, oneshot::Receiver<()>), String> {
     let program = argv.first().ok_or("the app has no command: ask your administrator")?;
-    let spawned = io::pipe()
-        .and_then(|(reader, writer)| Ok((reaper.spawn(launch, argv, None, Streams::Pipe(writer.into()))?, reader)));
-    let (app, pipe) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
+    let Files { input, output, error, is_split } = streams::open(launch).await?;
+    let spawned = io::pipe().and_then(|(reader, writer)| {
+        let (of_errors, writer_of_errors) = if is_split {
+            let (reader, writer) = io::pipe()?;
+            (Some(reader), writer.into())
+        } else {
+            (None, writer.try_clone()?.into())
+        };
+        let streams = Streams::Split { input, output: writer.into(), error: writer_of_errors };
+        Ok((reaper.spawn(launch, argv, None, streams)?, reader, of_errors))
+    });
+    let (app, pipe, of_errors) = spawned.map_err(|error| format!("{program} could not be started: {error}"))?;
     let (done, written) = oneshot::channel();
-    let pump = log.clone().pump(pipe.into());
+    let pump = log.clone().pump_into(pipe.into(), output);
+    let pump_errors = of_errors.map(|pipe| log.clone().pump_into(pipe.into(), error));
     tokio::spawn(async move {
-        pump.await;
+        let errors = async {
+            if let Some(pump) = pump_errors {
+                pump.await;
+            }
+        };
+        tokio::join!(pump, errors);
         drop(done);
     });
     Ok((app, written))
@@ -209,7 +251,7 @@ fn enterable(directory: &Path) -> Result<(), String> {
 }
 
 /// Waits for the app's first answer, then for its end.
-async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status) -> End {
+async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status, signals: &mut Signals) -> End {
     if let Some(probe) = &launch.app.ready {
         status.enter(Phase::Starting, "waiting for the first answer");
         let socket = launch.run_directory.join(files::APP_SOCKET);
@@ -226,7 +268,15 @@ async fn attend(launch: &AgentLaunch, mut app: Child, status: &Status) -> End {
         open_to_portal(&socket);
     }
     status.enter(Phase::Ready, "");
-    End::App(known(app.exit.await))
+    if launch.app.ready.is_some() {
+        return End::App(known(app.exit.await));
+    }
+    // What is sent to us is meant for a job's program.
+    tokio::select! {
+        biased;
+        exit = &mut app.exit => End::App(known(exit)),
+        never = signals.hand_on_to(app.pid) => match never {},
+    }
 }
 
 /// The portal connects as the group of the run directory, and most programs leave what they

@@ -12,6 +12,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, net::unix::pipe};
 
+use super::streams::Sink;
 use crate::protocol::log::{MAX_LOG, first_line, header};
 
 /// A handle on the log; clones share it.
@@ -41,10 +42,25 @@ impl Log {
 
     /// Everything from the pipe, until every writer has closed it.
     pub async fn pump(self, pipe: OwnedFd) {
+        self.pump_into(pipe, None).await;
+    }
+
+    /// The same, and all of it into a file of the user's too.
+    pub async fn pump_into(self, pipe: OwnedFd, mut sink: Option<Sink>) {
         let Ok(mut pipe) = pipe::Receiver::from_owned_fd(pipe) else { return };
         let mut buffer = vec![0; 64 * 1024];
+        let mut was_told = false;
         while let Ok(length @ 1..) = pipe.read(&mut buffer).await {
             self.append(&buffer[..length]);
+            let Some(sink) = &mut sink else { continue };
+            if let Err(error) = sink.write(&buffer[..length]).await
+                && !std::mem::replace(&mut was_told, true)
+            {
+                self.note(&format!(
+                    "{} cannot be written: {error}: what follows may be missing there",
+                    sink.path().display()
+                ));
+            }
         }
     }
 

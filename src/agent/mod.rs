@@ -10,9 +10,11 @@ mod child;
 mod curves;
 pub mod files;
 mod home;
+mod inherit;
 mod life;
 mod limits;
 mod log;
+mod login_environment;
 mod login_shell;
 mod modules;
 mod node;
@@ -22,9 +24,11 @@ mod record;
 mod replay;
 mod script;
 mod server;
+mod signals;
 mod software;
 mod status;
 mod steps;
+mod streams;
 mod terminal;
 mod terminals;
 mod tree;
@@ -61,7 +65,7 @@ pub fn run(
     inherited::begin();
     let launch = match find_launch(arguments) {
         Ok(mut launch) => {
-            inherit(&mut launch, variables);
+            inherit::hand_on(&mut launch, variables);
             launch
         }
         Err(message) => {
@@ -79,22 +83,6 @@ pub fn run(
         Err(source) => record::now(ExitCause::LaunchFailed, format!("the agent could not detach itself: {source}")),
     };
     finish(&launch.run_directory, &record)
-}
-
-/// Hands on to the app what the batch system has told its first process; what the launch says
-/// itself goes before.
-fn inherit(launch: &mut AgentLaunch, variables: impl IntoIterator<Item = (OsString, OsString)>) {
-    let is_meant = |name: &str| {
-        launch.inherits.iter().any(|pattern| match pattern.strip_suffix('*') {
-            Some(beginning) => name.starts_with(beginning),
-            None => name == pattern,
-        })
-    };
-    let texts =
-        variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    for (name, value) in texts.filter(|(name, _)| is_meant(name)).collect::<Vec<_>>() {
-        launch.app.environment.entry(name).or_insert(value);
-    }
 }
 
 fn finish(run_directory: &Path, record: &ExitRecord) -> ExitCode {

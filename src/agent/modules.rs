@@ -110,7 +110,7 @@ async fn run(launch: &AgentLaunch, modules: &Modules, output: &Path, log: &Log, 
 }
 
 /// `NAME=VALUE`, each ended by a zero byte.
-fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
+pub(super) fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
     let mut text = Vec::new();
     fs::File::open(path)?.take(MAX_ENVIRONMENT + 1).read_to_end(&mut text)?;
     if MAX_ENVIRONMENT < text.len() as u64 {
@@ -122,7 +122,10 @@ fn read(path: &Path) -> io::Result<BTreeMap<String, String>> {
     Ok(lines.filter_map(|line| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()))).collect())
 }
 
-fn merge(before: &BTreeMap<String, String>, mut found: BTreeMap<String, String>) -> BTreeMap<String, String> {
+pub(super) fn merge(
+    before: &BTreeMap<String, String>,
+    mut found: BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     found.retain(|name, _| !BASHS_OWN.contains(&name.as_str()));
     let ours =
         |name: &str| OURS.contains(&name) || ["LYCEUM_", "JUPYTER"].iter().any(|prefix| name.starts_with(prefix));

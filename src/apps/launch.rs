@@ -11,8 +11,11 @@ use super::{
     site::fill,
 };
 use crate::{
-    model::{Gpu, SessionId, job::Work},
-    protocol::{AppLaunch, Program, ReadyProbe, Shell, files},
+    model::{
+        Gpu, SessionId, SweepId, export,
+        job::{Array, Work},
+    },
+    protocol::{AppLaunch, Program, ProgramStart, ReadyProbe, Shell, files},
 };
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -35,7 +38,7 @@ pub fn base_url(session: SessionId) -> String {
 /// How `app` is started. What [`Context`] lacks for this app is an [`Error`].
 pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
     let mut environment = common_environment(context);
-    let mut beside = None;
+    let (mut beside, mut start) = (None, ProgramStart::default());
     let (program, ready) = match &app.kind {
         AppKind::Jupyter => {
             let (program, probe) = jupyter::start(&mut environment, python(app, context)?, context);
@@ -55,7 +58,9 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
         AppKind::Job => {
             // Whoever looks after it wants to see what it does, where it does it.
             beside = Some(terminal(context));
-            (job(&mut environment, context)?, None)
+            let program = job(&mut environment, context)?;
+            start = program_start(context);
+            (program, None)
         }
         AppKind::Site(site) => {
             let port = match site.listen {
@@ -75,7 +80,8 @@ pub fn launch(app: &App, context: &Context<'_>) -> Result<AppLaunch, Error> {
             (Program::Exec { argv }, Some(probe))
         }
     };
-    Ok(AppLaunch { program, environment, working_directory: context.working_directory.to_owned(), ready, beside })
+    let working_directory = context.working_directory.to_owned();
+    Ok(AppLaunch { program, environment, working_directory, ready, beside, start })
 }
 
 /// The same app with modules loaded: its environment tells of them, and a terminal's bash keeps
@@ -98,7 +104,7 @@ fn rcfile(tensorboard_wrapper: &Path) -> [String; 2] {
 
 fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
     let person = context.person;
-    let cpus = context.resources.cpus.to_string();
+    let (cpus, threads) = (context.resources.cpus.to_string(), threads(context).to_string());
     let first = context.python.map(Python::path);
     let path = match &first {
         Some(first) => format!("{first}:{SYSTEM_PATH}"),
@@ -117,14 +123,14 @@ fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
         ("LANG", "C.UTF-8".to_owned()),
         ("XDG_RUNTIME_DIR", text(context.run_directory)),
         ("CUDA_VISIBLE_DEVICES", visible_gpus(context)),
-        ("CPU_LIMIT", cpus.clone()),
+        ("CPU_LIMIT", cpus),
         ("MEM_LIMIT", context.resources.memory_bytes.to_string()),
         // Numerical libraries take every core of the machine unless told.
-        ("OMP_NUM_THREADS", cpus.clone()),
-        ("OPENBLAS_NUM_THREADS", cpus.clone()),
-        ("MKL_NUM_THREADS", cpus.clone()),
-        ("NUMEXPR_NUM_THREADS", cpus.clone()),
-        ("NUMEXPR_MAX_THREADS", cpus),
+        ("OMP_NUM_THREADS", threads.clone()),
+        ("OPENBLAS_NUM_THREADS", threads.clone()),
+        ("MKL_NUM_THREADS", threads.clone()),
+        ("NUMEXPR_NUM_THREADS", threads.clone()),
+        ("NUMEXPR_MAX_THREADS", threads),
         // Read by many extensions of Jupyter and by dashboards that run beside it.
         ("JUPYTERHUB_USER", person.unix_name.clone()),
         ("JUPYTERHUB_SERVICE_PREFIX", context.base_url.to_owned()),
@@ -135,7 +141,29 @@ fn common_environment(context: &Context<'_>) -> BTreeMap<String, String> {
         ("LYCEUM_USER", person.unix_name.clone()),
     ];
     environment.extend(ours.map(|(key, value)| (key.to_owned(), value)));
+    if let Some(Batch { task, .. }) = context.batch.filter(|batch| batch.task.shape.as_written) {
+        // A script of Slurm's finds what it finds without us: Slurm says what was given out.
+        let says_cores = task.shape.says(&["cpus-per-task"]);
+        let is_ours = |name: &str| NOT_SLURMS.contains(&name) || !says_cores && THREADS.contains(&name);
+        environment.retain(|name, _| !is_ours(name) || context.extra.contains_key(name));
+    }
     environment
+}
+
+/// Variables that would change how a script of Slurm's behaves.
+const NOT_SLURMS: [&str; 5] =
+    ["CUDA_VISIBLE_DEVICES", "CPU_LIMIT", "MEM_LIMIT", "JUPYTERHUB_USER", "JUPYTERHUB_SERVICE_PREFIX"];
+
+/// What numerical libraries read; each task has its own share of the cores.
+const THREADS: [&str; 5] =
+    ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS", "NUMEXPR_MAX_THREADS"];
+
+/// How many cores one task has.
+fn threads(context: &Context<'_>) -> i64 {
+    let Some(Batch { task, .. }) = context.batch else { return context.resources.cpus };
+    let asked = task.shape.option("cpus-per-task").and_then(|cpus| cpus.parse().ok());
+    let tasks = if task.shape.is_spread { task.shape.tasks() } else { task.shape.tasks_per_node };
+    asked.unwrap_or(context.resources.cpus / tasks.max(1)).max(1)
 }
 
 const SYSTEM_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
@@ -193,9 +221,22 @@ fn model(python: &Python, context: &Context<'_>) -> Result<Program, Error> {
 /// is only a proposal, as the number of threads.
 fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Result<Program, Error> {
     let Batch { attempt, task } = context.batch.ok_or(Error::NoTask)?;
-    // Nobody looks on: what it prints is to be read while it runs.
-    environment.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    if !task.shape.as_written {
+        // Nobody looks on: what it prints is to be read while it runs.
+        environment.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
+    }
     environment.extend(task.variables.clone());
+    if let Some(text) = &task.start.export {
+        if let Some(names) = export::names(text) {
+            environment
+                .retain(|name, _| names.contains(name) || name.starts_with("LYCEUM_") || LOGIN.contains(&&**name));
+        }
+        environment.insert("SLURM_EXPORT_ENV".to_owned(), text.clone());
+        environment.insert("SLURM_GET_USER_ENV".to_owned(), "1".to_owned());
+    }
+    if task.requeue && 1 < attempt.number {
+        environment.insert("SLURM_RESTART_COUNT".to_owned(), (attempt.number - 1).to_string());
+    }
     environment.insert("LYCEUM_JOB".to_owned(), attempt.job.to_string());
     environment.insert("LYCEUM_ATTEMPT".to_owned(), attempt.number.to_string());
     if let Some(part) = task.part {
@@ -204,6 +245,14 @@ fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Res
         // As scripts that were written for an array of Slurm's know it.
         environment.insert("SLURM_ARRAY_TASK_ID".to_owned(), part.index.to_string());
         environment.insert("LYCEUM_REPEAT".to_owned(), part.repeat.to_string());
+        if let Some(Array { count, min, max, step }) = task.array {
+            let number = array_number(part.sweep);
+            for (name, value) in
+                [("JOB_ID", number), ("TASK_COUNT", count), ("TASK_MIN", min), ("TASK_MAX", max), ("TASK_STEP", step)]
+            {
+                environment.insert(format!("SLURM_ARRAY_{name}"), value.to_string());
+            }
+        }
     }
     if let Some(folder) = context.log_directory {
         environment.insert("LYCEUM_LOG_DIRECTORY".to_owned(), text(folder));
@@ -212,6 +261,27 @@ fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Res
         Work::Command(argv) => Program::Exec { argv: argv.clone() },
         Work::Script(script) => Program::Script { text: script.clone() },
     })
+}
+
+/// What a login sets, whoever logs in.
+const LOGIN: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
+
+/// The number of an array, the same for all its tasks: beyond all numbers that Slurm gives to jobs, so that it is
+/// never another job's.
+fn array_number(sweep: SweepId) -> i64 {
+    let bits = i64::try_from(sweep.uuid().as_u128() % 1_000_000_000).unwrap_or(0);
+    1_000_000_000 + bits
+}
+
+fn program_start(context: &Context<'_>) -> ProgramStart {
+    let Some(Batch { task, .. }) = context.batch else { return ProgramStart::default() };
+    let is_clean = task.start.export.as_deref().is_some_and(|text| export::names(text).is_some());
+    ProgramStart {
+        arguments: task.start.arguments.clone(),
+        // What is not exported is as at a login.
+        login_shell: task.start.login_shell || is_clean,
+        streams: task.start.streams.clone(),
+    }
 }
 
 /// What a command may name; an app on a socket has an empty port.
@@ -381,6 +451,9 @@ mod tests {
             after: Vec::new(),
             part: None,
             shape: crate::model::job::Shape::default(),
+            start: crate::model::job::Start::default(),
+            requeue: false,
+            array: None,
         };
         let batch = Batch { attempt: Attempt { job: crate::model::JobId::new(), number: 2 }, task: &task };
         let logs = Some(Path::new("/home/ada/runs/x"));

@@ -25,7 +25,7 @@ use crate::{
     model::{Clock, EndReason, GpuInventory, Resources, SessionId, job::Shape, session::Placement, size::GIB},
     protocol::{
         AgentLaunch, AppLaunch, HelperAnswer, HelperRequest, HomeSetup, LaunchRequest, Limits, PROTOCOL, Phase,
-        Program, files,
+        Program, ProgramStart, files,
     },
     scheduler::{
         Account, Exit, Launch, Observation, Person, PortalUser, Scheduler,
@@ -135,6 +135,7 @@ impl Rehearsal {
                 working_directory: "/".into(),
                 ready: None,
                 beside: None,
+                start: ProgramStart::default(),
             },
             limits: limits(),
             sampled: hierarchy.is_sampled(),
@@ -144,6 +145,7 @@ impl Rehearsal {
             home: HomeSetup { home: local.run_directory(trial.session), ..HomeSetup::default() },
             node: None,
             inherits: Vec::new(),
+            surroundings: None,
         };
         let groups = agent.cgroups.clone();
         let trial = LaunchRequest { agent: serde_json::to_value(agent).expect("plain data"), ..trial };

@@ -8,7 +8,7 @@ use std::{
     io::{self, Write},
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
+    process::{Command, ExitCode, Stdio},
     time::{Duration, Instant},
 };
 
@@ -226,7 +226,6 @@ pub const NOT_RUN: u8 = 121;
 fn turn_into_command() -> Result<io::Error> {
     let spec: Spec = serde_json::from_reader(io::Read::take(io::stdin().lock(), 2 * MAX_MESSAGE as u64))
         .map_err(|err| Error::Refused(format!("the order is not understood: {err}")))?;
-    let script = memory_file("script", &[spec.script.as_bytes()])?;
     // Slurm gives a job the limits and the niceness of its `sbatch`.
     inherited::restore(0);
     if let Some(identity) = &spec.identity {
@@ -238,30 +237,36 @@ fn turn_into_command() -> Result<io::Error> {
             return Err(Error::Busy("the helper is gone".to_owned()));
         }
     }
+    let mut script = None;
     if let Some(Leave { run_directory, make, agent }) = &spec.leave {
         if *make {
             make_own_run_directory(run_directory)?;
         }
         let path = run_directory.join(files::LAUNCH);
-        leave(&path, agent).map_err(doing(format!("writing {}", path.display())))?;
+        leave(&path, agent.to_string().as_bytes()).map_err(doing(format!("writing {}", path.display())))?;
+        // Slurm tells of it as the job's command; the agent lays the user's own script out there.
+        let path = run_directory.join(files::SCRIPT);
+        leave(&path, spec.script.as_bytes()).map_err(doing(format!("writing {}", path.display())))?;
+        script = Some(path);
     }
     // It outlives the change into the command. Whoever waits may be gone, or may not be allowed to end us.
     alarm::set(PATIENCE_SECONDS + 5);
     let surroundings = Surroundings { conf: spec.conf };
     let mut command = Command::new(&spec.program);
-    command.args(&spec.arguments).env_clear().envs(surroundings.environment()).current_dir("/").stdin(script);
+    command.args(&spec.arguments).args(script).env_clear().envs(surroundings.environment());
+    command.current_dir("/").stdin(Stdio::null());
     let failure = command.exec();
     Ok(io::Error::new(failure.kind(), format!("{} cannot be run: {failure}", spec.program.display())))
 }
 
 /// A file of the user's own that nobody else can read; one of an earlier try is exchanged.
-fn leave(path: &Path, content: &serde_json::Value) -> io::Result<()> {
+fn leave(path: &Path, content: &[u8]) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(err) if err.kind() != io::ErrorKind::NotFound => return Err(err),
         _ => {}
     }
     let no_follow = i32::try_from(OFlags::NOFOLLOW.bits()).expect("flags are small");
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).custom_flags(no_follow).open(path)?;
-    file.write_all(content.to_string().as_bytes())?;
+    file.write_all(content)?;
     file.sync_all()
 }

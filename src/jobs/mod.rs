@@ -2,6 +2,7 @@
 //! attempts, and each attempt is a workload of `sessions`, which launches and ends it; here are
 //! the rules about the whole: who sees one, a new attempt, a copy, notes and tags, its end.
 
+mod lines;
 mod request;
 mod sbatch;
 
@@ -19,7 +20,7 @@ use crate::{
     model::{
         FieldError, Job, JobId, Role, Session, User, UserId,
         hold::{After, Dependency, Hold, Obstacles, Pause},
-        job::{Attempt, Task, Visibility},
+        job::{Attempt, Shape, Task, Visibility},
         quota::Reason,
         session::SessionSpec,
     },
@@ -27,6 +28,9 @@ use crate::{
 };
 
 pub use request::{Changes, JobRequest};
+
+/// How long a job may take where nothing is said, if quotas and the partition allow it.
+const USUAL_SECONDS: i64 = 48 * 3600;
 
 /// What the service is made of.
 pub struct Jobs {
@@ -163,7 +167,14 @@ impl Jobs {
     }
 
     async fn check(&self, actor: Actor<'_>, id: JobId, request: JobRequest) -> Result<(Task, sessions::Batch)> {
-        let (task, like) = request.check(self.sessions.scheduler.has_queue()).map_err(Error::Invalid)?;
+        let scheduler = &self.sessions.scheduler;
+        let node = |shape: &Shape| scheduler.largest_for(shape);
+        let (task, mut like) = request.check(scheduler.has_queue().then_some(&node as _)).map_err(Error::Invalid)?;
+        let each = like.resources.clone().unwrap_or_default();
+        if let Some(longest) = scheduler.longest_for(&each, &task.shape) {
+            // Where nothing is said, no longer than its own partition lets it run.
+            like.usual_seconds = Some(like.usual_seconds.unwrap_or(USUAL_SECONDS).min(longest));
+        }
         let mut batch = self.sessions.check_batch(actor, like, &task.shape).await.map_err(in_our_words)?;
         if batch.spec.log_directory.is_none() {
             batch.spec.log_directory = Some(Job::usual_log_directory(id, &batch.name));

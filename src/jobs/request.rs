@@ -6,13 +6,17 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::sbatch;
+use super::{
+    lines::{NodeSize, check_arguments, check_export, check_shape},
+    sbatch,
+};
 use crate::{
     apps::is_variable,
     db::jobs::JobChange,
     model::{
         FieldError, Job, Resources,
         description::parse_name,
+        export,
         hold::After,
         job::{Shape, Task, Visibility, Work},
     },
@@ -34,6 +38,10 @@ pub struct JobRequest {
     /// On a Slurm cluster: the script is one of Slurm's. Its `#SBATCH` lines say what it asks for, and go before the
     /// other fields of this request but its name.
     pub sbatch: Option<bool>,
+    /// The arguments of `script`.
+    pub arguments: Option<Vec<String>>,
+    /// Start in the environment that one's login shell makes, with its profile files read.
+    pub login_shell: Option<bool>,
     /// Absolute, or below the home directory, which it is when nothing is said.
     pub working_directory: Option<String>,
     /// A named size; instead of `resources`.
@@ -87,7 +95,7 @@ pub struct Changes {
 
 /// The longest script and the longest command (bytes). Both travel to the node in one message.
 const LONGEST_SCRIPT: usize = 64 * 1024;
-const LONGEST_COMMAND: usize = 32 * 1024;
+pub(super) const LONGEST_COMMAND: usize = 32 * 1024;
 /// All variables together (bytes).
 const LONGEST_VARIABLES: usize = 16 * 1024;
 const LONGEST_NOTES: usize = 64 * 1024;
@@ -95,7 +103,6 @@ const MOST_TAGS: usize = 20;
 const MOST_RETRIES: i64 = 10;
 const LONGEST_RETRY_WAIT: i64 = 86_400;
 const MOST_AFTER: usize = 100;
-const MOST_NODES: i64 = 10_000;
 const LONGEST_TAG: usize = 32;
 
 /// Of the command in a name that nobody gave (characters).
@@ -104,7 +111,7 @@ const NAME_ROOM: usize = 48;
 /// Variables that say who and where a job is.
 const OURS: [&str; 5] = ["HOME", "USER", "LOGNAME", "XDG_RUNTIME_DIR", "CUDA_VISIBLE_DEVICES"];
 
-type Fault<'a> = &'a mut dyn FnMut(&str, &str, &str);
+pub(super) type Fault<'a> = &'a mut dyn FnMut(&str, &str, &str);
 
 impl JobRequest {
     /// Tells one request from another under the same idempotency key.
@@ -120,24 +127,37 @@ impl JobRequest {
             Work::Command(argv) => (Some(argv), None),
             Work::Script(text) => (None, Some(text)),
         };
+        // What its own lines say is read anew.
+        let (retries, variables) = if task.shape.as_written {
+            let given = task.start.export.as_deref().and_then(|text| sbatch::given(text)).unwrap_or_default();
+            let is_own = |name: &String| !given.iter().any(|(of_line, _)| of_line == name);
+            (
+                if task.requeue { 0 } else { task.retries },
+                task.variables.into_iter().filter(|(name, _)| is_own(name)).collect(),
+            )
+        } else {
+            (task.retries, task.variables)
+        };
         Self {
             name: Some(job.name.clone()),
             command,
             script,
+            arguments: Some(task.start.arguments).filter(|arguments| !arguments.is_empty()),
+            login_shell: Some(true).filter(|_| task.start.login_shell),
             working_directory: spec.working_directory.clone(),
             profile: None,
             resources: Some(task.shape.share(spec.resources.clone())),
-            sbatch: Some(true).filter(|_| !task.shape.options.is_empty()),
+            sbatch: Some(true).filter(|_| task.shape.as_written),
             nodes: Some(task.shape.nodes).filter(|nodes| 1 < *nodes),
             tasks_per_node: Some(task.shape.tasks_per_node).filter(|tasks| 1 < *tasks),
             environment: spec.environment.clone(),
             modules: spec.modules.clone(),
-            variables: Some(task.variables).filter(|variables| !variables.is_empty()),
+            variables: Some(variables).filter(|variables: &BTreeMap<_, _>| !variables.is_empty()),
             group: spec.group.clone(),
             time_limit_seconds: Some(spec.duration_seconds),
             usual_seconds: None,
             // A copy does not write among the original's curves.
-            retries: Some(task.retries).filter(|retries| 0 < *retries),
+            retries: Some(retries).filter(|retries| 0 < *retries),
             retry_wait_seconds: Some(task.retry_wait_seconds).filter(|wait| 0 < *wait),
             // Those have ended, or are another plan's.
             after: None,
@@ -156,6 +176,8 @@ impl JobRequest {
             command: if new_work { other.command } else { self.command },
             script: if new_work { other.script } else { self.script },
             sbatch: if new_work { other.sbatch } else { self.sbatch },
+            arguments: if new_work { other.arguments } else { other.arguments.or(self.arguments) },
+            login_shell: other.login_shell.or(self.login_shell),
             working_directory: other.working_directory.or(self.working_directory),
             profile: if new_size { other.profile } else { self.profile },
             resources: if new_size { other.resources } else { self.resources },
@@ -175,20 +197,42 @@ impl JobRequest {
         }
     }
 
-    /// Checks what only jobs have; the rest becomes a request that `sessions` checks.
+    /// Checks what only jobs have; the rest becomes a request that `sessions` checks. On a cluster `node` tells
+    /// how large the largest node is that a job of this shape may get.
     ///
     /// # Errors
     ///
     /// All that is wrong, each with its field.
-    pub fn check(mut self, on_cluster: bool) -> Result<(Task, StartRequest), Vec<FieldError>> {
+    pub fn check(mut self, node: Option<NodeSize<'_>>) -> Result<(Task, StartRequest), Vec<FieldError>> {
         let mut faults = Vec::new();
-        let options = self.take_lines(on_cluster, &mut faults);
+        let lines = self.take_lines(node, &mut faults);
         let mut fault = |field: &str, code: &str, message: &str| faults.push(FieldError::new(field, code, message));
-        let shape = check_shape(&self, options, on_cluster, &mut fault);
+        let has_requeue = lines.requeue == Some(true) && self.retries.is_none();
+        let mut start = lines.start;
+        start.login_shell |= self.login_shell.unwrap_or(false);
+        start.arguments = self.arguments.take().unwrap_or_default();
+        check_arguments(&start.arguments, self.script.is_some(), &mut fault);
+        let shape = Shape {
+            options: lines.options,
+            as_written: lines.as_written,
+            is_spread: lines.is_spread,
+            ..Shape::default()
+        };
+        let shape = check_shape(&self, shape, node.is_some(), &mut fault);
         let work = check_work(self.command, self.script, &mut fault);
-        let variables = self.variables.unwrap_or_default();
+        let mut variables = self.variables.unwrap_or_default();
+        check_export(start.export.as_deref(), &variables, &mut fault);
+        let given = lines.variables.into_iter();
+        if start.export.as_deref().is_some_and(|text| export::names(text).is_none()) {
+            // With ALL, what is there already goes before.
+            for (name, value) in given {
+                variables.entry(name).or_insert(value);
+            }
+        } else {
+            variables.extend(given);
+        }
         check_variables(&variables, &mut fault);
-        let retries = self.retries.unwrap_or(0);
+        let retries = if has_requeue { MOST_RETRIES } else { self.retries.unwrap_or(0) };
         let retry_wait_seconds = self.retry_wait_seconds.unwrap_or(0);
         if !(0..=MOST_RETRIES).contains(&retries) {
             fault("retries", "out_of_range", "is between 0 and 10");
@@ -220,77 +264,9 @@ impl JobRequest {
             usual_seconds: self.usual_seconds,
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
-        Ok((Task { work, variables, retries, retry_wait_seconds, shape, after, part: None }, like))
+        let (requeue, array, part) = (has_requeue, None, None);
+        Ok((Task { work, variables, retries, retry_wait_seconds, shape, after, part, start, requeue, array }, like))
     }
-}
-
-impl JobRequest {
-    /// Takes out the array that is asked for, by its field or by a line of a script of Slurm's: it makes many
-    /// jobs, each with the same script.
-    pub fn take_array(&mut self) -> Option<String> {
-        let script = self.script.as_deref().filter(|_| self.sbatch == Some(true));
-        let of_script = || script.and_then(|script| sbatch::array_of(&plain(script)));
-        let array = self.array.clone().or_else(of_script);
-        self.array = None;
-        array
-    }
-
-    /// Takes what the script's own lines say into the fields; answers the options for Slurm.
-    fn take_lines(&mut self, on_cluster: bool, faults: &mut Vec<FieldError>) -> Vec<String> {
-        if self.sbatch != Some(true) {
-            return Vec::new();
-        }
-        if !on_cluster {
-            faults.push(FieldError::new("sbatch", "not_available", "is for a Slurm cluster, which this is not"));
-            return Vec::new();
-        }
-        let Some(script) = &self.script else {
-            faults.push(FieldError::new("script", "required", "give the script whose #SBATCH lines count"));
-            return Vec::new();
-        };
-        let script = plain(script);
-        let usual = sbatch::Usual {
-            resources: self.resources.clone().unwrap_or_default(),
-            nodes: self.nodes.unwrap_or(1),
-            tasks_per_node: self.tasks_per_node.unwrap_or(1),
-        };
-        match sbatch::read(&script, usual) {
-            Ok(lines) => {
-                if lines.says_size {
-                    (self.resources, self.profile) = (Some(lines.resources), None);
-                }
-                (self.nodes, self.tasks_per_node) = (Some(lines.nodes), Some(lines.tasks_per_node));
-                self.name = self.name.take().filter(|name| !name.trim().is_empty()).or(lines.name);
-                self.working_directory = lines.working_directory.or(self.working_directory.take());
-                self.time_limit_seconds = lines.seconds.or(self.time_limit_seconds);
-                lines.options
-            }
-            Err(wrong) => {
-                faults.extend(wrong);
-                Vec::new()
-            }
-        }
-    }
-}
-
-fn check_shape(request: &JobRequest, options: Vec<String>, on_cluster: bool, fault: Fault<'_>) -> Shape {
-    let (nodes, tasks_per_node) = (request.nodes.unwrap_or(1), request.tasks_per_node.unwrap_or(1));
-    for (field, count) in [("nodes", nodes), ("tasks_per_node", tasks_per_node)] {
-        if !on_cluster && count != 1 {
-            fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
-        } else if !(1..=MOST_NODES).contains(&count) {
-            fault(field, "out_of_range", "is between 1 and 10000");
-        }
-    }
-    let cpus = request.resources.as_ref().map_or(tasks_per_node, |resources| resources.cpus);
-    if (1..=MOST_NODES).contains(&tasks_per_node) && cpus % tasks_per_node != 0 {
-        fault(
-            "tasks_per_node",
-            "uneven",
-            &format!("{cpus} cores of a node are not the same for each of {tasks_per_node}"),
-        );
-    }
-    Shape { nodes, tasks_per_node, options }
 }
 
 impl Changes {
@@ -315,7 +291,7 @@ impl Changes {
 }
 
 /// A script without the mark that some editors put first, which would hide the line that names the program.
-fn plain(script: &str) -> String {
+pub(super) fn plain(script: &str) -> String {
     unix_lines(script.strip_prefix('\u{feff}').unwrap_or(script))
 }
 
@@ -441,7 +417,7 @@ mod tests {
     use super::*;
 
     fn faults(request: JobRequest) -> Vec<(String, String)> {
-        let faults = request.check(false).err().unwrap_or_default();
+        let faults = request.check(None).err().unwrap_or_default();
         faults.into_iter().map(|fault| (fault.field, fault.code)).collect()
     }
 
@@ -456,7 +432,7 @@ mod tests {
             ("echo a\recho b", "echo a\necho b"),
             ("if x\n\tthen y\u{c}", "if x\n\tthen y\u{c}"),
         ] {
-            let (task, _) = script(text).check(false).unwrap();
+            let (task, _) = script(text).check(None).unwrap();
             assert_eq!(task.work, Work::Script(kept.to_owned()));
         }
         let long = "x".repeat(5 << 20);

@@ -42,6 +42,49 @@ pub struct Task {
     pub part: Option<Part>,
     #[serde(default)]
     pub shape: Shape,
+    #[serde(default)]
+    pub start: Start,
+    /// Its retries are for attempts that were preempted or lost their node, and for no other end.
+    #[serde(default)]
+    pub requeue: bool,
+    /// The numbers of the array that it is one of.
+    #[serde(default)]
+    pub array: Option<Array>,
+}
+
+/// How the program of a job is started, and where its output goes besides the job's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    /// Arguments of the script.
+    pub arguments: Vec<String>,
+    /// The environment is the one that the user's login shell makes.
+    pub login_shell: bool,
+    /// What Slurm's `--export` says; `None` is all.
+    pub export: Option<String>,
+    pub streams: Streams,
+}
+
+/// Files of the user's for the standard streams, as patterns of Slurm's (`run-%j.out`). Relative paths begin in
+/// the working directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Streams {
+    pub output: Option<String>,
+    /// Left out, errors go where the output goes.
+    pub error: Option<String>,
+    pub input: Option<String>,
+    /// Files that exist already are continued instead of emptied.
+    pub append: bool,
+}
+
+/// The numbers of an array of jobs, as Slurm's variables name them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Array {
+    pub count: i64,
+    pub min: i64,
+    pub max: i64,
+    pub step: i64,
 }
 
 /// One of the tasks of a sweep.
@@ -62,11 +105,15 @@ pub struct Shape {
     pub tasks_per_node: i64,
     /// Further options of the batch system's, from the script's own lines: each begins with `--`.
     pub options: Vec<String>,
+    /// The script is one of Slurm's: what it says of its size is among the options, as it was written.
+    pub as_written: bool,
+    /// Slurm chooses how the tasks lie over the nodes: sizes are those of the whole job, not of each node.
+    pub is_spread: bool,
 }
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { nodes: 1, tasks_per_node: 1, options: Vec::new() }
+        Self { nodes: 1, tasks_per_node: 1, options: Vec::new(), as_written: false, is_spread: false }
     }
 }
 
@@ -75,9 +122,12 @@ impl Shape {
         self.nodes.saturating_mul(self.tasks_per_node)
     }
 
-    /// What all nodes have together, where each has this.
+    /// What all nodes have together, where each has this; the same where sizes are of the whole job.
     #[must_use]
     pub fn whole(&self, each: Resources) -> Resources {
+        if self.is_spread {
+            return each;
+        }
         let times = |amount: i64| amount.saturating_mul(self.nodes);
         Resources {
             gpus: times(each.gpus),
@@ -90,6 +140,9 @@ impl Shape {
     /// What each node has of what all have together.
     #[must_use]
     pub fn share(&self, whole: Resources) -> Resources {
+        if self.is_spread {
+            return whole;
+        }
         let part = |amount: i64| amount / self.nodes.max(1);
         Resources {
             gpus: part(whole.gpus),
@@ -97,6 +150,13 @@ impl Shape {
             memory_bytes: part(whole.memory_bytes),
             gpu_model: whole.gpu_model,
         }
+    }
+
+    /// Whether one of its options is among these.
+    #[must_use]
+    pub fn says(&self, names: &[&str]) -> bool {
+        let name = |option: &String| option.trim_start_matches('-').split('=').next().map(str::to_owned);
+        self.options.iter().filter_map(name).any(|name| names.contains(&name.as_str()))
     }
 
     /// What one of its options says.

@@ -6,6 +6,7 @@ pub mod announcement;
 pub mod dataset;
 pub mod description;
 pub mod ending;
+pub mod export;
 pub mod fault;
 pub mod files;
 pub mod finding;

@@ -124,6 +124,12 @@ impl EndReason {
     pub fn is_failure(self) -> bool {
         !matches!(self, Self::StoppedByOwner | Self::StoppedByAdmin | Self::Idle | Self::TimeLimit | Self::Exited)
     }
+
+    /// Whether its node was taken away from it, whatever the program did.
+    #[must_use]
+    pub fn is_of_the_node(self) -> bool {
+        matches!(self, Self::NodeFailure | Self::HostRebooted | Self::Preempted)
+    }
 }
 
 /// What a session is to run, as it was decided at its start. It never changes afterwards.

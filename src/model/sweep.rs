@@ -429,6 +429,9 @@ mod tests {
             after: Vec::new(),
             shape: crate::model::job::Shape::default(),
             part: None,
+            start: crate::model::job::Start::default(),
+            requeue: false,
+            array: None,
         };
         let spec = super::super::session::example(super::super::SessionState::Queued).spec;
         let plan = Plan { task, spec, metric: None, tasks: Vec::new() };

@@ -12,13 +12,17 @@ use serde::{Deserialize, Serialize};
 
 pub use node::NodeSetup;
 
-use crate::model::{DeviceAccess, SessionId, Timestamp, session::Placement};
+use crate::model::{DeviceAccess, SessionId, Timestamp, job::Streams, session::Placement};
 
 /// The version this build speaks.
 pub const PROTOCOL: u32 = 1;
 
 /// The most a frame between portal and helper, or an agent's answer, may measure (bytes).
 pub const MAX_MESSAGE: usize = 256 * 1024;
+
+/// The signal by which a batch system tells an agent to send its program SIGTERM: that one itself asks the agent
+/// to end everything.
+pub const SIGTERM_FOR_PROGRAM: i32 = 44;
 
 /// Names inside a workload's run directory.
 pub mod files {
@@ -306,6 +310,18 @@ pub struct AgentLaunch {
     /// they end in `*`. A batch system tells by them what it has given out.
     #[serde(default)]
     pub inherits: Vec<String>,
+    /// Where a batch system starts the agent: all that it adds to the environment goes to the app.
+    #[serde(default)]
+    pub surroundings: Option<Surrounded>,
+}
+
+/// What a batch system was given itself, so that what it has added can be told from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surrounded {
+    /// The environment of its own command.
+    pub given: BTreeMap<String, String>,
+    /// Variables that tell of options which nobody but the portal has set: the app does not see them.
+    pub hidden: Vec<String>,
 }
 
 /// What to run and how to know that it answers.
@@ -320,6 +336,20 @@ pub struct AppLaunch {
     /// What terminals run that are opened beside the program, in what it has; `None` where none are.
     #[serde(default)]
     pub beside: Option<Shell>,
+    /// How a job's program is started besides.
+    #[serde(default)]
+    pub start: ProgramStart,
+}
+
+/// How a job's program is started, beyond its arguments and environment.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProgramStart {
+    /// Behind a script.
+    pub arguments: Vec<String>,
+    /// In what the user's login shell makes of the environment.
+    pub login_shell: bool,
+    pub streams: Streams,
 }
 
 /// What a terminal runs. Without arguments it is a login shell.

@@ -41,9 +41,20 @@ pub trait Scheduler: Send + Sync {
         self.stock().capacity()
     }
 
+    /// The same for a job of this shape, whose own options may name other machines.
+    fn largest_for(&self, _shape: &Shape) -> Capacity {
+        self.largest()
+    }
+
     /// How long one that asks for this may run at most (seconds), where the scheduler itself limits it.
     fn longest_seconds(&self, _resources: &Resources) -> Option<i64> {
         None
+    }
+
+    /// The same for a job of this shape, whose own options may name other machines; the resources are those of
+    /// each node.
+    fn longest_for(&self, resources: &Resources, _shape: &Shape) -> Option<i64> {
+        self.longest_seconds(resources)
     }
 
     /// The machines and their partitions, where there are several; `None` for one machine,

@@ -26,17 +26,20 @@ impl Sessions {
     }
 
     async fn retry_or_settle(&self, job: &Job) -> Result<()> {
-        if !job.is_to_be_retried() || !job.latest.spec_is_whole || !self.retry(job).await? {
+        let Some(task) = self.db.job_task(job.id).await? else { return Ok(()) };
+        // As Slurm puts a job back into its queue: when its node is taken away, not when it fails.
+        let is_meant = !task.requeue || job.latest.end_reason.is_some_and(EndReason::is_of_the_node);
+        let is_possible = job.is_to_be_retried() && job.latest.spec_is_whole;
+        if !is_meant || !is_possible || !self.retry(job, &task).await? {
             self.db.settle_job(job.id).await?;
         }
         Ok(())
     }
 
     /// Asks for the next attempt as the one before was asked for; false where it can never fit.
-    async fn retry(&self, job: &Job) -> Result<bool> {
-        let Some(Task { retry_wait_seconds, .. }) = self.db.job_task(job.id).await? else { return Ok(true) };
+    async fn retry(&self, job: &Job, task: &Task) -> Result<bool> {
         let attempt = Attempt { job: job.id, number: job.attempt.saturating_add(1) };
-        let then = job.latest.ended_at.unwrap_or_else(|| self.clock.now()).plus_seconds(retry_wait_seconds);
+        let then = job.latest.ended_at.unwrap_or_else(|| self.clock.now()).plus_seconds(task.retry_wait_seconds);
         let new = NewAttempt { attempt, cause: Cause::Retried(then), hold: None, place: None };
         let answer = self.begin_by_itself(job.owner, job.name.clone(), job.latest.spec.clone(), new).await?;
         if matches!(answer, Admitted::Judged(Verdict::Admit { .. } | Verdict::Wait(_))) {

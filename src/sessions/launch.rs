@@ -35,11 +35,24 @@ impl Sessions {
         }
         let portal_user = PortalUser::from(user);
         let person = self.scheduler.person(&portal_user).await?;
-        let (python, software) = self.python(session, app, &person);
+        let task = match session.job {
+            Some(attempt) => self.db.job_task(attempt.job).await?,
+            None => None,
+        };
+        // A script of Slurm's finds the Python that it names itself, or loads.
+        let is_slurms = task.as_ref().is_some_and(|task| task.shape.as_written);
+        let (python, software) = match &session.spec.environment {
+            None if is_slurms => (None, None),
+            _ => self.python(session, app, &person),
+        };
         let name = session.spec.environment.as_deref().or(python.as_ref().map(|_| DEFAULT));
         let variables = name.map(|name| self.environments.variables(name)).unwrap_or_default();
-        let extra: BTreeMap<String, String> =
+        let mut extra: BTreeMap<String, String> =
             variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        if let Some(init) = self.environments.modules().init().filter(|_| task.is_some()) {
+            // Scripts of bash's know `module`, as in a login shell.
+            extra.entry("BASH_ENV".to_owned()).or_insert(init.to_string_lossy().into_owned());
+        }
         let run_directory = self.scheduler.run_directory(session.id);
         let working_directory = below_home(&person, session.spec.working_directory.as_deref());
         let log_directory = session.spec.log_directory.as_deref().map(|path| below_home(&person, Some(path)));
@@ -47,10 +60,6 @@ impl Sessions {
         let log_directories =
             log_directories.map(|(name, path)| (name.clone(), below_home(&person, Some(path)))).collect();
         let port = app.is_on_port().then(|| port_of(session.id));
-        let task = match session.job {
-            Some(attempt) => self.db.job_task(attempt.job).await?,
-            None => None,
-        };
         let shape = task.as_ref().map(|task| task.shape.clone()).unwrap_or_default();
         // What the program finds is what its node has.
         let resources = shape.share(session.spec.resources.clone());

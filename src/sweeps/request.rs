@@ -1,7 +1,7 @@
 //! What somebody may ask for when they submit a sweep, and the check of all of it: every task is
 //! checked as a job would be, and nothing is written while one has a fault.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -12,6 +12,7 @@ use crate::{
     jobs::JobRequest,
     model::{
         FieldError, JobId, Sweep, SweepId,
+        job::{Array, Shape, Task},
         quota::{Field, Limit},
         sweep::{Domain, MOST_TASKS, Metric, Plan, Settings, SweepKind, SweepState, draw, grid, indices},
     },
@@ -230,6 +231,15 @@ impl Value {
     }
 }
 
+/// The numbers of an array as Slurm's variables tell them: the step is the last one that was written.
+fn numbers(text: &str, tasks: &[Settings]) -> Option<Array> {
+    let indices = || tasks.iter().map(|task| task.index);
+    let list = text.split('%').next().unwrap_or_default();
+    let step = list.rsplit(',').find_map(|part| part.split_once(':')?.1.trim().parse().ok()).unwrap_or(1);
+    let count = i64::try_from(indices().collect::<BTreeSet<_>>().len()).unwrap_or(i64::MAX);
+    Some(Array { count, min: indices().min()?, max: indices().max()?, step })
+}
+
 impl Sweeps {
     /// Everything that is to be written, and what would come of it.
     pub(super) async fn check(&self, actor: Actor<'_>, request: SweepRequest) -> Result<(Sweep, Plan, Preview)> {
@@ -250,9 +260,10 @@ impl Sweeps {
         if request.parallel.is_some_and(|parallel| parallel < 1) {
             faults.push(FieldError::new("parallel", "out_of_range", "is at least 1"));
         }
-        let on_cluster = self.sessions.scheduler.has_queue();
+        let scheduler = &self.sessions.scheduler;
+        let node = |shape: &Shape| scheduler.largest_for(shape);
         for settings in &tasks {
-            let Err(wrong) = request.one(settings).check(on_cluster) else { continue };
+            let Err(wrong) = request.one(settings).check(scheduler.has_queue().then_some(&node as _)) else { continue };
             faults.extend(wrong.into_iter().map(|fault| in_our_words(fault, settings)));
             break;
         }
@@ -283,6 +294,7 @@ impl Sweeps {
             cpu_seconds_left: left(&Field::CpuHours, standing.usage.cpu_seconds),
             rehearsal: prepared.rehearsal,
         };
+        let array = request.array.as_deref().and_then(|text| numbers(text, &tasks));
         let sweep = Sweep {
             id: SweepId::new(),
             owner: actor.user.id,
@@ -296,7 +308,7 @@ impl Sweeps {
             parallel: preview.parallel,
             created_at: self.sessions.clock.now(),
         };
-        Ok((sweep, Plan { task: prepared.task, spec, metric: request.metric, tasks }, preview))
+        Ok((sweep, Plan { task: Task { array, ..prepared.task }, spec, metric: request.metric, tasks }, preview))
     }
 }
 

@@ -183,6 +183,7 @@ impl Shared {
             home: launch.home,
             node: None,
             inherits: Vec::new(),
+            surroundings: None,
         };
         let agent = serde_json::to_value(agent).map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
         Ok(HelperRequest::Launch(LaunchRequest {

@@ -21,10 +21,11 @@ use super::{
     submit,
 };
 use crate::{
-    helper::identity,
+    helper::{command::Surroundings, identity},
     model::{SessionId, job::Shape, session::Placement},
     protocol::{
-        AgentLaunch, BatchEnd, BatchOrder, ExitRecord, HelperAnswer, HelperRequest, Limits, PROTOCOL, Ran, files,
+        AgentLaunch, BatchEnd, BatchOrder, ExitRecord, HelperAnswer, HelperRequest, Limits, PROTOCOL, Ran, Surrounded,
+        files,
     },
     run_directory,
 };
@@ -145,10 +146,12 @@ impl Shared {
 
     /// What the agent is told. Slurm holds the limits where it can; where it cannot, the agent
     /// looks after memory itself.
-    pub(super) fn agent(&self, launch: &Launch) -> AgentLaunch {
+    pub(super) fn agent(&self, launch: &Launch, hidden: Vec<String>) -> AgentLaunch {
         // It looks after its own node.
         let each = launch.shape.share(launch.resources.clone());
         let mut app = launch.app.clone();
+        let submitted_in = app.working_directory.to_string_lossy().into_owned();
+        app.environment.insert("SLURM_SUBMIT_DIR".to_owned(), submitted_in);
         app.program = submit::spread(app.program, &self.config.settings.tool("srun"), &launch.shape, &each);
         AgentLaunch {
             protocol: PROTOCOL,
@@ -166,7 +169,15 @@ impl Shared {
             grace_seconds: self.config.local.grace_seconds().unsigned_abs(),
             home: launch.home.clone(),
             node: Some(self.config.nodes.setup(launch.session, ATTEMPT)),
-            inherits: submit::INHERITED.map(str::to_owned).into(),
+            inherits: Vec::new(),
+            surroundings: Some(Surrounded {
+                given: Surroundings { conf: None }
+                    .environment()
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name.to_owned(), value.into_string().ok()?)))
+                    .collect(),
+                hidden,
+            }),
         }
     }
 

@@ -26,6 +26,8 @@ impl Marks {
     /// The session whose mark this is, if the job it stands in runs as the right user.
     pub fn read(&self, comment: &str, uid: u32) -> Option<SessionId> {
         let (session, hash) = comment.strip_prefix(WORD)?.strip_prefix(':')?.split_once(':')?;
+        // Behind it stands what the user says of the job.
+        let hash = hash.split(' ').next().unwrap_or_default();
         let session: SessionId = session.parse().ok()?;
         let hash = hex::decode(hash).ok().filter(|hash| hash.len() == 16)?;
         self.mac(session, uid).verify_truncated_left(&hash).ok()?;
@@ -48,6 +50,7 @@ mod tests {
         let (marks, session) = (Marks::new(b"key"), SessionId::new());
         let mark = marks.of(session, 1001);
         assert_eq!(marks.read(&mark, 1001), Some(session));
+        assert_eq!(marks.read(&format!("{mark} of the user"), 1001), Some(session));
         assert_eq!(marks.read(&mark, 1002), None, "copied by somebody else");
         assert_eq!(Marks::new(b"another").read(&mark, 1001), None, "of another portal");
         let (_, hash) = mark.rsplit_once(':').unwrap();

@@ -62,7 +62,7 @@ use crate::{
         session::{Allocation, Placement, Starts},
     },
     nodes::Nodes,
-    protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Sample, files, log::Log, node::Door},
+    protocol::{AgentStatus, BatchEnd, BatchOrder, Errand, Found, Program, Sample, files, log::Log, node::Door},
     run_directory,
 };
 
@@ -172,8 +172,19 @@ impl Scheduler for Slurm {
         size::largest(&self.shared.eligible()).unwrap_or(self.stock().capacity())
     }
 
+    fn largest_for(&self, shape: &Shape) -> Capacity {
+        let nothing = Capacity { gpus: 0, cpus: 0, memory_bytes: 0 };
+        let view = self.shared.controller.view();
+        size::largest(&self.shared.eligible_for(&view, shape)).unwrap_or(nothing)
+    }
+
     fn longest_seconds(&self, resources: &Resources) -> Option<i64> {
         size::longest(&self.shared.eligible(), resources)
+    }
+
+    fn longest_for(&self, resources: &Resources, shape: &Shape) -> Option<i64> {
+        let view = self.shared.controller.view();
+        size::longest(&self.shared.eligible_for(&view, shape), &size::of_one_node(resources, shape))
     }
 
     async fn machines(&self) -> Option<Machines> {
@@ -228,7 +239,7 @@ impl Scheduler for Slurm {
 
     fn objection(&self, resources: &Resources, seconds: i64, shape: &Shape) -> Option<String> {
         let view = self.shared.controller.view();
-        size::objection(&self.shared.eligible_for(&view, shape), resources, seconds, shape.nodes)
+        size::objection_to(&self.shared.eligible_for(&view, shape), resources, seconds, shape)
     }
 
     fn trouble(&self) -> Option<NoScheduler> {
@@ -271,13 +282,13 @@ impl Scheduler for Slurm {
         }
         let (shape, each) = (&launch.shape, launch.shape.share(launch.resources.clone()));
         let nodes = this.eligible_for(&view, shape);
-        if let Some(objection) = size::objection(&nodes, &each, launch.seconds, shape.nodes) {
+        if let Some(objection) = size::objection_to(&nodes, &each, launch.seconds, shape) {
             return Err(Error::Refused(objection));
         }
         let granted = launch.seconds.saturating_add(MARGIN);
-        let longest = size::longest(&nodes, &each).unwrap_or(granted);
+        let longest = size::longest(&nodes, &size::of_one_node(&each, shape)).unwrap_or(granted);
         let run_directory = this.run_directory(session);
-        let options = submit::options(&submit::Job {
+        let submission = submit::options(&submit::Job {
             settings: &this.config.settings,
             name: &launch.name,
             group: launch.group.as_deref(),
@@ -285,11 +296,16 @@ impl Scheduler for Slurm {
             resources: &each,
             shape,
             gpus: &launch.gpus,
+            has_models: 1 < size::models(&nodes),
+            is_command: matches!(launch.app.program, Program::Exec { .. }),
             seconds: granted.min(longest),
+            limit: launch.seconds,
             run_directory: &run_directory,
+            working_directory: &launch.app.working_directory,
         });
         let script = submit::script(&this.config.program, &run_directory);
-        let agent = serde_json::to_value(this.agent(&launch))
+        let options = submission.options;
+        let agent = serde_json::to_value(this.agent(&launch, submission.hidden))
             .map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
         // Whatever comes of it: from here on there may be a job.
         this.handed_in.lock().insert(session, HandedIn { at: Instant::now(), is_sure: false });

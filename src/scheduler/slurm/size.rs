@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use super::sinfo::Node;
-use crate::model::{Capacity, Gpu, GpuInventory, Resources, size::human_size};
+use crate::model::{Capacity, Gpu, GpuInventory, Resources, job::Shape, size::human_size};
 
 impl Node {
     /// How many GPUs of a model it has; of all where none is named.
@@ -28,6 +28,38 @@ pub(super) fn eligible(nodes: &[Node], partitions: &str) -> Vec<Node> {
     let is_meant =
         |node: &&Node| if named.is_empty() { node.by_default } else { named.contains(&node.partition.as_str()) };
     nodes.iter().filter(is_meant).cloned().collect()
+}
+
+/// What of it a single node has to hold, as far as that is known.
+pub(super) fn of_one_node(asked: &Resources, shape: &Shape) -> Resources {
+    let is_whole = shape.says(&["exclusive"]);
+    if shape.is_spread || is_whole {
+        return Resources { gpus: 0, cpus: 1, memory_bytes: 0, ..asked.clone() };
+    }
+    Resources { memory_bytes: if shape.option("mem") == Some("0") { 0 } else { asked.memory_bytes }, ..asked.clone() }
+}
+
+/// How many models of GPUs they have.
+pub(super) fn models(nodes: &[Node]) -> usize {
+    nodes.iter().flat_map(|node| &node.gpus).map(|(model, _)| model).collect::<BTreeSet<_>>().len()
+}
+
+/// Why these nodes can never run a job of this shape, with the numbers: what it has of each node, or of all of
+/// them together where Slurm chooses how it lies over them.
+pub(super) fn objection_to(nodes: &[Node], asked: &Resources, seconds: i64, shape: &Shape) -> Option<String> {
+    if shape.is_spread && !nodes.is_empty() {
+        let (there, _) = whole(nodes);
+        let memory = (human_size(asked.memory_bytes), human_size(there.memory_bytes));
+        for (what, wanted, has) in [("cores", asked.cpus, there.cpus), ("GPUs", asked.gpus, there.gpus)] {
+            if has < wanted {
+                return Some(format!("This asks for {wanted} × {what}; all nodes together have {has}."));
+            }
+        }
+        if there.memory_bytes < asked.memory_bytes {
+            return Some(format!("This asks for {} of memory; all nodes together have {}.", memory.0, memory.1));
+        }
+    }
+    objection(nodes, &of_one_node(asked, shape), seconds, shape.nodes)
 }
 
 /// Why these nodes can never run this, with the numbers; `None` where one can.

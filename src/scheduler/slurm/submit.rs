@@ -8,7 +8,7 @@ use super::settings::Settings;
 use crate::{
     helper::batch::NOT_RUN,
     model::{Gpu, Resources, job::Shape, line::abridged, size::MIB},
-    protocol::{Program, Ran, files},
+    protocol::{Program, Ran, SIGTERM_FOR_PROGRAM, files},
 };
 
 /// A job to hand in.
@@ -19,40 +19,52 @@ pub(super) struct Job<'a> {
     pub group: Option<&'a str>,
     /// The mark by which it is found again.
     pub mark: &'a str,
-    /// Of each node.
+    /// Of each node; of the whole job where Slurm spreads it.
     pub resources: &'a Resources,
     pub shape: &'a Shape,
     /// The GPUs that were counted for it: they tell the model.
     pub gpus: &'a [Gpu],
+    /// There are several models, so that it has to be named.
+    pub has_models: bool,
+    /// A command, which is started once for each task; a script is started once.
+    pub is_command: bool,
+    /// What Slurm grants, and what the portal does.
     pub seconds: i64,
+    pub limit: i64,
     pub run_directory: &'a Path,
+    pub working_directory: &'a Path,
+}
+
+/// What `sbatch` is given.
+#[derive(Debug)]
+pub(super) struct Submission {
+    /// Each a word of its own.
+    pub options: Vec<String>,
+    /// Variables that tell of options which nobody has asked for.
+    pub hidden: Vec<String>,
 }
 
 /// The longest name that a job gets, in characters.
 const MAX_NAME: usize = 64;
 
-/// The options of `sbatch`, each a word of its own.
-pub(super) fn options(job: &Job<'_>) -> Vec<String> {
-    let Job { settings, resources, shape, .. } = job;
-    let mut options: Vec<String> =
-        ["--parsable", "--no-requeue", "--export=NIL", "--propagate=NONE", "--chdir=/"].map(str::to_owned).into();
+/// Before the end, where `--signal` does not say how long (seconds), and the longest that Slurm accepts.
+const SIGNAL_BEFORE: i64 = 60;
+const LONGEST_BEFORE: i64 = 65_535;
+
+/// The options of `sbatch`. What the lines of a script say is handed on as it was written; what they leave open
+/// and the portal has counted is said for them, and leaves no variable behind.
+pub(super) fn options(job: &Job<'_>) -> Submission {
+    let Job { settings, shape, .. } = job;
+    let mut options: Vec<String> = ["--parsable", "--no-requeue", "--propagate=NONE"].map(str::to_owned).into();
+    let comment = shape.option("comment").map(|text| format!(" {text}")).unwrap_or_default();
     options.extend([
+        format!("--chdir={}", job.working_directory.display()),
         format!("--job-name={}", name(job.name)),
-        format!("--comment={}", job.mark),
+        format!("--comment={}{comment}", job.mark),
         format!("--output={}", job.run_directory.join(files::BATCH).display()),
-        format!("--nodes={}", shape.nodes),
-        format!("--ntasks={}", shape.tasks()),
-        format!("--cpus-per-task={}", cpus_per_task(shape, resources)),
-        format!("--mem={}M", mebibytes(resources.memory_bytes)),
         format!("--time={}", minutes(job.seconds)),
     ]);
-    if 1 < shape.tasks() {
-        options.push(format!("--ntasks-per-node={}", shape.tasks_per_node));
-    }
-    if 0 < resources.gpus {
-        let model = model(resources, job.gpus).map(|model| format!("{model}:")).unwrap_or_default();
-        options.push(format!("--gres=gpu:{model}{}", resources.gpus));
-    }
+    let hidden = sizes(job, &mut options);
     for (option, value) in [
         ("partition", settings.partition.as_str()),
         ("account", settings.account_of(job.group)),
@@ -64,9 +76,86 @@ pub(super) fn options(job: &Job<'_>) -> Vec<String> {
             options.push(format!("--{option}={value}"));
         }
     }
+    options.extend(settings.arguments.iter().cloned());
     // What is said last counts, as on a shell.
-    options.extend(settings.arguments.iter().chain(&shape.options).cloned());
-    options
+    let beyond = minutes(job.seconds).saturating_mul(60).saturating_sub(job.limit).max(0);
+    let model = job.gpus.first().map(|gpu| gpu.model.as_str()).filter(|_| job.has_models);
+    for option in shape.options.iter().filter(|option| !option.starts_with("--comment=")) {
+        let signal = option.strip_prefix("--signal=").and_then(|signal| before_own_end(signal, beyond));
+        options.push(signal.or_else(|| with_model(option, model?)).unwrap_or_else(|| option.clone()));
+    }
+    Submission { options, hidden }
+}
+
+/// What is said of sizes for those who do not; answers the variables that are to be hidden.
+fn sizes(job: &Job<'_>, options: &mut Vec<String>) -> Vec<String> {
+    let Job { resources, shape, .. } = job;
+    let says = |names: &[&str]| shape.as_written && shape.says(names);
+    let mut hidden = Vec::new();
+    let of_tasks = ["ntasks", "ntasks-per-node", "tasks-per-node", "ntasks-per-gpu"];
+    // One task is on one node in any case; and where a number of nodes is said, Slurm makes tasks of some options.
+    let has_nodes = 1 < shape.nodes || 1 < shape.tasks_per_node && (!shape.as_written || says(&["ntasks"]));
+    if has_nodes && !shape.is_spread && !says(&["nodes"]) {
+        options.push(format!("--nodes={}", shape.nodes));
+    }
+    let asks_tasks = 1 < shape.tasks_per_node || job.is_command && 1 < shape.tasks();
+    if asks_tasks && !shape.is_spread && !says(&of_tasks) {
+        options.push(format!("--ntasks={}", shape.tasks()));
+        if 1 < shape.tasks_per_node || job.is_command {
+            options.push(format!("--ntasks-per-node={}", shape.tasks_per_node));
+        }
+    }
+    let cpus = cpus_per_task(shape, resources);
+    if 1 < cpus && !shape.is_spread && !says(&["cpus-per-task", "cpus-per-gpu", "exclusive", "overcommit", "mincpus"]) {
+        options.push(format!("--cpus-per-task={cpus}"));
+    }
+    if !says(&["mem", "mem-per-cpu", "mem-per-gpu"]) {
+        let (option, variable) = if shape.is_spread {
+            (format!("--mem-per-cpu={}M", each_core(resources)), "SLURM_MEM_PER_CPU")
+        } else {
+            (format!("--mem={}M", mebibytes(resources.memory_bytes)), "SLURM_MEM_PER_NODE")
+        };
+        options.push(option);
+        hidden.extend(shape.as_written.then(|| variable.to_owned()));
+    }
+    let says_gpus = says(&["gpus", "gres", "gpus-per-node", "gpus-per-task", "ntasks-per-gpu", "exclusive"]);
+    if 0 < resources.gpus && !says_gpus {
+        let model = model(resources, job.gpus).map(|model| format!("{model}:")).unwrap_or_default();
+        options.push(format!("--gres=gpu:{model}{}", resources.gpus));
+    }
+    hidden
+}
+
+/// Of memory, for each core: whole MiB, upwards.
+fn each_core(resources: &Resources) -> i64 {
+    mebibytes(resources.memory_bytes.div_euclid(resources.cpus.max(1)))
+}
+
+/// `--signal` counts from the portal's end, which is `beyond` seconds before Slurm's; `None` where it cannot be
+/// read, so that Slurm says so itself. SIGTERM to the script goes by another number: by that one the agent
+/// knows that it is to end everything.
+fn before_own_end(text: &str, beyond: i64) -> Option<String> {
+    let (signal, before) = text.split_once('@').unwrap_or((text, ""));
+    let before = if before.is_empty() { SIGNAL_BEFORE } else { before.parse().ok().filter(|before| 0 <= *before)? };
+    let before = before.saturating_add(beyond).min(LONGEST_BEFORE);
+    let (whom, signal) = signal.split_once(':').map_or(("", signal), |(whom, signal)| (whom, signal));
+    let is_term = ["TERM", "SIGTERM", "15"].iter().any(|term| signal.eq_ignore_ascii_case(term));
+    let is_to_script = whom.contains(['B', 'b']);
+    let signal = if is_term && is_to_script { SIGTERM_FOR_PROGRAM.to_string() } else { signal.to_owned() };
+    let whom = if whom.is_empty() { String::new() } else { format!("{whom}:") };
+    Some(format!("--signal={whom}{signal}@{before}"))
+}
+
+/// GPUs of no model are of the one that was counted.
+fn with_model(option: &str, model: &str) -> Option<String> {
+    let (name, value) = option.split_once('=')?;
+    let bare = |value: &str| value.parse::<u32>().is_ok_and(|count| 0 < count);
+    match (name, value.strip_prefix("gpu")) {
+        ("--gpus" | "--gpus-per-node" | "--gpus-per-task", _) if bare(value) => Some(format!("{name}={model}:{value}")),
+        ("--gres", Some("")) => Some(format!("{name}=gpu:{model}:1")),
+        ("--gres", Some(rest)) if rest.strip_prefix(':').is_some_and(bare) => Some(format!("{name}=gpu:{model}{rest}")),
+        _ => None,
+    }
 }
 
 fn cpus_per_task(shape: &Shape, resources: &Resources) -> i64 {
@@ -93,20 +182,16 @@ pub(super) fn spread(program: Program, srun: &Path, shape: &Shape, resources: &R
     }
 }
 
-/// The script: it turns into the agent, which reads the launch and removes it. What Slurm's
-/// variables would make of `srun` and of Slurm's commands inside is forgotten.
+/// The script: it turns into the agent, which reads the launch and removes it. What comes before the agent
+/// listens does not end it; and what Slurm's variables would make of `srun` and of Slurm's commands inside is forgotten.
 pub(super) fn script(program: &Path, run_directory: &Path) -> String {
     let launch = run_directory.join(files::LAUNCH);
     let (program, launch) = (program.display(), launch.display());
     format!(
-        "#!/bin/sh\nunset SLURM_EXPORT_ENV SLURM_GET_USER_ENV SLURM_TIME_FORMAT\nexec '{program}' agent --launch \
-         '{launch}'\n"
+        "#!/bin/sh\ntrap '' HUP INT QUIT USR1 USR2 ALRM {SIGTERM_FOR_PROGRAM}\nunset SLURM_EXPORT_ENV \
+         SLURM_GET_USER_ENV SLURM_TIME_FORMAT\nexec '{program}' agent --launch '{launch}'\n"
     )
 }
-
-/// Variables of Slurm's that go to the app: what it was given, and of which job it is.
-pub(super) const INHERITED: [&str; 6] =
-    ["SLURM*", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "TMPDIR"];
 
 /// The model that is asked for by name: the person's wish, else what was counted, where Slurm
 /// knows models at all.
@@ -208,7 +293,11 @@ mod tests {
     use super::*;
     use crate::model::size::GIB;
 
-    static ONE: Shape = Shape { nodes: 1, tasks_per_node: 1, options: Vec::new() };
+    static ONE: Shape = Shape { nodes: 1, tasks_per_node: 1, options: Vec::new(), as_written: false, is_spread: false };
+
+    fn options(job: &Job<'_>) -> Vec<String> {
+        super::options(job).options
+    }
 
     fn job<'a>(settings: &'a Settings, name: &'a str, resources: &'a Resources) -> Job<'a> {
         Job {
@@ -219,8 +308,12 @@ mod tests {
             resources,
             shape: &ONE,
             gpus: &[],
+            has_models: false,
+            is_command: true,
             seconds: 5400,
+            limit: 4800,
             run_directory: Path::new("/r/1"),
+            working_directory: Path::new("/home/ada"),
         }
     }
 
@@ -237,7 +330,7 @@ mod tests {
         for wanted in [
             "--parsable",
             "--no-requeue",
-            "--export=NIL",
+            "--chdir=/home/ada",
             "--job-name=train",
             "--comment=lyceum:x:y",
             "--output=/r/1/batch.log",
@@ -253,6 +346,55 @@ mod tests {
         }
         assert!(!options.iter().any(|option| option.starts_with("--qos")), "what is not set is not asked for");
         assert!(options.iter().all(|option| option.starts_with("--")));
+    }
+
+    /// What a script says itself goes to Slurm as it is; what is said for it leaves no variable.
+    #[test]
+    fn a_script_as_it_was_written() {
+        let resources = Resources { cpus: 8, memory_bytes: 8 * GIB, ..Resources::default() };
+        let settings = Settings::default();
+        let of = |lines: &[&str], is_spread: bool, gpus: &[Gpu]| {
+            let options = lines.iter().map(|&line| line.to_owned()).collect();
+            let shape = Shape { options, as_written: true, is_spread, ..ONE.clone() };
+            let job = Job { shape: &shape, is_command: false, gpus, ..job(&settings, "x", &resources) };
+            let told = super::options(&Job { has_models: true, ..job });
+            let sizes = ["--nodes", "--ntasks", "--cpus", "--mem", "--g", "--signal", "--comment"];
+            let is_size = |option: &String| sizes.iter().any(|size| option.starts_with(size));
+            (told.options.into_iter().filter(is_size).collect::<Vec<_>>().join(" "), told.hidden.join(" "))
+        };
+        let told = |options: &str, hidden: &str| (options.to_owned(), hidden.to_owned());
+        let mark = "--comment=lyceum:x:y";
+        assert_eq!(
+            of(&["--ntasks=8"], true, &[]),
+            told(&format!("{mark} --mem-per-cpu=1024M --ntasks=8"), "SLURM_MEM_PER_CPU")
+        );
+        assert_eq!(
+            of(&["--cpus-per-task=8", "--mem=8G", "--comment=a b"], false, &[]),
+            told(&format!("{mark} a b --cpus-per-task=8 --mem=8G"), "")
+        );
+        // Slurm's end is ten minutes after the portal's.
+        for (signal, wanted) in [
+            ("USR1", "USR1@660"),
+            ("B:USR1@120", "B:USR1@720"),
+            ("B:TERM@60", "B:44@660"),
+            ("SIGTERM@60", "SIGTERM@660"),
+            ("RB:15", "RB:44@660"),
+            ("B:USR1@soon", "B:USR1@soon"),
+        ] {
+            let (options, _) = of(&["--mem=1G", "--cpus-per-task=8", &format!("--signal={signal}")], false, &[]);
+            assert!(options.ends_with(&format!(" --signal={wanted}")), "{options}");
+        }
+        let a100 = [Gpu { model: "a100".to_owned(), ..Gpu::default() }];
+        for (line, wanted) in [
+            ("--gpus=4", "--gpus=a100:4"),
+            ("--gres=gpu", "--gres=gpu:a100:1"),
+            ("--gres=gpu:2", "--gres=gpu:a100:2"),
+            ("--gres=gpu:h100:2", "--gres=gpu:h100:2"),
+            ("--gres=none", "--gres=none"),
+        ] {
+            let (options, _) = of(&[line, "--mem=1G"], true, &a100);
+            assert!(options.contains(wanted), "{options}");
+        }
     }
 
     #[test]
@@ -271,7 +413,7 @@ mod tests {
     fn several_nodes() {
         let resources = Resources { gpus: 2, cpus: 8, memory_bytes: GIB, ..Resources::default() };
         let settings = Settings { partition: "gpu".to_owned(), ..Settings::default() };
-        let shape = Shape { nodes: 3, tasks_per_node: 2, options: vec!["--partition=long".to_owned()] };
+        let shape = Shape { nodes: 3, tasks_per_node: 2, options: vec!["--partition=long".to_owned()], ..ONE.clone() };
         let options = options(&Job { shape: &shape, ..job(&settings, "x", &resources) });
         for wanted in
             ["--nodes=3", "--ntasks=6", "--ntasks-per-node=2", "--cpus-per-task=4", "--mem=1024M", "--gres=gpu:2"]

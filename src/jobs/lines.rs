@@ -1,0 +1,140 @@
+//! What the lines of a script of Slurm's make of a request: they go before its fields, and what has
+//! no field is how the job lies over the nodes and how its script is started. What both say is
+//! checked together.
+
+use std::collections::BTreeMap;
+
+use super::{
+    request::{Fault, JobRequest, LONGEST_COMMAND, plain},
+    sbatch,
+};
+use crate::model::{
+    Capacity, FieldError, export,
+    job::{Shape, Start},
+};
+
+const MOST_NODES: i64 = 10_000;
+
+/// For a script that asks for as long as it may run: what quotas and partitions allow (seconds).
+const NO_LIMIT: i64 = 3650 * 86_400;
+
+/// How large the largest node is that a job of this shape may get.
+pub type NodeSize<'a> = &'a dyn Fn(&Shape) -> Capacity;
+
+/// Of a script's own lines, what does not go into the request's fields.
+#[derive(Default)]
+pub(super) struct OfLines {
+    pub options: Vec<String>,
+    pub as_written: bool,
+    pub is_spread: bool,
+    pub start: Start,
+    pub variables: Vec<(String, String)>,
+    pub requeue: Option<bool>,
+}
+
+impl JobRequest {
+    /// Takes out the array that is asked for, by its field or by a line of a script of Slurm's: it makes many
+    /// jobs, each with the same script.
+    pub fn take_array(&mut self) -> Option<String> {
+        let script = self.script.as_deref().filter(|_| self.sbatch == Some(true));
+        let of_script = || script.and_then(|script| sbatch::array_of(&plain(script)));
+        let array = self.array.clone().or_else(of_script);
+        self.array = None;
+        array
+    }
+
+    /// Takes what the script's own lines say into the fields; answers the rest.
+    pub(super) fn take_lines(&mut self, node: Option<NodeSize<'_>>, faults: &mut Vec<FieldError>) -> OfLines {
+        if self.sbatch != Some(true) {
+            return OfLines::default();
+        }
+        let Some(node) = node else {
+            faults.push(FieldError::new("sbatch", "not_available", "is for a Slurm cluster, which this is not"));
+            return OfLines::default();
+        };
+        let Some(script) = &self.script else {
+            faults.push(FieldError::new("script", "required", "give the script whose #SBATCH lines count"));
+            return OfLines::default();
+        };
+        let script = plain(script);
+        let usual = sbatch::Usual {
+            resources: self.resources.clone().unwrap_or_default(),
+            nodes: self.nodes.unwrap_or(1),
+            tasks_per_node: self.tasks_per_node.unwrap_or(1),
+        };
+        // A size of nothing is one that nobody knows yet.
+        let largest = |options: &[String]| {
+            let shape = Shape { options: options.to_vec(), ..Shape::default() };
+            Some(node(&shape)).filter(|node| 0 < node.cpus && 0 < node.memory_bytes)
+        };
+        match sbatch::read(&script, usual, &largest) {
+            Ok(lines) => {
+                if lines.says_size {
+                    (self.resources, self.profile) = (Some(lines.resources), None);
+                }
+                (self.nodes, self.tasks_per_node) = (Some(lines.nodes), Some(lines.tasks_per_node));
+                self.name = self.name.take().filter(|name| !name.trim().is_empty()).or(lines.name);
+                self.working_directory = lines.working_directory.or(self.working_directory.take());
+                self.time_limit_seconds = lines.seconds.or(self.time_limit_seconds);
+                if lines.is_unlimited {
+                    (self.time_limit_seconds, self.usual_seconds) = (None, Some(NO_LIMIT));
+                }
+                OfLines {
+                    options: lines.options,
+                    as_written: true,
+                    is_spread: lines.is_spread,
+                    start: lines.start,
+                    variables: lines.variables,
+                    requeue: lines.requeue,
+                }
+            }
+            Err(wrong) => {
+                faults.extend(wrong);
+                OfLines::default()
+            }
+        }
+    }
+}
+
+/// The longest list of arguments (bytes).
+const LONGEST_ARGUMENTS: usize = LONGEST_COMMAND;
+
+pub(super) fn check_arguments(arguments: &[String], is_script: bool, fault: Fault<'_>) {
+    if !arguments.is_empty() && !is_script {
+        fault("arguments", "not_available", "are a script's; those of a command stand in it");
+    } else if arguments.iter().any(|word| word.contains('\0')) {
+        fault("arguments", "characters", "must not contain NUL characters");
+    } else if LONGEST_ARGUMENTS < arguments.iter().map(|word| word.len() + 1).sum() {
+        fault("arguments", "too_long", "have at most 32 KB together: put the rest into a file");
+    }
+}
+
+/// Variables of the request that the script's `--export` would keep out.
+pub(super) fn check_export(export: Option<&str>, variables: &BTreeMap<String, String>, fault: Fault<'_>) {
+    let Some((text, names)) = export.and_then(|text| Some((text, export::names(text)?))) else { return };
+    for name in variables.keys().filter(|name| !names.contains(name)) {
+        let message = format!("is kept out by the script's line `--export={text}`: name it there, or leave it out");
+        fault(&format!("variables.{name}"), "not_exported", &message);
+    }
+}
+
+pub(super) fn check_shape(request: &JobRequest, shape: Shape, on_cluster: bool, fault: Fault<'_>) -> Shape {
+    let (nodes, tasks_per_node) = (request.nodes.unwrap_or(1), request.tasks_per_node.unwrap_or(1));
+    for (field, count) in [("nodes", nodes), ("tasks_per_node", tasks_per_node)] {
+        if !on_cluster && count != 1 {
+            fault(field, "not_available", "is 1 on this machine, which is a single node; leave it out");
+        } else if !(1..=MOST_NODES).contains(&count) {
+            fault(field, "out_of_range", "is between 1 and 10000");
+        }
+    }
+    let cpus = request.resources.as_ref().map_or(tasks_per_node, |resources| resources.cpus);
+    let may_be_uneven = shape.is_spread || shape.says(&["overcommit", "exclusive", "mincpus"]);
+    if (1..=MOST_NODES).contains(&tasks_per_node) && cpus % tasks_per_node != 0 && !may_be_uneven {
+        fault(
+            "tasks_per_node",
+            "uneven",
+            &format!("{cpus} cores of a node are not the same for each of {tasks_per_node}"),
+        );
+    }
+    Shape { nodes, tasks_per_node, ..shape }
+}
