@@ -27,6 +27,9 @@ function work() {
   const variables = Object.fromEntries(lines.map((line) => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
   const asked = { script };
   if (chosen("work")?.value === "script" && $("#sbatch", form)?.checked) asked.sbatch = true;
+  if ($("#login_shell", form)?.checked) asked.login_shell = true;
+  const words = chosen("work")?.value === "script" ? value("arguments").match(/"[^"]*"|'[^']*'|\S+/g) : null;
+  if (words) asked.arguments = words.map((word) => word.replace(/^(["'])(.*)\1$/, "$2"));
   for (const name of ["retries", "retry_wait_seconds", "nodes", "tasks_per_node"]) if (value(name)) asked[name] = Number(value(name));
   const after = value("after").split(/[ ,]+/).filter(Boolean);
   if (after.length) asked.after = after.map((job) => ({ job, needs: value("needs") }));

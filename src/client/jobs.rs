@@ -117,8 +117,14 @@ pub struct Submit {
     #[arg(long = "env", value_name = "NAME=VALUE")]
     pub variables: Vec<String>,
     /// A file of this machine whose text is the script to run
-    #[arg(long, conflicts_with = "command")]
+    #[arg(long)]
     pub script: Option<PathBuf>,
+    /// The script is one of Slurm's: its `#SBATCH` lines count, as for `sbatch`
+    #[arg(long, requires = "script")]
+    pub sbatch: bool,
+    /// Start in the environment that your login shell makes, with its profile files read
+    #[arg(long)]
+    pub login_shell: bool,
     /// How often it is tried again when it fails
     #[arg(long, value_parser = clap::value_parser!(i64).range(0..=10))]
     pub retries: Option<i64>,
@@ -134,7 +140,7 @@ pub struct Submit {
     /// Wait for its end, which is an error unless its exit code is 0
     #[arg(long)]
     pub wait: bool,
-    /// The program and its arguments, behind `--`
+    /// The program and its arguments, behind `--`; with `--script` the arguments of the script
     #[arg(last = true)]
     pub command: Vec<String>,
 }
@@ -244,7 +250,10 @@ pub(super) fn body(submit: &Submit) -> Result<Value> {
             .map_err(|error| Error::Usage(format!("{} cannot be read as a script: {error}", path.display())))
     });
     put("script", script.transpose()?.map(Value::from));
-    put("command", (!submit.command.is_empty()).then(|| json!(submit.command)));
+    let words = (!submit.command.is_empty()).then(|| json!(submit.command));
+    put(if submit.script.is_some() { "arguments" } else { "command" }, words);
+    put("sbatch", submit.sbatch.then_some(Value::Bool(true)));
+    put("login_shell", submit.login_shell.then_some(Value::Bool(true)));
     put("name", submit.name.clone().map(Value::from));
     put("group", submit.group.clone().map(Value::from));
     put("profile", submit.size.profile.clone().map(Value::from));

@@ -105,6 +105,8 @@ pub async fn submit(
             nodes: fields.get("nodes").trim().to_owned(),
             tasks_per_node: fields.get("tasks_per_node").trim().to_owned(),
         }),
+        arguments: fields.get("arguments").trim().to_owned(),
+        login_shell: fields.get("login_shell") == "yes",
         live: Vec::new(),
     };
     let submitted = match request(&form, &work) {
@@ -154,8 +156,11 @@ fn work_of(like: JobRequest) -> WorkForm {
     let variables = like.variables.unwrap_or_default();
     let lines = variables.iter().map(|(name, value)| format!("{name}={value}"));
     let argv = like.command.unwrap_or_default();
+    let arguments = like.arguments.unwrap_or_default();
     WorkForm {
         is_script: like.script.is_some(),
+        arguments: shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default(),
+        login_shell: like.login_shell.unwrap_or(false),
         command: shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_default(),
         script: like.script.unwrap_or_else(|| SCRIPT.to_owned()),
         variables: lines.collect::<Vec<_>>().join("\n"),
@@ -177,9 +182,14 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         faults.extend(wrong);
         StartRequest::default()
     });
-    let (mut command, mut script) = (None, None);
+    let (mut command, mut script, mut arguments) = (None, None, None);
     if work.is_script {
         script = Some(work.script.clone());
+        arguments = shlex::split(&work.arguments);
+        if arguments.is_none() {
+            let message = "have a quotation mark that is never closed";
+            faults.push(error::FieldError::new("arguments", "malformed", message));
+        }
     } else {
         let words = shlex::split(&work.command);
         if words.is_none() {
@@ -230,6 +240,8 @@ fn request(form: &NewSessionForm, work: &WorkForm) -> Result<JobRequest, Vec<err
         name: like.name,
         command,
         script,
+        arguments: arguments.filter(|arguments| !arguments.is_empty()),
+        login_shell: Some(true).filter(|_| work.login_shell),
         working_directory: like.working_directory,
         profile: like.profile,
         resources: like.resources,

@@ -117,6 +117,14 @@ pub struct JobView {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
     pub script: Option<String>,
+    /// The arguments of its script.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub arguments: Option<Vec<String>>,
+    /// Whether it starts in the environment of its owner's login shell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(required = false)]
+    pub login_shell: Option<bool>,
     /// Over how many nodes it lies; `resources` are those of all of them together.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(required = false)]
@@ -181,6 +189,8 @@ impl From<Job> for JobView {
             terminal_url: None,
             command: None,
             script: None,
+            arguments: None,
+            login_shell: None,
             nodes: None,
             tasks_per_node: None,
             retry_wait_seconds: None,
@@ -217,6 +227,8 @@ async fn whole(portal: &Portal, reader: UserId, job: Job) -> Result<JobView> {
         terminal_url: terminal_url(&job, reader),
         command,
         script,
+        arguments: is_own.then_some(task.start.arguments).filter(|arguments| !arguments.is_empty()),
+        login_shell: Some(task.start.login_shell).filter(|is_login| *is_login),
         nodes,
         tasks_per_node,
         retry_wait_seconds,

@@ -191,6 +191,10 @@ pub struct WorkForm {
     pub is_script: bool,
     pub command: String,
     pub script: String,
+    /// Of the script, as a shell would read them.
+    pub arguments: String,
+    /// In the environment that the login shell makes.
+    pub login_shell: bool,
     /// `NAME=value`, a line each.
     pub variables: String,
     /// How often it is tried again when it fails; empty is never.
@@ -242,6 +246,7 @@ impl NewJob {
         match field {
             "command" => "Command",
             "script" => "Script",
+            "arguments" => "Script arguments",
             "nodes" => "Nodes",
             "tasks_per_node" => "Tasks on each",
             "sbatch" => "Slurm’s lines",
