@@ -102,6 +102,28 @@ pub struct QueuedJob {
     pub session: Option<SessionId>,
 }
 
+impl QueuedJob {
+    /// How many jobs it is: each task of an array that has not begun is one. Of a list that is cut short (`1,3,...`)
+    /// those count that are named.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        tasks(&self.label)
+    }
+}
+
+/// How many tasks `12_[1-4]` is.
+fn tasks(label: &str) -> usize {
+    let Some((_, list)) = label.split_once("_[") else { return 1 };
+    let list = list.split([']', '%']).next().unwrap_or_default();
+    let of_part = |part: &str| {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
+        Some(last.checked_sub(first)? / step.parse::<usize>().ok().filter(|step| 0 < *step)? + 1)
+    };
+    list.split(',').filter_map(of_part).sum::<usize>().max(1)
+}
+
 /// What one start of a job holds, or held, as far as the batch system tells. Whether it is one of
 /// the portal's own is decided by whoever asks.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +155,21 @@ impl ShellJob {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tasks_that_wait_are_counted() {
+        for (label, count) in [
+            ("12", 1),
+            ("12_3", 1),
+            ("12_[0-17]", 18),
+            ("12_[4-9%2]", 6),
+            ("7_[1,3,8-12:2%4]", 5),
+            ("7_[1,3,...]", 2),
+            ("7_[]", 1),
+        ] {
+            assert_eq!(tasks(label), count, "{label}");
+        }
+    }
 
     #[test]
     fn ids_are_plain_words() {

@@ -70,7 +70,7 @@ pub async fn page(
     let Some(Seen { queue, own }) = portal.cluster.queue(&user.user, whose).await? else { return Ok(Page(view)) };
     let ours = ours(&portal, &queue.jobs).await?;
     view.running = queue.jobs.iter().filter(|job| job.runs).count();
-    view.waiting = queue.jobs.len() - view.running;
+    view.waiting = queue.jobs.iter().filter(|job| !job.runs).map(QueuedJob::count).sum();
     let paged = visit.cursor.is_some();
     let listed = listed(queue.jobs, &Paging::new(Some(SHOWN), visit.cursor))?;
     let row = |job: &QueuedJob| row(job, own.as_ref().ok(), &ours, now);
