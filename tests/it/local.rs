@@ -86,6 +86,7 @@ pub fn workload(session: SessionId, identity: &Identity, argv: &[&str]) -> Launc
             working_directory: identity.home.clone(),
             ready: None,
             beside: None,
+            start: lyceum::protocol::ProgramStart::default(),
         },
         home: HomeSetup { home: identity.home.clone(), ..HomeSetup::default() },
     }

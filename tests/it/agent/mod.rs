@@ -73,6 +73,7 @@ impl Given {
             home: HomeSetup { home: home.path().to_owned(), ..HomeSetup::default() },
             node: None,
             inherits: Vec::new(),
+            surroundings: None,
         };
         Self { run, home, launch }
     }

@@ -275,6 +275,9 @@ pub fn task(work: Work) -> Task {
         after: Vec::new(),
         part: None,
         shape: lyceum::model::job::Shape::default(),
+        start: lyceum::model::job::Start::default(),
+        requeue: false,
+        array: None,
     }
 }
 

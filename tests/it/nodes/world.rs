@@ -147,6 +147,7 @@ impl Agent {
             home: HomeSetup { home: run.clone(), ..HomeSetup::default() },
             node: Some(setup),
             inherits: Vec::new(),
+            surroundings: None,
         };
         let file = run.join(files::LAUNCH);
         write_own(&file, &serde_json::to_vec(&launch).unwrap());
@@ -220,7 +221,14 @@ fn app(session: SessionId, kind: &str, base: &TempDir, socket: &std::path::Path)
     let environment = BTreeMap::from(
         [("PATH", "/usr/bin:/bin"), ("PS1", "node$ ")].map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
-    AppLaunch { program, environment, working_directory: "/tmp".into(), ready, beside: None }
+    AppLaunch {
+        program,
+        environment,
+        working_directory: "/tmp".into(),
+        ready,
+        beside: None,
+        start: lyceum::protocol::ProgramStart::default(),
+    }
 }
 
 /// A file of the owner's that nobody else can read.

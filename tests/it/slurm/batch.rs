@@ -146,9 +146,9 @@ async fn what_cannot_be_counted_is_refused() {
     let script = |lines: &str| json!({ "script": format!("#!/bin/sh\n{lines}\ntrue\n"), "sbatch": true });
     for (request, part) in [
         (script("#SBATCH --array=9-1"), "array"),
-        (script("#SBATCH --array=1-9\n#SBATCH --exclusive"), "line 3: `--exclusive`"),
-        (script("#SBATCH --exclusive"), "line 2: `--exclusive`"),
-        (script("#SBATCH --mem=0"), "line 2: `--mem=0`"),
+        (script("#SBATCH --array=1-9\n#SBATCH --hold"), "line 3: `--hold`"),
+        (script("#SBATCH --core-spec=1"), "line 2: `--core-spec`"),
+        (script("#SBATCH --gres=shard:1"), "line 2: `--gres=shard:1`"),
         (script("#SBATCH --uid=0"), "line 2: `--uid`"),
         (script("#SBATCH --nodes=5"), "5 nodes; there are 4"),
         (script("#SBATCH -c 5"), "5 × cores; the largest node has 4"),

@@ -14,6 +14,7 @@ mod mirror;
 mod queue;
 mod read;
 mod requeues;
+mod scripts;
 mod shell;
 mod stage;
 mod sudo;
