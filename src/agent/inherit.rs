@@ -17,20 +17,19 @@ const OURS: [&str; 5] =
 pub(super) fn hand_on(launch: &mut AgentLaunch, variables: impl IntoIterator<Item = (OsString, OsString)>) {
     let texts =
         variables.into_iter().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    match &launch.surroundings {
-        Some(surrounded) => add(&mut launch.app.environment, surrounded, texts),
-        None => {
-            // A portal of the version before names them, and its launch goes before.
-            let is_meant = |name: &str| {
-                launch.inherits.iter().any(|pattern| match pattern.strip_suffix('*') {
-                    Some(beginning) => name.starts_with(beginning),
-                    None => name == pattern,
-                })
-            };
-            for (name, value) in texts.filter(|(name, _)| is_meant(name)).collect::<Vec<_>>() {
-                launch.app.environment.entry(name).or_insert(value);
-            }
-        }
+    if let Some(surrounded) = &launch.surroundings {
+        add(&mut launch.app.environment, surrounded, texts);
+        return;
+    }
+    // A portal of the version before names them, and its launch goes before.
+    let is_meant = |name: &str| {
+        launch.inherits.iter().any(|pattern| match pattern.strip_suffix('*') {
+            Some(beginning) => name.starts_with(beginning),
+            None => name == pattern,
+        })
+    };
+    for (name, value) in texts.filter(|(name, _)| is_meant(name)).collect::<Vec<_>>() {
+        launch.app.environment.entry(name).or_insert(value);
     }
 }
 

@@ -216,8 +216,8 @@ async fn start(
     let Files { input, output, error, is_split } = streams::open(launch).await?;
     let spawned = io::pipe().and_then(|(reader, writer)| {
         let (of_errors, writer_of_errors) = if is_split {
-            let (reader, writer) = io::pipe()?;
-            (Some(reader), writer.into())
+            let (errors, into_errors) = io::pipe()?;
+            (Some(errors), into_errors.into())
         } else {
             (None, writer.try_clone()?.into())
         };

@@ -5,6 +5,7 @@
 
 use std::{
     collections::BTreeMap,
+    fmt::Write,
     fs, io,
     path::{Path, PathBuf},
     time::Duration,
@@ -127,7 +128,8 @@ impl Facts<'_> {
                     let width = width
                         .parse()
                         .map_or(if width.is_empty() { 0 } else { WIDEST }, |width: usize| width.min(WIDEST));
-                    name.push_str(&format!("{value:0>width$}"));
+                    // A `String` takes everything.
+                    let _ = write!(name, "{value:0>width$}");
                 }
                 Some((value, _)) => name.push_str(value),
                 None => {

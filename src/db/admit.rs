@@ -65,7 +65,7 @@ pub struct NewAttempt {
 #[derive(Clone, Debug)]
 pub enum Cause {
     /// The job is new, and written too.
-    Submitted(Task),
+    Submitted(Box<Task>),
     /// Its owner resumed it, and looks after it from now on.
     Resumed,
     /// The one before failed; it is tried again by itself, not before this moment.

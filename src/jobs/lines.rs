@@ -67,14 +67,20 @@ impl JobRequest {
             let shape = Shape { options: options.to_vec(), ..Shape::default() };
             Some(node(&shape)).filter(|node| 0 < node.cpus && 0 < node.memory_bytes)
         };
-        match sbatch::read(&script, usual, &largest) {
+        match sbatch::read(&script, &usual, &largest) {
             Ok(lines) => {
                 if lines.says_size {
                     (self.resources, self.profile) = (Some(lines.resources), None);
                 }
                 (self.nodes, self.tasks_per_node) = (Some(lines.nodes), Some(lines.tasks_per_node));
                 self.name = self.name.take().filter(|name| !name.trim().is_empty()).or(lines.name);
-                self.working_directory = lines.working_directory.or(self.working_directory.take());
+                self.working_directory = match (lines.working_directory, self.working_directory.take()) {
+                    // As with `sbatch`, it begins where the script is submitted.
+                    (Some(folder), Some(base)) if !folder.starts_with(['/', '~']) => {
+                        Some(format!("{}/{folder}", base.trim_end_matches('/')))
+                    }
+                    (of_lines, of_request) => of_lines.or(of_request),
+                };
                 self.time_limit_seconds = lines.seconds.or(self.time_limit_seconds);
                 if lines.is_unlimited {
                     (self.time_limit_seconds, self.usual_seconds) = (None, Some(NO_LIMIT));

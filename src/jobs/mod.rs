@@ -88,8 +88,12 @@ impl Jobs {
         let id = JobId::new();
         let (task, batch) = self.check(actor, id, request).await?;
         let hold = self.hold(actor, &task).await?;
-        let attempt =
-            NewAttempt { attempt: Attempt { job: id, number: 1 }, cause: Cause::Submitted(task), hold, place: None };
+        let attempt = NewAttempt {
+            attempt: Attempt { job: id, number: 1 },
+            cause: Cause::Submitted(task.into()),
+            hold,
+            place: None,
+        };
         let id = match self.sessions.begin_attempt(actor, batch, attempt, idempotency).await? {
             Begun::Repeated(earlier) => earlier,
             Begun::Written | Begun::Overtaken => id,

@@ -129,7 +129,7 @@ impl JobRequest {
         };
         // What its own lines say is read anew.
         let (retries, variables) = if task.shape.as_written {
-            let given = task.start.export.as_deref().and_then(|text| sbatch::given(text)).unwrap_or_default();
+            let given = task.start.export.as_deref().and_then(sbatch::given).unwrap_or_default();
             let is_own = |name: &String| !given.iter().any(|(of_line, _)| of_line == name);
             (
                 if task.requeue { 0 } else { task.retries },
@@ -138,13 +138,19 @@ impl JobRequest {
         } else {
             (task.retries, task.variables)
         };
+        // A folder that its lines name begins where it was submitted.
+        let of_lines = script.as_deref().filter(|_| task.shape.as_written).and_then(sbatch::folder_of);
+        let working_directory = spec.working_directory.as_deref().map(|folder| {
+            let base = of_lines.as_ref().and_then(|own| folder.strip_suffix(own.as_str())?.strip_suffix('/'));
+            base.unwrap_or(folder).to_owned()
+        });
         Self {
             name: Some(job.name.clone()),
             command,
             script,
             arguments: Some(task.start.arguments).filter(|arguments| !arguments.is_empty()),
             login_shell: Some(true).filter(|_| task.start.login_shell),
-            working_directory: spec.working_directory.clone(),
+            working_directory,
             profile: None,
             resources: Some(task.shape.share(spec.resources.clone())),
             sbatch: Some(true).filter(|_| task.shape.as_written),
@@ -265,7 +271,7 @@ impl JobRequest {
             options: Options { log_directory: self.log_directory, ..Options::default() },
         };
         let (requeue, array, part) = (has_requeue, None, None);
-        Ok((Task { work, variables, retries, retry_wait_seconds, shape, after, part, start, requeue, array }, like))
+        Ok((Task { work, variables, retries, retry_wait_seconds, after, part, shape, start, requeue, array }, like))
     }
 }
 

@@ -117,9 +117,9 @@ fn tasks(label: &str) -> usize {
     let list = list.split([']', '%']).next().unwrap_or_default();
     let of_part = |part: &str| {
         let (range, step) = part.split_once(':').unwrap_or((part, "1"));
-        let (first, last) = range.split_once('-').unwrap_or((range, range));
-        let (first, last) = (first.parse::<usize>().ok()?, last.parse::<usize>().ok()?);
-        Some(last.checked_sub(first)? / step.parse::<usize>().ok().filter(|step| 0 < *step)? + 1)
+        let (from, to) = range.split_once('-').unwrap_or((range, range));
+        let (from, to) = (from.parse::<usize>().ok()?, to.parse::<usize>().ok()?);
+        Some(to.checked_sub(from)? / step.parse::<usize>().ok().filter(|step| 0 < *step)? + 1)
     };
     list.split(',').filter_map(of_part).sum::<usize>().max(1)
 }

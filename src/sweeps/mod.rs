@@ -359,7 +359,7 @@ impl Sweeps {
         let name = name_of(&sweep.name, settings);
         let attempt = NewAttempt {
             attempt: Attempt { job: id, number: 1 },
-            cause: Cause::Submitted(plan.task(sweep.id, settings)),
+            cause: Cause::Submitted(plan.task(sweep.id, settings).into()),
             hold: None,
             place: Some((sweep.id, place)),
         };

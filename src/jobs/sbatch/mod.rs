@@ -59,7 +59,7 @@ const LONGEST_VALUE: usize = 1024;
 /// node is that a job with these options may get. Every fault names its line.
 pub(super) fn read(
     script: &str,
-    usual: Usual,
+    usual: &Usual,
     node: &dyn Fn(&[String]) -> Option<Capacity>,
 ) -> Result<Lines, Vec<FieldError>> {
     let (mut lines, mut numbers, mut faults) = (Lines::default(), Numbers::default(), Vec::new());
@@ -111,7 +111,18 @@ pub(super) fn read(
 
 /// The tasks of the array that a script asks for, where its lines can be read.
 pub(super) fn array_of(script: &str) -> Option<String> {
-    read(script, Usual::default(), &|_| None).ok()?.array
+    of_any_size(script)?.array
+}
+
+/// The folder that a script's lines name.
+pub(super) fn folder_of(script: &str) -> Option<String> {
+    of_any_size(script)?.working_directory
+}
+
+/// What the lines say besides sizes, which another cluster may count otherwise.
+fn of_any_size(script: &str) -> Option<Lines> {
+    let node = Capacity { gpus: 1, cpus: 1, memory_bytes: 1 };
+    read(script, &Usual::default(), &|_| Some(node)).ok()
 }
 
 fn take(lines: &mut Lines, numbers: &mut Numbers, known: &Known, value: Option<&str>) -> Result<(), String> {
@@ -182,7 +193,7 @@ mod tests {
 
     fn lines(lines: &[&str]) -> Result<Lines, Vec<FieldError>> {
         let script = format!("#!/bin/bash\n{}\necho hello\n#SBATCH --uid=0\n", lines.join("\n"));
-        read(&script, Usual::default(), &|_| Some(NODE))
+        read(&script, &Usual::default(), &|_| Some(NODE))
     }
 
     #[test]
@@ -220,7 +231,7 @@ mod tests {
         assert_eq!(read, wanted);
         let usual = Resources { gpus: 1, cpus: 3, memory_bytes: 7, ..Resources::default() };
         let given = Usual { resources: usual.clone(), nodes: 2, tasks_per_node: 3 };
-        let read = super::read("#!/bin/sh\n#SBATCH -p gpu\ntrue\n", given, &|_| None).unwrap();
+        let read = super::read("#!/bin/sh\n#SBATCH -p gpu\ntrue\n", &given, &|_| None).unwrap();
         assert_eq!((read.resources.gpus, read.nodes, read.tasks_per_node, read.seconds), (1, 2, 3, None));
         assert!(!read.says_size);
     }
@@ -298,6 +309,7 @@ mod tests {
             ("#SBATCH --array=0-9%3 -N 2 --ntasks=4", Some("0-9%3")),
             ("#SBATCH -a 1,3", Some("1,3")),
             ("#SBATCH --mem=1G", None),
+            ("#SBATCH --array=1-2 --exclusive --mem=0", Some("1-2")),
             ("#SBATCH --array=1-2 --uid=0", None),
         ] {
             assert_eq!(array_of(&format!("#!/bin/sh\n{line}\ntrue\n")).as_deref(), array, "{line}");
@@ -345,9 +357,9 @@ mod tests {
         }
         assert!(lines(&["#PBS -l nodes=1"]).unwrap_err()[0].message.starts_with("line 2: `#PBS`"));
         assert!(lines(&["#PBS -l nodes=1", "#SBATCH --ignore-pbs"]).is_ok());
-        let faults = read("echo hello", Usual::default(), &|_| None).unwrap_err();
+        let faults = read("echo hello", &Usual::default(), &|_| None).unwrap_err();
         assert_eq!((faults[0].field.as_str(), faults[0].code.as_str()), ("script", "not_a_script"));
-        let faults = read("#!/bin/sh\n#SBATCH --exclusive\n", Usual::default(), &|_| None).unwrap_err();
+        let faults = read("#!/bin/sh\n#SBATCH --exclusive\n", &Usual::default(), &|_| None).unwrap_err();
         assert!(faults[0].message.contains("until Slurm answers"), "{faults:?}");
     }
 

@@ -124,10 +124,10 @@ impl Numbers {
         Ok(())
     }
 
-    pub fn put_together(self, lines: &mut Lines, usual: Usual, node: Option<Capacity>) -> Result<(), String> {
+    pub fn put_together(self, lines: &mut Lines, usual: &Usual, node: Option<Capacity>) -> Result<(), String> {
         self.check()?;
         lines.says_size = self.say_a_size();
-        let mut whole = self.whole(&usual);
+        let mut whole = self.whole(usual);
         let says_nodes = self.nodes.is_some() || 1 < usual.nodes;
         let wants_node = self.is_exclusive || self.memory.is_some();
         if whole.is_spread && !says_nodes && wants_node {

@@ -119,7 +119,7 @@ async fn job(world: &World, session: SessionId, words: &str) -> JobId {
     let mut new = crate::db::new_attempt(owner, words, None);
     let work = Work::Script(words.to_owned());
     let task = Task { variables: [(words.to_owned(), words.to_owned())].into(), ..crate::db::task(work) };
-    new.job.as_mut().unwrap().cause = Cause::Submitted(task);
+    new.job.as_mut().unwrap().cause = Cause::Submitted(task.into());
     let job = crate::db::begun(db, &new).await.job;
     // It must not hold what the next words' sessions need.
     assert!(db.end_session(new.id, &crate::db::exited(world.portal.clock.now())).await.unwrap());

@@ -22,7 +22,7 @@ fn planned(owner: UserId, name: &str, retries: i64, after: &[(JobId, Needs)]) ->
     let mut new = new_attempt(owner, name, None);
     let after = after.iter().map(|(job, needs)| After { job: *job, needs: *needs }).collect();
     let planned = Task { retries, after, ..task(Work::Command(vec!["true".to_owned()])) };
-    new.job.as_mut().unwrap().cause = Cause::Submitted(planned);
+    new.job.as_mut().unwrap().cause = Cause::Submitted(planned.into());
     new
 }
 

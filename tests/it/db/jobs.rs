@@ -39,7 +39,7 @@ async fn a_job_and_its_attempts() {
         assert_eq!((job.latest.id, job.latest.job, job.latest.state), (new.id, Some(first), SessionState::Queued));
         assert_eq!((job.visibility, job.starred, job.tags.len()), (Visibility::Private, false, 0));
         let task = db.job_task(first.job).await.unwrap().unwrap();
-        assert!(matches!(&new.job.as_ref().unwrap().cause, Cause::Submitted(submitted) if *submitted == task));
+        assert!(matches!(&new.job.as_ref().unwrap().cause, Cause::Submitted(submitted) if **submitted == task));
 
         // Its key leads to the job, not to the attempt.
         let clock = Clock::manual(START);

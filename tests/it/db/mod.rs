@@ -231,7 +231,7 @@ pub fn new_attempt(owner: UserId, name: &str, earlier: Option<Attempt>) -> NewSe
     );
     let work = Work::Command(vec!["true".to_owned()]);
     let cause = match earlier {
-        None => Cause::Submitted(task(work)),
+        None => Cause::Submitted(task(work).into()),
         Some(_) => Cause::Resumed,
     };
     NewSession {

@@ -53,7 +53,12 @@ const OF_EACH: [&str; 11] = [
 
 impl Both {
     async fn open(more: &str) -> Option<Self> {
-        let (house, _, cluster) = on_with(Cluster::with(more)?, &[]).await?;
+        Self::with(more, &[]).await
+    }
+
+    /// With further variables of the portal's.
+    async fn with(more: &str, variables: &[(&str, &str)]) -> Option<Self> {
+        let (house, _, cluster) = on_with(Cluster::with(more)?, variables).await?;
         let name = house.unix_account("w");
         let person = house.person_as(&name);
         house.admin().allow(&house, &person, json!({ "jobs": -1, "pending": -1, "cpus": -1, "gpus": -1 })).await;

@@ -257,6 +257,67 @@ async fn requeue_is_for_nodes_that_are_taken_away() {
     assert!(both.log_of(&id).await.contains("restarts 1"));
 }
 
+/// As a tutorial writes it: an array whose tasks start steps in a folder of their own, with modules.
+#[tokio::test]
+async fn a_tutorials_script_both_ways() {
+    let Some(both) = Both::open("").await else { return };
+    let text = "#!/bin/bash\n#SBATCH --job-name=demo\n#SBATCH --array=1-2\n#SBATCH --nodes=1\n#SBATCH --ntasks=2\n\
+                #SBATCH --cpus-per-task=1\n#SBATCH --mem-per-cpu=100M\n#SBATCH --time=00:05:00\n\
+                #SBATCH --output=%x-%a.out\n#SBATCH --error=%x-%a.err\nset -eu\ncd \"$SLURM_SUBMIT_DIR\"\n\
+                mkdir -p \"results_$SLURM_ARRAY_TASK_ID\"\n\
+                srun bash -c 'echo \"task $SLURM_PROCID of $SLURM_NTASKS with $SLURM_CPUS_PER_TASK\"' | sort\n\
+                echo \"in $(pwd), $SLURM_JOB_NUM_NODES node, $SLURM_ARRAY_TASK_ID of $SLURM_ARRAY_TASK_COUNT\"\n\
+                echo careful >&2\ntest -d \"results_$SLURM_ARRAY_TASK_ID\"\n";
+    let files = ["demo-1.out", "demo-2.out", "demo-1.err", "demo-2.err"];
+    let read = async || {
+        let mut found = Vec::new();
+        for name in files {
+            let path = both.folder.join(name);
+            let is_output = |text: &String| text.contains(" of 2\n") || text == "careful\n";
+            found.push(eventually(name, async || fs::read_to_string(&path).ok().filter(is_output)).await);
+            fs::remove_file(path).unwrap();
+        }
+        found
+    };
+    both.sbatch(text, &[]).unwrap();
+    let plain = read().await;
+    eventually("it is over", async || both.cluster.ask("squeue", &["--noheader"]).is_empty().then_some(())).await;
+    both.job(text).await;
+    assert_eq!(read().await, plain);
+    assert!(plain[0].starts_with("task 0 of 2 with 1\ntask 1 of 2 with 1\nin "), "{plain:?}");
+}
+
+/// A site with environment modules: `module` is known in a script of bash's, as in a terminal.
+#[tokio::test]
+async fn modules_are_known_in_scripts() {
+    let site = tempfile::Builder::new().prefix("ly-modules-").tempdir_in("/tmp").unwrap();
+    fs::set_permissions(site.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let init = site.path().join("modules.sh");
+    fs::write(&init, "module() { [ \"$1\" = load ] && export LOADED=\"$2\"; }\n").unwrap();
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o644)).unwrap();
+    let more = [("LYCEUM_ENVIRONMENTS__MODULES", init.to_str().unwrap())];
+    let Some(both) = Both::with("", &more).await else { return };
+    let id = both.job("#!/bin/bash\nmodule load gcc/12 && echo \"has $LOADED\"\n").await;
+    ended(&both.house, &both.person, &id, "exited").await;
+    assert_eq!(both.log_of(&id).await, "has gcc/12\n");
+}
+
+/// A folder that the script names begins where the script is submitted, also in a copy.
+#[tokio::test]
+async fn a_folder_of_the_scripts() {
+    let Some(both) = Both::open("").await else { return };
+    both.directory("work/below");
+    let id = both.job("#!/bin/bash\n#SBATCH -D below\npwd\n").await;
+    ended(&both.house, &both.person, &id, "exited").await;
+    let below = format!("{}\n", both.folder.join("below").display());
+    assert_eq!(both.log_of(&id).await, below);
+    let (status, copy) = both.person.ask(&both.house, "POST", &format!("/jobs/{id}/clone"), &json!({})).await;
+    assert_eq!(status, 201, "{copy}");
+    let id = copy["id"].as_str().unwrap();
+    ended(&both.house, &both.person, id, "exited").await;
+    assert_eq!(both.log_of(id).await, below);
+}
+
 /// What Slurm tells others of a job: where it runs, and what.
 #[tokio::test]
 async fn scontrol_shows_folder_and_command() {
