@@ -319,9 +319,11 @@ impl Db {
         }
         let sql = list(filter, &whole);
         let (at, number) = filter.before.unwrap_or((Timestamp(i64::MAX), i64::MAX));
+        // SQLite looks for the beginning by the plain bound alone: deep in the log it would go through all that is newer.
+        let to = filter.to.map_or(i64::MAX, |to| to.0).min(at.0.saturating_add(1));
         let rows: Vec<Row> = reading!(self, pool => query_as(sqlx::AssertSqlSafe(sql))
             .bind(&filter.actor).bind(&filter.action).bind(&filter.subject).bind(&filter.address)
-            .bind(filter.from.map_or(i64::MIN, |at| at.0)).bind(filter.to.map_or(i64::MAX, |at| at.0))
+            .bind(filter.from.map_or(i64::MIN, |at| at.0)).bind(to)
             .bind(at.0).bind(number).bind(filter.limit)
             .fetch_all(pool).await)?;
         Ok(rows.into_iter().map(Row::audit).collect())

@@ -70,7 +70,7 @@ impl Db {
     /// did; returns how many. The last row always stays.
     pub async fn prune_audit(&self, before: Timestamp, most: i64, now: Timestamp) -> Result<usize> {
         let oldest = self.audit_after(0, most + 1).await?;
-        let old = oldest.iter().take_while(|row| row.at < before).count();
+        let old = old_rows(oldest.iter().map(|row| row.at < before));
         let count = old.min(oldest.len().saturating_sub(1)).min(usize::try_from(most).unwrap_or(0));
         let Some(Audit { number, hash, .. }) = count.checked_sub(1).map(|index| &oldest[index]) else { return Ok(0) };
         let detail = format!("{count} rows up to number {number}");
@@ -81,5 +81,45 @@ impl Db {
             append_audit!(tx, &entry);
         });
         Ok(count)
+    }
+}
+
+/// How many of the first rows are to be forgotten, of which this says whether they are old by their own moment: up to the
+/// last old one before which most are old. So a few rows that were written while a clock was ahead keep nothing that
+/// stands behind them, and one that was written while it was behind takes nothing along.
+fn old_rows(rows: impl Iterator<Item = bool>) -> usize {
+    let (mut old, mut count) = (0, 0);
+    for (index, is_old) in rows.enumerate() {
+        old += usize::from(is_old);
+        if is_old && index < 2 * old - 1 {
+            count = index + 1;
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_that_were_off_keep_nothing_and_take_nothing() {
+        let old = |rows: &str| old_rows(rows.chars().map(|row| row == 'o'));
+        for (rows, count) in [
+            ("", 0),
+            ("ooo", 3),
+            ("ooonn", 3),
+            ("nnn", 0),
+            // The clock was ahead at first, or for a while.
+            ("nooo", 4),
+            ("nnooooonnn", 7),
+            ("oonoon", 5),
+            // It was behind for a moment.
+            ("nnnnonn", 0),
+            ("onnnn", 1),
+            ("ononnnon", 3),
+        ] {
+            assert_eq!(old(rows), count, "{rows}");
+        }
     }
 }

@@ -40,7 +40,7 @@ struct Waiting {
     sweep: Option<String>,
 }
 
-const WAITING: &str = "SELECT s.id, s.owner, s.not_before, w.state AS sweep FROM sessions s
+pub(super) const WAITING: &str = "SELECT s.id, s.owner, s.not_before, w.state AS sweep FROM sessions s
      LEFT JOIN jobs j ON j.id = s.job_id LEFT JOIN sweeps w ON w.id = j.sweep_id
      WHERE s.state <> 'ended' AND s.admitted_at IS NULL AND s.job_id IS NOT NULL";
 
@@ -51,7 +51,7 @@ struct DependencyOf {
     row: DependencyRow,
 }
 
-const DEPENDENCIES_OF_WAITING: &str =
+pub(super) const DEPENDENCIES_OF_WAITING: &str =
     "SELECT waits.id AS session_id, d.after_id, d.needs, j.name, s.state, s.end_reason,
          s.exit_code, j.retries_left
      FROM sessions waits JOIN job_dependencies d ON d.job_id = waits.job_id LEFT JOIN jobs j ON j.id = d.after_id

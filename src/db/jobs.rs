@@ -109,10 +109,13 @@ pub(super) fn job(row: Row) -> Result<Job> {
 }
 
 pub(super) fn select_jobs(db: &Db) -> String {
+    columns(db) + " FROM jobs j JOIN sessions s ON s.id = j.session_id JOIN users u ON u.id = j.owner"
+}
+
+fn columns(db: &Db) -> String {
     format!(
         "SELECT j.id, j.name, j.notes, j.tags, j.starred, j.visibility, j.created_at, j.attempt,
-             j.retries_left, {} AS latest
-         FROM jobs j JOIN sessions s ON s.id = j.session_id JOIN users u ON u.id = j.owner",
+             j.retries_left, {} AS latest",
         array_of(db)
     )
 }
@@ -127,7 +130,19 @@ const SEEN: &str = "(j.owner = $7 OR j.visibility = 'everybody' OR (j.visibility
 pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     let owner = if filter.owner.is_some() { "j.owner = $1" } else { "$1 = ''" };
     let state = if filter.state.is_some() { "s.state = $2" } else { "$2 = ''" };
-    let live = if filter.live_only { "AND s.state <> 'ended'" } else { "" };
+    // Of those that live there are few, however many have ended: they are looked for among the live sessions, by
+    // an index that only these words of the condition fit. SQLite takes a CROSS JOIN in the order in which it stands.
+    let is_live = filter.live_only || filter.state.is_some_and(SessionState::is_live);
+    let (select, live) = match (is_live, filter.owner) {
+        (false, _) => (select_jobs(db) + " WHERE", ""),
+        (true, owner) => {
+            let from =
+                " FROM sessions s CROSS JOIN jobs j JOIN users u ON u.id = j.owner WHERE j.session_id = s.id AND";
+            let own =
+                if owner.is_some() { "AND s.owner = $1 AND s.state <> 'ended'" } else { "AND s.state <> 'ended'" };
+            (columns(db) + from, own)
+        }
+    };
     let tag = if filter.tag.is_some() { "j.tags LIKE $5 ESCAPE '!'" } else { "$5 = ''" };
     let group = if filter.group.is_some() {
         "s.charged_group IN (SELECT g.id FROM groups g WHERE g.name = $8)"
@@ -139,8 +154,7 @@ pub(super) fn list(db: &Db, filter: &JobFilter<'_>) -> String {
     let id = id_is("j.id", filter.id);
     let seen = if filter.reader.is_some() { SEEN } else { "$7 = ''" };
     format!(
-        "{} WHERE {seen} AND {owner} AND {state} {live} AND {tag} AND {group} {starred} {id} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4",
-        select_jobs(db)
+        "{select} {seen} AND {owner} AND {state} {live} AND {tag} AND {group} {starred} {id} AND {find} AND j.id < $3 ORDER BY j.id DESC LIMIT $4"
     )
 }
 

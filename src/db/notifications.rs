@@ -62,7 +62,7 @@ struct WatchedRow {
 
 /// A notification is added, unless there were too many: `$1` id, `$2` user, `$3` way, `$4` message,
 /// `$5` now, `$6` since when those count, `$7` how many there may be, `$8` why one is dropped.
-const ADD: &str = "INSERT INTO notifications (id, user_id, way, message, state, attempts, due_at, at, error)
+pub(super) const ADD: &str = "INSERT INTO notifications (id, user_id, way, message, state, attempts, due_at, at, error)
     SELECT $1, $2, $3, $4, CASE WHEN n.many < $7 THEN 'waiting' ELSE 'dropped' END, 0, $5, $5,
         CASE WHEN n.many < $7 THEN NULL ELSE $8 END
     FROM (SELECT COUNT(*) AS many FROM notifications WHERE user_id = $2 AND at > $6 AND state <> 'dropped') n";
@@ -87,6 +87,18 @@ macro_rules! add {
                 .await?;
         }
     };
+}
+
+const WATCHED: &str = "SELECT j.id AS job, j.name, j.owner, s.id AS session, j.attempt, r.id AS run, r.points,
+            r.grown_at, s.state, s.unknown_since,
+            (SELECT COUNT(*) FROM notification_events e WHERE e.session_id = s.id AND e.event = 'not_finite') AS not_finite,
+            (SELECT COUNT(*) FROM notification_events e WHERE e.session_id = s.id AND e.event = 'stalled') AS stalled
+         FROM sessions s JOIN jobs j ON j.session_id = s.id
+         JOIN runs r ON r.job_id = j.id AND r.session_id = s.id";
+
+/// Those that run; worded so that the index of all sessions that are jobs' does not fit, which has every one that has ended.
+pub(super) fn running_jobs() -> String {
+    format!("{WATCHED} WHERE s.state <> 'ended' AND s.state = 'running' AND COALESCE(s.job_id, '') <> ''")
 }
 
 impl Db {
@@ -132,14 +144,8 @@ impl Db {
 
     /// Jobs with curves that run, or ended since.
     pub async fn watched_jobs(&self, ended_since: Timestamp) -> Result<Vec<Watched>> {
-        const FIELDS: &str = "SELECT j.id AS job, j.name, j.owner, s.id AS session, j.attempt, r.id AS run, r.points,
-                r.grown_at, s.state, s.unknown_since,
-                (SELECT COUNT(*) FROM notification_events e WHERE e.session_id = s.id AND e.event = 'not_finite') AS not_finite,
-                (SELECT COUNT(*) FROM notification_events e WHERE e.session_id = s.id AND e.event = 'stalled') AS stalled
-             FROM sessions s JOIN jobs j ON j.session_id = s.id
-             JOIN runs r ON r.job_id = j.id AND r.session_id = s.id";
-        let running = format!("{FIELDS} WHERE s.state = 'running' AND s.job_id IS NOT NULL");
-        let ended = format!("{FIELDS} WHERE s.job_id IS NOT NULL AND s.ended_at >= $1");
+        let running = running_jobs();
+        let ended = format!("{WATCHED} WHERE s.job_id IS NOT NULL AND s.ended_at >= $1");
         let mut rows: Vec<WatchedRow> = reading!(self, pool => query_as(AssertSqlSafe(running)).fetch_all(pool).await)?;
         let ended: Vec<WatchedRow> =
             reading!(self, pool => query_as(AssertSqlSafe(ended)).bind(ended_since.0).fetch_all(pool).await)?;

@@ -50,7 +50,7 @@ macro_rules! waiting {
 }
 
 /// The rows that bear on those who wait: the defaults, which are of nobody, their groups' and their own.
-const LIMITS: &str = concat!(
+pub(super) const LIMITS: &str = concat!(
     "SELECT '' AS owner, ",
     of_nobody!(),
     " FROM quota_limits WHERE scope = 'default' AND scope_id = '' AND kind = 'each'
@@ -73,7 +73,7 @@ struct LimitOf {
 }
 
 /// GPUs and cores × milliseconds since `$1` of what has ended, by owner.
-const CLOSED_OF_WAITING: &str = concat!(
+pub(super) const CLOSED_OF_WAITING: &str = concat!(
     "SELECT owner, CAST(SUM(gpus * part) AS BIGINT), CAST(SUM(cpus * part) AS BIGINT)
      FROM (SELECT owner, gpus, cpus, ended_at - CASE WHEN started_at < $1 THEN $1 ELSE started_at END AS part
            FROM intervals WHERE ended_at > $1 AND owner IN ",
@@ -82,11 +82,11 @@ const CLOSED_OF_WAITING: &str = concat!(
 );
 
 /// The groups in which something counts that waits.
-const GROUPS: &str = "SELECT id, name, chargeable FROM groups
+pub(super) const GROUPS: &str = "SELECT id, name, chargeable FROM groups
      WHERE id IN (SELECT charged_group FROM sessions WHERE state <> 'ended' AND admitted_at IS NULL)
          OR id IN (SELECT scope_id FROM quota_limits WHERE scope = 'group' AND kind = 'total')";
 
-const PEOPLE: &str = concat!("SELECT id, role, directory_role FROM users WHERE id IN ", waiting!());
+pub(super) const PEOPLE: &str = concat!("SELECT id, role, directory_role FROM users WHERE id IN ", waiting!());
 
 /// So many reasons are written by one statement; each takes two of its parameters.
 const ROWS: usize = 400;
@@ -173,7 +173,7 @@ impl Db {
 }
 
 /// Both databases call the columns of `VALUES` alike.
-fn set_reasons(count: usize) -> String {
+pub(super) fn set_reasons(count: usize) -> String {
     let mut sql = "UPDATE sessions SET reasons = said.column2 FROM (VALUES ".to_owned();
     for row in 0..count {
         let comma = if row == 0 { "" } else { ", " };

@@ -6,7 +6,9 @@ use sqlx::{AssertSqlSafe, query_as};
 use super::{
     Config, Db, audit, facts, gpus,
     groups::{self, Audience, GroupFilter},
-    intervals, invitations,
+    holds, intervals, invitations,
+    jobs::{self, JobFilter},
+    notifications, outlook,
     people::{self, After, PeopleFilter, Sort},
     quotas, retention, sessions,
     sessions::Filter,
@@ -114,6 +116,53 @@ async fn no_query_reads_the_whole_history() {
         // Two counts side by side are one row, which is no table's.
         let of_tables = plan.replace("SCAN CONSTANT ROW", "");
         assert!(of_tables.contains("SEARCH") && !of_tables.contains("SCAN"), "{sql}\n{plan}");
+    }
+}
+
+/// What runs in every round, with every start or on the home page: each step is a search, or goes through what lives.
+#[tokio::test]
+async fn no_round_reads_what_grows() {
+    let directory = tempfile::tempdir().unwrap();
+    let db = Db::open(&Config::default(), directory.path()).await.unwrap();
+    let jobs = |filter: JobFilter<'_>| jobs::list(&db, &JobFilter { limit: 50, ..filter });
+    let (me, running) = (Some(UserId::new()), Some(SessionState::Running));
+    let statements = [
+        outlook::LIMITS.to_owned(),
+        outlook::CLOSED_OF_WAITING.to_owned(),
+        outlook::GROUPS.to_owned(),
+        outlook::PEOPLE.to_owned(),
+        outlook::set_reasons(2),
+        holds::WAITING.to_owned(),
+        holds::DEPENDENCIES_OF_WAITING.to_owned(),
+        notifications::running_jobs(),
+        notifications::ADD.to_owned(),
+        jobs(JobFilter { owner: me, live_only: true, ..JobFilter::default() }),
+        jobs(JobFilter { owner: me, state: running, ..JobFilter::default() }),
+        jobs(JobFilter { state: running, ..JobFilter::default() }),
+        jobs(JobFilter { owner: me, ..JobFilter::default() }),
+        "DELETE FROM notifications WHERE at < 1".to_owned(),
+        "DELETE FROM notification_events WHERE at < 1".to_owned(),
+        "DELETE FROM idempotency WHERE created_at < 1".to_owned(),
+        "SELECT 1 FROM model_tests WHERE owner = 'x'".to_owned(),
+        "SELECT 1 FROM notification_events WHERE user_id = 'x'".to_owned(),
+    ];
+    for sql in statements {
+        let plan = plan(&db, &sql).await;
+        // These hold what lives, what somebody sets, or what the statement itself brings.
+        let small = [
+            "sessions_live",
+            "sessions_owner_live",
+            "quota_limits",
+            "groups",
+            "ROW",
+            "parts",
+            "VALUES",
+            "(subquery",
+            "n",
+        ];
+        let is_small = |step: &str| step.split_whitespace().any(|word| small.contains(&word));
+        let scans: Vec<&str> = plan.lines().filter(|step| step.contains("SCAN") && !is_small(step)).collect();
+        assert!(scans.is_empty(), "{scans:?} in\n{sql}\n{plan}");
     }
 }
 
