@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use reqwest::{Method, RequestBuilder, Response};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use url::Url;
 
 use crate::model::{EndReason, Gpu, IdPart, JobId, Resources, SessionId, SessionState, Timestamp};
@@ -309,6 +309,23 @@ impl Api {
             }
         }
         Ok(found.into_values().rev().collect())
+    }
+
+    /// All of a list that has pages, as one answer.
+    pub async fn all(&self, path: &str) -> Result<Value> {
+        let mut items = Vec::new();
+        let mut cursor: Option<String> = None;
+        loop {
+            let mut query = vec![("limit", "500")];
+            query.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+            let answer = self.get(path, &query).await?;
+            let page = Page::deserialize(&answer).map_err(|error| Error::Strange(error.to_string()))?;
+            items.extend(page.items);
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(json!({ "items": items, "next_cursor": null }));
+            }
+        }
     }
 
     /// The newest ones, ended ones included, as many as one answer holds.

@@ -50,7 +50,7 @@ pub struct Gpu {
 
 pub(super) async fn run(api: &Api, arguments: &GpuArguments, out: &mut (dyn Write + Send)) -> Result<()> {
     let GpuCommand::List = arguments.command;
-    let answer: Value = api.get("/gpus", &[]).await?;
+    let answer: Value = api.all("/gpus").await?;
     if arguments.json {
         return line(out, &answer.to_string());
     }

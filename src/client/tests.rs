@@ -318,12 +318,14 @@ async fn usage_is_asked_for_in_moments_and_told_in_hours() {
 
 #[tokio::test]
 async fn gpus_are_listed_with_what_is_known_of_them() {
-    let portal = Portal::start(|_| {
+    let portal = Portal::start(|request| {
         let measured = json!({"index": 0, "slice": null, "uuid": "GPU-a", "model": "A100", "state": "held",
             "utilisation_percent": 87, "memory_used_bytes": 3_i64 << 30, "memory_total_bytes": 80_i64 << 30,
             "temperature_celsius": 61, "owner": "a\u{1b}[31mda"});
         let slice = json!({"index": 1, "slice": 2, "uuid": "MIG-b", "model": "A100 1g.10gb", "state": "busy_outside"});
-        (200, json!({"items": [measured, slice]}))
+        let is_second = request.contains("cursor=more");
+        let (item, next) = if is_second { (slice, Value::Null) } else { (measured, json!("more")) };
+        (200, json!({ "items": [item], "next_cursor": next }))
     });
     let _ = rustls::crypto::ring::default_provider().install_default();
     let api = Api::new(Some(&portal.url), Some("secret")).unwrap();
@@ -338,7 +340,7 @@ async fn gpus_are_listed_with_what_is_known_of_them() {
     let trimmed = |line: &Vec<&str>| line.iter().map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
     assert_eq!(trimmed(&lines[1]), ["0", "A100", "held", "87 %", "3 GB of 80 GB", "61 °C", "a[31mda", "GPU-a"]);
     assert_eq!(trimmed(&lines[2]), ["1:2", "A100 1g.10gb", "busy outside", "-", "-", "-", "-", "MIG-b"]);
-    assert!(portal.requests()[0].starts_with("GET /api/v1/gpus HTTP/1.1"));
+    assert!(portal.requests()[0].starts_with("GET /api/v1/gpus?limit=500 HTTP/1.1"));
     let json: Value = serde_json::from_str(&told(true).await).unwrap();
     assert_eq!(json["items"][1]["state"], "busy_outside");
 }

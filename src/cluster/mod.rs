@@ -10,7 +10,7 @@ mod queue;
 mod rest;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
 };
@@ -194,11 +194,12 @@ impl Cluster {
         let watch = self.scheduler.gpu_watch();
         let held: Vec<Session> = self.db.live_sessions().await?;
         let held: Vec<Session> = held.into_iter().filter(|session| !session.gpus.is_empty()).collect();
+        let holders = holders(&held);
 
         let mut gpus = Vec::new();
         for gpu in &self.scheduler.stock().inventory().gpus {
             let condition = watch.condition(&gpu.uuid, now, self.config.patience());
-            let holder = held.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.uuid));
+            let holder = holders.get(&*gpu.uuid).copied();
             let outside = match condition.reading().and_then(|reading| reading.processes.as_deref()) {
                 Some(processes) if !processes.is_empty() => self.outsiders(processes, holder).await,
                 _ => Vec::new(),
@@ -210,7 +211,7 @@ impl Cluster {
         let bars: BTreeMap<String, Bar> = gpus
             .iter()
             .filter_map(|view| {
-                let is_held = held.iter().any(|session| session.gpus.iter().any(|own| own.uuid == view.gpu.uuid));
+                let is_held = holders.contains_key(&*view.gpu.uuid);
                 Some((view.gpu.uuid.clone(), Bar { obstacle: view.obstacle?, is_held }))
             })
             .collect();
@@ -233,8 +234,8 @@ impl Cluster {
         };
         let idle = self.idle(&held, &gpus);
         // What cannot be measured now has answered nothing.
-        let is_measured =
-            |own: &Gpu| gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
+        let measured = measured(&gpus);
+        let is_measured = |own: &Gpu| measured.contains(&*own.uuid);
         let has_answered = |session: &&Session| {
             let rests = idle.iter().any(|idle| idle.session == session.id);
             session.asked.is_some() && !rests && watch.asking.is_none() && session.gpus.iter().all(is_measured)
@@ -317,8 +318,9 @@ impl Cluster {
 
     fn idle(&self, held: &[Session], gpus: &[GpuView]) -> Vec<Idle> {
         let memory = self.memory.lock();
+        let measured = measured(gpus);
         let rests = |session: &Session, own: &Gpu| {
-            let is_up = gpus.iter().any(|view| view.gpu.uuid == own.uuid && view.condition.reading().is_some());
+            let is_up = measured.contains(&*own.uuid);
             let since = memory.rest.since(&own.uuid, session.admitted_at?, self.config.idle_after)?;
             is_up.then_some(since)
         };
@@ -345,6 +347,17 @@ impl Cluster {
         }
         Ok(())
     }
+}
+
+/// Who holds which GPU, by its UUID.
+#[must_use]
+pub fn holders(sessions: &[Session]) -> HashMap<&str, &Session> {
+    sessions.iter().flat_map(|session| session.gpus.iter().map(move |gpu| (&*gpu.uuid, session))).collect()
+}
+
+/// The UUIDs of those of which something is measured.
+fn measured(gpus: &[GpuView]) -> HashSet<&str> {
+    gpus.iter().filter(|view| view.condition.reading().is_some()).map(|view| &*view.gpu.uuid).collect()
 }
 
 #[cfg(test)]

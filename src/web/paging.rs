@@ -62,9 +62,25 @@ impl<T> Listed<T> {
         let more = limit < items.len();
         items.truncate(limit);
         let last = items.last().filter(|_| more);
-        let next_cursor = last.map(|item| BASE64_URL_SAFE_NO_PAD.encode(id(item).to_string()));
+        let next_cursor = last.map(|item| cursor(id(item)));
         Self { items, next_cursor }
     }
+
+    /// A page of a list that is in memory as a whole, by names that are each there once. A name that is gone
+    /// begins again.
+    pub fn cut<S>(all: &[S], paging: &Paging, name: impl Fn(&S) -> &str, item: impl Fn(&S) -> T) -> Result<Self> {
+        let limit = usize::try_from(paging.limit()?).unwrap_or(0);
+        let after: Option<String> = paging.after()?;
+        let begin =
+            after.and_then(|after| all.iter().position(|one| *name(one) == *after)).map_or(0, |place| place + 1);
+        let page = &all[begin..all.len().min(begin + limit)];
+        let last = page.last().filter(|_| begin + page.len() < all.len());
+        Ok(Self { items: page.iter().map(item).collect(), next_cursor: last.map(|one| cursor(name(one))) })
+    }
+}
+
+fn cursor(id: impl Display) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(id.to_string())
 }
 
 impl<T: Serialize> IntoResponse for Listed<T> {
@@ -91,6 +107,13 @@ mod tests {
         let paging = Paging::new(Some(2), page.next_cursor);
         assert_eq!(paging.after::<i64>().unwrap(), Some(1));
         assert_eq!(Listed::new(ids[2..4].to_vec(), 2, |id| *id).next_cursor, None);
+        let names = ["a", "b", "c"].map(str::to_owned);
+        let cut = |paging: &Paging| Listed::cut(&names, paging, |name| name, Clone::clone);
+        let first = cut(&Paging::new(Some(2), None)).unwrap();
+        assert_eq!(first.items, ["a", "b"]);
+        let second = cut(&Paging::new(Some(2), first.next_cursor)).unwrap();
+        assert_eq!((second.items, second.next_cursor), (vec!["c".to_owned()], None));
+        assert!(cut(&Paging::new(Some(501), None)).is_err());
         for limit in [0, -1, 501, i64::MAX] {
             assert!(Paging::new(Some(limit), None).limit().is_err());
         }

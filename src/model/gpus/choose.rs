@@ -8,6 +8,9 @@ use super::{Gpu, GpuInventory, Link};
 /// Up to so many sets are all looked at; of more, those that grow from each GPU.
 const MOST_SETS: u64 = 5_000;
 
+/// More GPUs than any machine has, slices included. Among more, links tell nothing: those are of many machines.
+const MOST_OF_A_MACHINE: usize = 128;
+
 /// How good a set is, the greatest first: its own links, the fewest links torn to those that
 /// stay behind, closeness of numbers, and the lowest of these.
 type Merit = (i64, Reverse<i64>, Reverse<i64>, Reverse<Vec<usize>>);
@@ -34,7 +37,11 @@ impl GpuInventory {
         }
         let alike = |model: &str| free.iter().copied().filter(|gpu| gpu.model == model).collect::<Vec<_>>();
         let candidates = models.into_iter().map(alike).find(|alike| want <= alike.len());
-        let candidates = candidates.or_else(|| (want <= free.len()).then(|| free.clone()))?;
+        let mut candidates = candidates.or_else(|| (want <= free.len()).then(|| free.clone()))?;
+        candidates.truncate(want.max(MOST_OF_A_MACHINE));
+        if candidates.len() == want {
+            return Some(candidates.into_iter().cloned().collect());
+        }
         let worth = self.worths(&candidates);
         let chosen = best(&worth, want);
         Some(chosen.into_iter().map(|place| candidates[place].clone()).collect())
@@ -160,6 +167,17 @@ mod tests {
         check(&["A", "A", "B", "B"], &[], 1, Some("B"), Some(&[2]));
         check(&["A", "A", "B", "B"], &[2], 2, Some("B"), None);
         check(&["A"], &[], 1, Some("C"), None);
+    }
+
+    #[test]
+    fn of_a_clusters_gpus_as_quickly_as_of_a_machines() {
+        let many = machine(&["A"; 20_000]);
+        let began = std::time::Instant::now();
+        assert_eq!(indices(many.pick(&taken(&[0, 1]), 2, None)).as_deref(), Some(&[2, 3][..]));
+        assert_eq!(many.pick(&taken(&[0]), 19_999, None).map(|gpus| gpus.len()), Some(19_999));
+        assert_eq!(many.pick(&taken(&[0]), 500, Some("A")).map(|gpus| gpus.len()), Some(500));
+        // A table of all pairs would take minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(5), "{:?}", began.elapsed());
     }
 
     /// Islands of so many GPUs each, linked within.

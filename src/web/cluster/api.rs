@@ -18,7 +18,7 @@ use super::{
     sight::{Seen, Sight},
 };
 use crate::{
-    cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT},
+    cluster::{GpuView, HOURS_KEPT, MINUTES_KEPT, holders},
     db::gpus::{Point, Span},
     model::{
         Session, SessionId, Timestamp,
@@ -31,7 +31,7 @@ use crate::{
         cards::is_operator,
         error::{Error, Problem, Result},
         extract::{CurrentUser, Id, Operator, Query},
-        paging::Listed,
+        paging::{Listed, Paging},
         sessions::SessionView,
     },
 };
@@ -82,15 +82,21 @@ pub struct GpuModelView {
 
 /// The machines: this one, or those of the cluster in front of which the portal stands. A site
 /// may show the latter to operators alone: then there are none for others.
-#[utoipa::path(get, path = "/nodes", tag = "cluster", responses((status = 200, body = Listed<NodeView>)))]
-pub async fn nodes(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<NodeView>>> {
+#[utoipa::path(get, path = "/nodes", tag = "cluster", params(Paging),
+    responses((status = 200, body = Listed<NodeView>),
+        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+pub async fn nodes(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(paging): Query<Paging>,
+) -> Result<Answer<Listed<NodeView>>> {
     let scheduler = &portal.sessions.scheduler;
     if let Some(mut machines) = scheduler.machines().await {
         if machines.hides.machines && !is_operator(&user.0) {
             machines.machines.clear();
         }
         let node = |machine: &Machine| node_of_cluster(machine, scheduler.cluster(), machines.at);
-        return Ok(Answer(Listed { items: machines.machines.iter().map(node).collect(), next_cursor: None }));
+        return Ok(Answer(Listed::cut(&machines.machines, &paging, |machine| &machine.name, node)?));
     }
     let (capacity, view) = (portal.sessions.admission.stock.capacity(), portal.cluster.view());
     let held = portal.sessions.admission.holdings().await?.all;
@@ -212,14 +218,23 @@ pub struct GpuLink {
 }
 
 /// All GPUs and slices with what they do now. Who holds one is told to those who may know.
-#[utoipa::path(get, path = "/gpus", tag = "cluster", responses((status = 200, body = Listed<GpuAnswer>)))]
-pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Result<Answer<Listed<GpuAnswer>>> {
+#[utoipa::path(get, path = "/gpus", tag = "cluster", params(Paging),
+    responses((status = 200, body = Listed<GpuAnswer>),
+        (status = 422, description = "A parameter cannot be accepted", body = Problem)))]
+pub async fn gpus(
+    user: CurrentUser,
+    State(portal): State<Arc<Portal>>,
+    Query(paging): Query<Paging>,
+) -> Result<Answer<Listed<GpuAnswer>>> {
     let sight = Sight::of(&portal, &user).await?;
     let sessions = live(&portal).await?;
     let inventory = portal.sessions.scheduler.stock().inventory();
     let view = portal.cluster.view();
+    let holders = holders(&sessions);
+    // Only the GPUs of one machine are linked, and those are few.
+    let linked = if inventory.topology.is_known() { &inventory.gpus[..] } else { &[] };
     let answer = |gpu: &GpuView| {
-        let holder = sessions.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid));
+        let holder = holders.get(&*gpu.gpu.uuid).copied();
         let seen = holder.map(|session| (session, sight.of_holder(session.id, session.owner, &session.owner_name)));
         let own = user.user.name.as_str();
         let reading = gpu.condition.reading();
@@ -229,7 +244,7 @@ pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resul
             idle.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid).then_some(idle.since)
         };
         let idle_since = opens.as_ref().and_then(rests);
-        let others = inventory.gpus.iter().filter(|other| other.uuid != gpu.gpu.uuid);
+        let others = linked.iter().filter(|other| other.uuid != gpu.gpu.uuid);
         GpuAnswer {
             index: gpu.gpu.index,
             slice: gpu.gpu.slice,
@@ -265,7 +280,7 @@ pub async fn gpus(user: CurrentUser, State(portal): State<Arc<Portal>>) -> Resul
                 .collect(),
         }
     };
-    Ok(Answer(Listed { items: view.gpus.iter().map(answer).collect(), next_cursor: None }))
+    Ok(Answer(Listed::cut(&view.gpus, &paging, |gpu| &gpu.gpu.uuid, answer)?))
 }
 
 fn state(gpu: &GpuView, is_held: bool) -> &'static str {

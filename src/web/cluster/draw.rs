@@ -1,6 +1,6 @@
 //! From what is known of the machine to what its page shows. Nothing here asks anybody.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use super::sight::{Seen, Sight};
 use crate::{
@@ -24,6 +24,8 @@ pub(super) struct Drawing<'a> {
     pub view: &'a View,
     /// Those that hold GPUs.
     pub sessions: &'a [Session],
+    /// By the UUID of their GPU.
+    pub holders: HashMap<&'a str, &'a Session>,
     pub sight: &'a Sight,
     pub now: Timestamp,
     pub over: TimeChoice,
@@ -40,7 +42,7 @@ impl Drawing<'_> {
     }
 
     fn holder(&self, gpu: &GpuView) -> Option<&Session> {
-        self.sessions.iter().find(|session| session.gpus.iter().any(|own| own.uuid == gpu.gpu.uuid))
+        self.holders.get(&*gpu.gpu.uuid).copied()
     }
 
     fn row(&self, gpu: &GpuView, points: &[Point], holdings: &[Holding]) -> GpuRow {

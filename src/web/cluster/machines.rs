@@ -22,14 +22,23 @@ use crate::{
         cards::is_operator,
         error::Result,
         extract::CurrentUser,
+        href::href,
         page::Nav,
         paging::Listed,
-        views::{MachineRow, MachinesPage, Meter, Moment, OfferRow, PartitionRow, StateBadge, Unit},
+        views::{MachineRow, MachinesPage, Meter, Moment, NodeTable, OfferRow, PartitionRow, StateBadge, Unit},
     },
 };
 
+/// How many nodes a page shows.
+const NODES: usize = 100;
+
 /// The page of several machines.
-pub(super) async fn page(portal: &Portal, user: &CurrentUser, machines: &Machines) -> Result<MachinesPage> {
+pub(super) async fn page(
+    portal: &Portal,
+    user: &CurrentUser,
+    machines: &Machines,
+    after: &str,
+) -> Result<MachinesPage> {
     let sees_all = is_operator(&user.0);
     let sees_nodes = sees_all || !machines.hides.machines;
     let offers = offers(portal, &user.0, machines).await?;
@@ -41,8 +50,25 @@ pub(super) async fn page(portal: &Portal, user: &CurrentUser, machines: &Machine
         trouble: machines.trouble.clone(),
         offers: offers.iter().map(|offer| offer_row(offer, sees_nodes)).collect(),
         partitions: machines.partitions.iter().map(partition).collect(),
-        nodes: sees_nodes.then(|| machines.machines.iter().map(machine_row).collect()),
+        nodes: sees_nodes.then(|| nodes(machines, after)),
     })
+}
+
+/// The nodes behind one of this name, or from the first on.
+fn nodes(machines: &Machines, after: &str) -> NodeTable {
+    let all = &machines.machines;
+    let before = all.iter().position(|machine| machine.name == after).map_or(0, |place| place + 1);
+    let shown = &all[before..all.len().min(before + NODES)];
+    let rest = all.len() - before - shown.len();
+    let next = shown.last().filter(|_| 0 < rest).map(|last| href("/cluster", [("after", &*last.name)]));
+    NodeTable {
+        rows: shown.iter().map(machine_row).collect(),
+        first: before + 1,
+        last: before + shown.len(),
+        all: all.len(),
+        first_href: (0 < before).then(|| "/cluster".to_owned()),
+        next_href: next,
+    }
 }
 
 /// What somebody could get now, within what their quotas leave them.

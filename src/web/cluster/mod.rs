@@ -24,19 +24,20 @@ use super::{
     views::{ClusterPage, TimeChoice},
 };
 use crate::{
-    cluster::Idle,
+    cluster::{Idle, holders},
     model::{Session, SessionId, gpus::labels},
     sessions::Actor,
 };
 use draw::Drawing;
 use sight::Sight;
 
-/// `?over=` and `?done=`, as links and redirects of ours write them.
+/// `?over=` and `?done=`, as links and redirects of ours write them; `?after=` names the last node of the page before.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct PageQuery {
     over: String,
     done: String,
+    after: String,
 }
 
 /// `/cluster`
@@ -46,7 +47,7 @@ pub async fn page(
     Query(query): Query<PageQuery>,
 ) -> Result<Response> {
     if let Some(machines) = portal.sessions.scheduler.machines().await {
-        return Ok(Page(machines::page(&portal, &user, &machines).await?).into_response());
+        return Ok(Page(machines::page(&portal, &user, &machines, &query.after).await?).into_response());
     }
     let over = TimeChoice::parse(&query.over);
     let now = portal.clock.now();
@@ -56,7 +57,7 @@ pub async fn page(
     let points = portal.db.gpu_points(over.span(), from, now).await?;
     let holdings = portal.db.gpu_holdings(from, now).await?;
     let view = portal.cluster.view();
-    let drawing = Drawing { view: &view, sessions: &sessions, sight: &sight, now, over };
+    let drawing = Drawing { view: &view, sessions: &sessions, holders: holders(&sessions), sight: &sight, now, over };
     let scheduler = &portal.sessions.scheduler;
     let node = scheduler.node().await;
     let holdings_now = portal.sessions.admission.holdings().await?;

@@ -20,7 +20,7 @@ pub struct MachinesPage {
     pub offers: Vec<OfferRow>,
     pub partitions: Vec<PartitionRow>,
     /// `None`: the site shows them to operators alone.
-    pub nodes: Option<Vec<MachineRow>>,
+    pub nodes: Option<NodeTable>,
 }
 
 /// The largest workload of its kind that would start now.
@@ -49,6 +49,18 @@ pub struct PartitionRow {
     pub longest: String,
     /// Everybody's jobs that run and that wait; `None`: the site shows them to operators alone.
     pub jobs: Option<(i64, i64)>,
+}
+
+/// A page of the nodes.
+#[derive(Clone, Debug)]
+pub struct NodeTable {
+    pub rows: Vec<MachineRow>,
+    /// The places of the first and the last among all of them, from 1.
+    pub first: usize,
+    pub last: usize,
+    pub all: usize,
+    pub first_href: Option<String>,
+    pub next_href: Option<String>,
 }
 
 #[derive(Clone, Debug)]

@@ -64,7 +64,7 @@ pub use jobs::{
     outcome,
 };
 pub use judged::{LayerLine, LayerTable, LineageRows, PreviewPage, PreviewPair, Relative};
-pub use machines::{MachineRow, MachinesPage, OfferRow, PartitionRow};
+pub use machines::{MachineRow, MachinesPage, NodeTable, OfferRow, PartitionRow};
 pub use meter::{Meter, StorageNote, Unit};
 pub use models::{
     HeatCell, HeatMap, MeasuredSplit, ModelForm, ModelInside, ModelPage, ModelRow, ModelsPage, NewModelPage,

@@ -56,17 +56,24 @@ pub fn machines(word: &Word) -> MachinesPage {
             partition("gpu", true),
             PartitionRow { state: state("failed", "Closed"), gpus: None, jobs: None, ..partition("long", false) },
         ],
-        nodes: Some(vec![
-            node("node1", state("running", "Full"), 64, 4),
-            node("node2", state("running", "Mixed"), 34, 2),
-            MachineRow { why: Some(word("fan is broken")), ..node("node3", state("outside", "Drained"), 0, 0) },
-            MachineRow { gpus: Vec::new(), ..node("node4", state("free", "Idle"), 0, 0) },
-            MachineRow {
-                word: Some(word("idle, not responding")),
-                why: Some(word("Not responding")),
-                ..node("node5", state("failed", "Down"), 0, 0)
-            },
-        ]),
+        nodes: Some(NodeTable {
+            rows: vec![
+                node("node1", state("running", "Full"), 64, 4),
+                node("node2", state("running", "Mixed"), 34, 2),
+                MachineRow { why: Some(word("fan is broken")), ..node("node3", state("outside", "Drained"), 0, 0) },
+                MachineRow { gpus: Vec::new(), ..node("node4", state("free", "Idle"), 0, 0) },
+                MachineRow {
+                    word: Some(word("idle, not responding")),
+                    why: Some(word("Not responding")),
+                    ..node("node5", state("failed", "Down"), 0, 0)
+                },
+            ],
+            first: 1,
+            last: 4,
+            all: 5000,
+            first_href: None,
+            next_href: Some("/cluster?after=node4".to_owned()),
+        }),
     }
 }
 
