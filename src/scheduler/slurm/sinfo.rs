@@ -105,13 +105,40 @@ fn cores(text: &str) -> Option<(i64, i64)> {
     Some((all, used))
 }
 
-/// The states of `sinfo(1)`, "NODE STATE CODES"; a sign behind the word says more.
+/// The states of `sinfo(1)`, "NODE STATE CODES"; a sign behind the word says more, and so do further words behind `+`.
 fn state(text: &str) -> (MachineState, String) {
-    let word: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || "_-".contains(*c)).take(40).collect();
-    // It does not answer: nothing will be started there.
-    if text.ends_with('*') {
-        return (MachineState::Down, format!("{word}, not responding"));
+    let word: String = text.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').take(40).collect();
+    let rest = text.get(word.len()..).unwrap_or_default();
+    let flags = || rest.split('+').map(|flag| flag.trim_end_matches(|c: char| !c.is_ascii_alphabetic()));
+    let has = |words: &[&str]| flags().any(|flag| words.iter().any(|word| flag.eq_ignore_ascii_case(word)));
+    // Nothing new will be started there, whatever it does now.
+    let closed = match rest.chars().last() {
+        Some('*') => Some((MachineState::Down, "not responding")),
+        Some('%') => Some((MachineState::Down, "powering down")),
+        Some('!') => Some((MachineState::Draining, "to be powered down")),
+        Some('^') => Some((MachineState::Down, "rebooting")),
+        Some('$') => Some((MachineState::Drained, "in a maintenance reservation")),
+        _ if has(&["not_responding", "no_respond"]) => Some((MachineState::Down, "not responding")),
+        _ if has(&["down", "fail", "power_down", "powered_down", "powering_down"]) => {
+            Some((MachineState::Down, "down"))
+        }
+        _ if has(&["drain", "draining", "drained"]) => {
+            let is_idle = word.eq_ignore_ascii_case("idle");
+            Some((if is_idle { MachineState::Drained } else { MachineState::Draining }, "draining"))
+        }
+        _ if has(&["maint", "maintenance", "reserved"]) => Some((MachineState::Drained, "reserved")),
+        _ => None,
+    };
+    if let Some((state, what)) = closed {
+        return (state, format!("{word}, {what}"));
     }
+    let more = match rest.chars().last() {
+        Some('#') => ", powering up",
+        Some('~') => ", powered off until it is needed",
+        Some('@') => ", to be rebooted",
+        Some('-') => ", planned for a job",
+        _ => "",
+    };
     let state = match word.to_ascii_lowercase().as_str() {
         "idle" | "planned" => MachineState::Idle,
         "mixed" => MachineState::Mixed,
@@ -124,7 +151,7 @@ fn state(text: &str) -> (MachineState, String) {
         }
         _ => MachineState::Unknown,
     };
-    (state, word)
+    (state, word + more)
 }
 
 /// An administrator's words as one line.
@@ -216,13 +243,27 @@ pub(super) mod tests {
         for (text, wanted, word) in [
             ("idle", MachineState::Idle, "idle"),
             ("idle*", MachineState::Down, "idle, not responding"),
-            ("idle~", MachineState::Idle, "idle"),
             ("mixed", MachineState::Mixed, "mixed"),
             ("allocated+", MachineState::Full, "allocated"),
-            ("draining@", MachineState::Draining, "draining"),
-            ("maint$", MachineState::Drained, "maint"),
+            ("draining@", MachineState::Draining, "draining, to be rebooted"),
+            ("maint$", MachineState::Drained, "maint, in a maintenance reservation"),
             ("down", MachineState::Down, "down"),
             ("hibernating\u{1b}[31m", MachineState::Unknown, "hibernating"),
+            ("mixed-", MachineState::Mixed, "mixed, planned for a job"),
+            ("idle~", MachineState::Idle, "idle, powered off until it is needed"),
+            ("allocated#", MachineState::Full, "allocated, powering up"),
+            ("idle%", MachineState::Down, "idle, powering down"),
+            ("idle!", MachineState::Draining, "idle, to be powered down"),
+            ("mixed@", MachineState::Mixed, "mixed, to be rebooted"),
+            ("idle^", MachineState::Down, "idle, rebooting"),
+            ("idle$", MachineState::Drained, "idle, in a maintenance reservation"),
+            ("mixed-*", MachineState::Down, "mixed, not responding"),
+            ("IDLE+DRAIN", MachineState::Drained, "IDLE, draining"),
+            ("MIXED+DRAIN", MachineState::Draining, "MIXED, draining"),
+            ("IDLE+CLOUD", MachineState::Idle, "IDLE"),
+            ("DOWN+CLOUD+NOT_RESPONDING", MachineState::Down, "DOWN, not responding"),
+            ("ALLOCATED+MAINTENANCE", MachineState::Drained, "ALLOCATED, reserved"),
+            ("quantum", MachineState::Unknown, "quantum"),
         ] {
             assert_eq!(state(text), (wanted, word.to_owned()), "{text}");
         }
