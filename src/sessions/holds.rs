@@ -1,7 +1,9 @@
 //! Jobs that wait for others, and jobs that are tried again: what the loop does about them in
 //! each round. Both follow from rows alone, so that a portal that was killed goes on with them.
 
-use super::{Result, Sessions};
+use std::time::Instant;
+
+use super::{Result, Sessions, waiting::MAX_DECIDING};
 use crate::{
     apps::JOB,
     db::admit::{Admitted, Cause, NewAttempt, NewSession, Verdict},
@@ -18,9 +20,15 @@ use crate::{
 impl Sessions {
     /// Tries jobs again that failed and have retries left; one that cannot be tried holds up no other.
     pub(super) async fn retry_jobs(&self, round: &Round) -> Result<()> {
+        let began = Instant::now();
         for job in self.db.jobs_to_retry().await? {
             let outcome = self.retry_or_settle(&job).await;
-            round.unless_failed(format_args!("job {}", job.id), outcome);
+            let is_done = round.unless_failed(format_args!("job {}", job.id), outcome).is_some();
+            // A node that fails may leave hundreds: others do not wait for all of them.
+            if is_done && MAX_DECIDING < began.elapsed() {
+                self.wake();
+                break;
+            }
         }
         Ok(())
     }

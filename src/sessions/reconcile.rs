@@ -100,8 +100,8 @@ impl Sessions {
         for session in admitted {
             self.spawn_step(session.id);
         }
-        self.retry_jobs(round).await?;
         self.decide_again(self.admission.in_order(waiting).await?, round).await?;
+        self.retry_jobs(round).await?;
         self.sweep(&live, round).await
     }
 

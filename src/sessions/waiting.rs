@@ -22,7 +22,7 @@ use crate::{
 
 /// For how long a round goes on deciding after it has let somebody in or refused: what is to be started or ended
 /// meanwhile waits for the next one.
-const MAX_DECIDING: Duration = Duration::from_millis(300);
+pub(super) const MAX_DECIDING: Duration = Duration::from_millis(300);
 
 /// What becomes of one that waits.
 enum Next {
@@ -47,7 +47,7 @@ impl Sessions {
         let began = Instant::now();
         let obstacles = self.db.obstacles_of_waiting().await?;
         let mut seen = self.admission.outlook().await?;
-        let mut changed = HashMap::new();
+        let (mut changed, mut progressed) = (HashMap::new(), false);
         for session in &waiting {
             let foreseen = self.foresee(session, obstacles.get(&session.id), &seen);
             let Some(next) = round.unless_failed(format_args!("session {}", session.id), foreseen) else { continue };
@@ -60,17 +60,25 @@ impl Sessions {
             }
             // Whoever is let in may not take the room of one who has come to wait for room.
             self.note_reasons(std::mem::take(&mut changed)).await?;
+            let is_about_room = matches!(next, Next::Decide(_));
             let outcome = match next {
                 Next::Decide(hold) => self.reconsider(session, hold).await,
                 Next::Never(reason) => self.refuse(session, reason).await.map(|()| true),
                 Next::GiveUp | Next::Wait { .. } => self.give_up(session).await.map(|()| true),
             };
-            let goes_on_waiting = round.unless_failed(format_args!("session {}", session.id), outcome) != Some(true);
-            if !goes_on_waiting && MAX_DECIDING < began.elapsed() {
-                self.wake();
+            let is_settled = round.unless_failed(format_args!("session {}", session.id), outcome) == Some(true);
+            progressed |= is_settled;
+            if MAX_DECIDING < began.elapsed() {
+                // Where nothing could be settled, as on a full disk, the next round comes soon enough.
+                if progressed {
+                    self.wake();
+                }
                 return Ok(());
             }
-            seen = self.admission.outlook().await?;
+            // What could never start has taken nothing from the others.
+            if is_about_room {
+                seen = self.admission.outlook().await?;
+            }
         }
         self.note_reasons(changed).await
     }
