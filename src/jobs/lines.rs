@@ -68,7 +68,10 @@ impl JobRequest {
             Some(node(&shape)).filter(|node| 0 < node.cpus && 0 < node.memory_bytes)
         };
         match sbatch::read(&script, &usual, &largest) {
-            Ok(lines) => {
+            Ok(mut lines) => {
+                if self.name.as_ref().is_some_and(|name| !name.trim().is_empty()) {
+                    lines.options.retain(|option| !option.starts_with(sbatch::JOB_NAME));
+                }
                 if lines.says_size {
                     (self.resources, self.profile) = (Some(lines.resources), None);
                 }

@@ -52,6 +52,9 @@ const WORD: &str = "#SBATCH";
 /// Words of other batch systems that `sbatch` reads as well.
 const OTHER_WORDS: [&str; 2] = ["#PBS", "#BSUB"];
 
+/// What names a job for Slurm.
+pub(super) const JOB_NAME: &str = "--job-name=";
+
 /// The longest value of an option (bytes).
 const LONGEST_VALUE: usize = 1024;
 
@@ -162,7 +165,14 @@ fn take_here(lines: &mut Lines, name: &str, text: &str) -> Result<(), String> {
             }
         },
         "array" => lines.array = Some(text.to_owned()),
-        "job-name" => lines.name = Some(text.to_owned()),
+        "job-name" => {
+            lines.name = Some(text.to_owned());
+            // Slurm calls all tasks of an array alike.
+            if !text.is_empty() && !text.contains(char::is_control) {
+                lines.options.retain(|option| !option.starts_with(JOB_NAME));
+                lines.options.push(format!("{JOB_NAME}{text}"));
+            }
+        }
         "output" => streams.output = Some(text.to_owned()),
         "error" => streams.error = Some(text.to_owned()),
         "input" => streams.input = Some(text.to_owned()),
@@ -225,7 +235,12 @@ mod tests {
             says_size: true,
             start: Start { streams, ..Start::default() },
             requeue: Some(true),
-            options: options.into_iter().chain(["--partition=gpu,long"]).map(str::to_owned).collect(),
+            options: ["--job-name=train"]
+                .into_iter()
+                .chain(options)
+                .chain(["--partition=gpu,long"])
+                .map(str::to_owned)
+                .collect(),
             ..Lines::default()
         };
         assert_eq!(read, wanted);

@@ -257,7 +257,7 @@ async fn requeue_is_for_nodes_that_are_taken_away() {
     assert!(both.log_of(&id).await.contains("restarts 1"));
 }
 
-/// As a tutorial writes it: an array whose tasks start steps in a folder of their own, with modules.
+/// As a tutorial writes it: an array whose tasks start steps and write into folders of their own.
 #[tokio::test]
 async fn a_tutorials_script_both_ways() {
     let Some(both) = Both::open("").await else { return };
@@ -312,7 +312,7 @@ async fn a_folder_of_the_scripts() {
     let below = format!("{}\n", both.folder.join("below").display());
     assert_eq!(both.log_of(&id).await, below);
     let (status, copy) = both.person.ask(&both.house, "POST", &format!("/jobs/{id}/clone"), &json!({})).await;
-    assert_eq!(status, 201, "{copy}");
+    assert_eq!(status, 202, "{copy}");
     let id = copy["id"].as_str().unwrap();
     ended(&both.house, &both.person, id, "exited").await;
     assert_eq!(both.log_of(id).await, below);
