@@ -97,6 +97,8 @@ const ON_SEVERAL: [&str; 15] = [
     "-w node3 --exclusive=user",
 ];
 
+const MIB: i64 = 1 << 20;
+
 fn script(header: &str, to: &Path) -> String {
     let to = to.display();
     format!(
@@ -132,7 +134,8 @@ impl Both {
         let (mut plain, mut ours) = (normal(plain, with_memory), normal(ours, with_memory));
         if !header.contains("-J") && !header.contains("--job-name") {
             // By the name of a file, and by its first command.
-            (plain.remove("SLURM_JOB_NAME"), ours.remove("SLURM_JOB_NAME"));
+            plain.remove("SLURM_JOB_NAME");
+            ours.remove("SLURM_JOB_NAME");
         }
         if header.contains("-c") || header.contains("--cpus-per-task") {
             // Numerical libraries keep to the cores of their task, where a script says how many.
@@ -180,7 +183,6 @@ async fn common_headers_mean_the_same_as_by_sbatch() {
 async fn what_is_held_is_charged() {
     let Some(both) = Both::open("").await else { return };
     both.cluster.set_nodes("drain");
-    const MIB: i64 = 1 << 20;
     for (header, wanted) in [
         ("--exclusive --mem=1G", (4, 2, 1024)),
         ("--mem=0", (1, 0, 4096)),

@@ -112,16 +112,16 @@ impl Both {
 
     /// The same script as a job of the portal.
     async fn job(&self, text: &str) -> String {
-        submit(&self.house, &self.person, self.request(text)).await
+        submit(&self.house, &self.person, Self::request(text)).await
     }
 
-    fn request(&self, text: &str) -> Value {
+    fn request(text: &str) -> Value {
         json!({ "script": text, "sbatch": true, "working_directory": "work" })
     }
 
     /// Whether a script is refused before it comes to Slurm, and why.
     async fn refusal(&self, text: &str) -> Option<String> {
-        let (status, answer) = self.person.ask(&self.house, "POST", "/jobs", &self.request(text)).await;
+        let (status, answer) = self.person.ask(&self.house, "POST", "/jobs", &Self::request(text)).await;
         (status != 201).then(|| answer.to_string())
     }
 }
