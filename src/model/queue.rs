@@ -83,6 +83,8 @@ pub struct QueuedJob {
     /// Where it runs; several while it waits for any of them.
     pub partitions: Vec<String>,
     pub runs: bool,
+    /// It has its nodes, and its time stands still.
+    pub is_suspended: bool,
     /// Why it waits, as a sentence; empty while it runs.
     pub why: String,
     /// How many come before it, and itself; only where it waits for its turn and nothing else.

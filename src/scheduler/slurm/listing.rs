@@ -38,6 +38,7 @@ fn jobs(rows: &[Row], now: Timestamp) -> Vec<QueuedJob> {
                 user: queued.user.clone(),
                 partitions: row.partitions.clone(),
                 runs,
+                is_suspended: row.is_suspended,
                 why: if runs { String::new() } else { why_it_waits(&row.reason) },
                 // One that is over already was a guess that came to nothing.
                 estimated_start: row.started_at.filter(|at| place.is_some() && now < *at),

@@ -15,6 +15,8 @@ pub(super) struct Row {
     pub standing: Standing,
     /// It is over but for its tidying up.
     pub is_ending: bool,
+    /// It has its nodes, and its time stands still.
+    pub is_suspended: bool,
     /// Slurm's own word for why it waits, or for why it ended.
     pub reason: String,
     pub uid: u32,
@@ -176,6 +178,7 @@ fn read(row: &[&str; FIELDS.len()]) -> Result<Row, String> {
         job: job.parse().map_err(|_err| unreadable("squeue", job))?,
         standing: standing(state),
         is_ending: state == "COMPLETING",
+        is_suspended: state == "SUSPENDED",
         reason: told(reason, moment(started)),
         uid: uid.parse().map_err(|_err| unreadable("squeue", uid))?,
         partitions: partitions.split(',').map(str::to_owned).collect(),

@@ -147,7 +147,9 @@ fn row(job: &QueuedJob, own: Option<&u32>, ours: &HashMap<SessionId, Session>, n
         label: job.label.clone(),
         name: job.name.clone(),
         user: job.user.clone(),
-        state: if job.runs {
+        state: if job.is_suspended {
+            StateBadge { class: "outside", word: "Suspended" }
+        } else if job.runs {
             StateBadge { class: "running", word: "Running" }
         } else {
             StateBadge { class: "queued", word: "Waiting" }
@@ -190,7 +192,7 @@ pub struct QueuedJobView {
     name: String,
     /// The account that it runs as.
     unix_name: String,
-    /// `waiting` or `running`.
+    /// `waiting`, `running` or `suspended` (it has its nodes, and its time stands still).
     state: &'static str,
     /// Why it waits.
     detail: Option<String>,
@@ -251,7 +253,11 @@ pub async fn list(
         label: job.label,
         name: job.name,
         unix_name: job.user,
-        state: if job.runs { "running" } else { "waiting" },
+        state: match (job.runs, job.is_suspended) {
+            (_, true) => "suspended",
+            (true, false) => "running",
+            (false, false) => "waiting",
+        },
         detail: Some(job.why).filter(|why| !why.is_empty()),
         place: job.place,
         estimated_start: job.estimated_start,
