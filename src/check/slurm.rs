@@ -7,7 +7,7 @@ use super::{Facts, Finding, Level, associations};
 use crate::{
     helper::command::{self, Surroundings},
     protocol::Ran,
-    scheduler::slurm::{Quotas, Settings},
+    scheduler::slurm::{Quotas, Settings, try_out},
 };
 
 /// How long the controller may take; longer than its own patience.
@@ -28,6 +28,7 @@ pub async fn slurm(facts: &Facts) -> Vec<Finding> {
     });
     match looked.await {
         Ok((mut findings, level)) => {
+            findings.extend(answers(&settings, &findings).await);
             match settings.quotas {
                 Quotas::Portal => {}
                 Quotas::Mirror => findings.extend(associations::associations(&settings, &account, &level).await),
@@ -37,6 +38,24 @@ pub async fn slurm(facts: &Facts) -> Vec<Finding> {
         }
         Err(err) => vec![Finding::new("Slurm", Level::Fault, format!("it could not be looked at: {err}"))],
     }
+}
+
+/// Whether jobs and nodes can be read as the portal reads them: another version may write other columns.
+async fn answers(settings: &Settings, so_far: &[Finding]) -> Option<Finding> {
+    // What does not answer at all is named already.
+    if so_far.iter().any(|finding| finding.level == Level::Fault) {
+        return None;
+    }
+    let name = "Slurm answers";
+    Some(match try_out(settings).await {
+        Ok((jobs, nodes)) => {
+            Finding::new(name, Level::Ok, format!("{jobs} rows of squeue and {nodes} of sinfo are read"))
+        }
+        Err(why) => {
+            let what = format!("{why}; nothing is started or ended while this lasts");
+            Finding::new(name, Level::Fault, what).mend("squeue --version; sinfo --version; scontrol ping")
+        }
+    })
 }
 
 /// What the account is in Slurm's accounting: `Operator`, `Administrator`, `None`, or empty where nobody says.

@@ -331,6 +331,9 @@ pub enum Error {
     /// The request can never work as it is; the sentence is for the user.
     #[error("{0}")]
     Refused(String),
+    /// There is no room for it now, and it was not started; the sentence is for the user.
+    #[error("{0}")]
+    Full(String),
     /// Nobody could be asked; trying again later may help.
     #[error("the scheduler cannot be reached: {0}")]
     Unavailable(String),

@@ -329,6 +329,7 @@ impl Sessions {
                 self.watch(&placed);
                 return Ok(());
             }
+            Err(Error::Scheduler(scheduler::Error::Full(why))) => return self.waits_for_room(&session, &why).await,
             // Nobody knows whether it was started: it is tried again, and found if it was.
             Err(Error::Scheduler(error)) if !matches!(error, scheduler::Error::Refused(_)) => {
                 let why = error.sentence();
@@ -345,6 +346,18 @@ impl Sessions {
             }
         };
         self.finish(&session, EndReason::LaunchFailed, None, sentence).await
+    }
+
+    /// The batch system takes no more for now: it is asked again in a later round.
+    async fn waits_for_room(&self, session: &Session, why: &str) -> Result<()> {
+        if session.unknown_since.is_some() {
+            self.db.set_unknown(session.id, None).await?;
+        }
+        if session.unknown_since.is_some() || session.detail.as_deref() != Some(why) {
+            self.db.set_detail(session.id, why).await?;
+            self.tell(session, false);
+        }
+        Ok(())
     }
 
     /// Is it still there, and is its time up?

@@ -182,7 +182,7 @@ impl From<scheduler::Error> for Error {
     fn from(err: scheduler::Error) -> Self {
         use scheduler::Error as Scheduler;
         match err {
-            Scheduler::Refused(sentence) => Self::conflict(as_sentence(&sentence)),
+            Scheduler::Refused(sentence) | Scheduler::Full(sentence) => Self::conflict(as_sentence(&sentence)),
             Scheduler::Unavailable(_) => {
                 Self::outage("The scheduler does not answer right now. Try again in a moment.", 5, err)
             }

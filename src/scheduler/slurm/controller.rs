@@ -208,6 +208,11 @@ impl Controller {
         if is_new(&view) { Ok(view) } else { self.look(age).await.and_then(seeing) }
     }
 
+    /// A view whose nodes were asked for after this call.
+    pub async fn look_at_nodes_anew(&self) -> Result<Arc<View>> {
+        self.look(Duration::ZERO).await.and_then(seeing)
+    }
+
     async fn look(&self, sizes: Duration) -> Result<Arc<View>> {
         let wanted = Instant::now();
         let _turn = self.turn.lock().await;
@@ -362,6 +367,19 @@ impl Controller {
         self.calls.fetch_add(1, Ordering::Relaxed);
         command(&self.settings, tool, arguments).await
     }
+}
+
+/// Asks for jobs and nodes as the portal does, and reads both; how many rows there are, or which command did not
+/// answer with what is asked for, and why.
+pub async fn try_out(settings: &Settings) -> Result<(usize, usize), String> {
+    let separator = separator();
+    let ask = async |tool: &str, arguments| {
+        let ran = command(settings, tool, arguments).await;
+        ran.and_then(|ran| answer(&ran)).map_err(|why| format!("{tool}: {why}"))
+    };
+    let jobs = queue::parse(&ask("squeue", queue::arguments(&separator)).await?, &separator)?.len();
+    let nodes = sinfo::parse(&ask("sinfo", sinfo::arguments(&separator)).await?, &separator)?.len();
+    Ok((jobs, nodes))
 }
 
 /// Runs one of Slurm's commands as the portal's own account.

@@ -29,6 +29,8 @@ pub(super) struct Evidence {
     /// Whom the job ran as, and who cancelled it.
     pub uid: u32,
     pub cancelled_by: Option<u32>,
+    /// Why Slurm says that its start failed, in Slurm's words: a Prolog, or the node's daemon.
+    pub failed_start: Option<String>,
 }
 
 /// What a state of the accounts says, as a witness of a job's end.
@@ -45,6 +47,12 @@ pub(super) fn judge_job(evidence: Evidence, now: Timestamp) -> Exit {
     let exit = |reason, detail: String| Exit { reason, exit_code: None, signal: None, ended_at: at, detail };
     match evidence.ended {
         Some(Ended::By(EndReason::OutOfMemory)) if evidence.record.is_some() => judge(true, evidence.record, at),
+        // Slurm itself cancels what it could not start.
+        Some(Ended::Cancelled) if !evidence.asked && !evidence.begun && evidence.failed_start.is_some() => {
+            let (node, why) = (&evidence.host, evidence.failed_start.unwrap_or_default());
+            let node = if node.is_empty() { "its node" } else { node };
+            exit(Some(EndReason::NodeFailure), format!("Slurm could not start it on {node}: {why}"))
+        }
         Some(Ended::By(reason)) => exit(Some(reason), why_it_ended(reason, &evidence.host)),
         Some(Ended::Cancelled) if evidence.asked => exit(None, "cancelled in Slurm, as asked".to_owned()),
         Some(Ended::Cancelled) => match evidence.cancelled_by {
@@ -93,6 +101,7 @@ mod tests {
         let record = |cause, exit_code| {
             Some(ExitRecord { cause, exit_code, signal: None, ended_at_ms: 0, detail: "d".to_owned() })
         };
+        let failed = || Some("Prolog error".to_owned());
         let by = |reason| Evidence { ended: Some(Ended::By(reason)), begun: true, ..Evidence::default() };
         let itself = Evidence { ended: Some(Ended::Itself), begun: true, ..Evidence::default() };
         let cancelled = Evidence { ended: Some(Ended::Cancelled), uid: 7, ..Evidence::default() };
@@ -111,7 +120,11 @@ mod tests {
             (Evidence { asked: true, ..cancelled.clone() }, None, None),
             (Evidence { cancelled_by: Some(7), ..cancelled.clone() }, Some(StoppedByOwner), None),
             (Evidence { cancelled_by: Some(0), ..cancelled.clone() }, Some(StoppedByAdmin), None),
-            (cancelled, Some(StoppedByAdmin), None),
+            (cancelled.clone(), Some(StoppedByAdmin), None),
+            (Evidence { failed_start: failed(), ..cancelled.clone() }, Some(NodeFailure), None),
+            (Evidence { failed_start: failed(), cancelled_by: Some(0), ..cancelled.clone() }, Some(NodeFailure), None),
+            (Evidence { failed_start: failed(), asked: true, ..cancelled.clone() }, None, None),
+            (Evidence { failed_start: failed(), begun: true, ..cancelled }, Some(StoppedByAdmin), None),
             (Evidence { record: record(ExitCause::App, Some(0)), ..Evidence::default() }, Some(Exited), Some(0)),
             (Evidence::default(), Some(Lost), None),
         ] {

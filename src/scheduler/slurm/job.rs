@@ -17,7 +17,7 @@ use super::{
     queue::Row,
     sinfo::Node,
     size,
-    state::{Ended, Standing},
+    state::{self, Ended, Standing},
     submit,
 };
 use crate::{
@@ -52,6 +52,29 @@ const FIRST_ANSWER: Duration = Duration::from_secs(5);
 /// What is read of an exit record at most, and of what a script has said.
 const MAX_EXIT_RECORD: u64 = 16 * 1024;
 const MAX_SAID: u64 = 300;
+
+/// How long nobody submits another job like one that was turned away, unless one has ended.
+const ASK_AGAIN: Duration = Duration::from_secs(30);
+
+/// A limit on how many jobs may be in Slurm at once that was reached.
+pub(super) struct Full {
+    at: Instant,
+    /// How many of the person's were there.
+    jobs: usize,
+    why: String,
+}
+
+impl Full {
+    /// Whose limit it may be: a person's, an account's, or a QOS's that the job names.
+    fn key(launch: &Launch) -> String {
+        let (name, group) = (&launch.person.unix_name, launch.group.as_deref().unwrap_or_default());
+        format!("{name}\n{group}\n{}", launch.shape.options.join("\n"))
+    }
+
+    fn jobs(view: &View, launch: &Launch) -> usize {
+        view.queue.iter().filter(|row| row.uid == launch.person.uid).count()
+    }
+}
 
 /// A session is handed in once and never put into the queue again.
 const ATTEMPT: u32 = 1;
@@ -203,6 +226,10 @@ impl Shared {
         if !waits {
             return Ok(None);
         }
+        // Slurm has said that it did not take it.
+        if self.turned_away.lock().contains(&session) {
+            return Ok(None);
+        }
         // Somebody has begun to hand it in, and nobody has seen the job: it may yet appear.
         let since = {
             let mut handed_in = self.handed_in.lock();
@@ -215,6 +242,23 @@ impl Shared {
         }
         self.controller.nudge();
         Err(Error::Unavailable("it is not clear yet whether Slurm has taken its job".to_owned()))
+    }
+
+    /// Why a submission would be turned away again: the last one like it was, and none of the person's jobs has
+    /// ended since. Of many that wait, one at a time asks.
+    pub(super) fn is_full(&self, view: &View, launch: &Launch) -> Option<String> {
+        let full = self.full.lock();
+        let Full { at, jobs, why } = full.get(&Full::key(launch))?;
+        (at.elapsed() < ASK_AGAIN && *jobs <= Full::jobs(view, launch)).then(|| why.clone())
+    }
+
+    /// Notes that Slurm has no room for another job like this one, and says so for people.
+    pub(super) fn note_full(&self, view: &View, launch: &Launch, said: &str) -> String {
+        let why = format!("Waits: Slurm accepts no more jobs now ({said}). It is submitted when others have ended.");
+        let full = Full { at: Instant::now(), jobs: Full::jobs(view, launch), why: why.clone() };
+        self.full.lock().insert(Full::key(launch), full);
+        self.turned_away.lock().insert(launch.session);
+        why
     }
 
     /// What the agent wrote last, if it can be made sense of: its user may have written it.
@@ -247,7 +291,15 @@ impl Shared {
         }
         let is_open = evidence.ended.is_none() && evidence.record.is_none()
             || evidence.ended == Some(Ended::Cancelled) && !evidence.asked;
-        let job = u32::try_from(placement.pid).ok().filter(|job| 0 < *job);
+        if let Some(row) = &row
+            && is_open
+            && !evidence.begun
+        {
+            evidence.failed_start = self.failed_start(row).await;
+        }
+        // One that was never seen placed is known by its row alone.
+        let number = u32::try_from(placement.pid).ok().filter(|job| 0 < *job);
+        let job = number.or(row.as_ref().map(|row| row.job));
         if (is_open || row.is_none())
             && let Some(job) = job
             && let Some(record) = self.controller.account(job).await.and_then(|mut records| records.pop())
@@ -261,6 +313,20 @@ impl Shared {
             }
         }
         judge_job(evidence, self.config.clock.now())
+    }
+
+    /// Why Slurm says that a job's start failed: in its reason of the job, or in that of the node, which it
+    /// drains when a Prolog fails there.
+    async fn failed_start(&self, row: &Row) -> Option<String> {
+        let of_job = state::is_failed_start(&row.reason).then(|| row.reason.replace('_', " "));
+        if row.host.is_empty() {
+            return of_job;
+        }
+        // The node was drained just now.
+        let view = self.controller.look_at_nodes_anew().await.ok();
+        let node = view.as_ref().and_then(|view| view.nodes.iter().find(|node| node.name == row.host));
+        let of_node = node.and_then(|node| node.reason.clone()).filter(|reason| state::is_failed_start(reason));
+        of_node.or(of_job)
     }
 
     /// The session's job, if it has one that has not ended, as the controller says now: told

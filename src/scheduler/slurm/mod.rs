@@ -24,7 +24,7 @@ mod state;
 mod submit;
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -39,7 +39,10 @@ use futures_util::{
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-pub use self::settings::{Quotas, Settings};
+pub use self::{
+    controller::try_out,
+    settings::{Quotas, Settings},
+};
 use self::{
     controller::{Controller, View},
     mark::Marks,
@@ -48,14 +51,16 @@ use self::{
     submit::Answer,
 };
 use super::{
-    Account, Error, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler, link,
+    Account, Error, Exit, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler,
+    link,
     local::{Local, blocking},
 };
 use crate::{
     dial::Endpoint,
     helper::{client::Launcher, identity},
     model::{
-        Capacity, Clock, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Stock, Timestamp,
+        Capacity, Clock, EndReason, Gpu, GpuInventory, GpuWatch, Machines, Queue, QueueId, Resources, SessionId, Stock,
+        Timestamp,
         health::NoScheduler,
         job::Shape,
         queue::{Part, ShellJob},
@@ -113,6 +118,9 @@ struct Shared {
     past_starts: Mutex<HashMap<SessionId, (i64, Vec<Allocation>)>>,
     /// Whose turn it is to submit (`true`) or cancel.
     turns: Mutex<HashMap<(String, bool), Arc<Semaphore>>>,
+    /// Limits on the number of submitted jobs that were reached, and the sessions that wait for them.
+    full: Mutex<HashMap<String, job::Full>>,
+    turned_away: Mutex<HashSet<SessionId>>,
 }
 
 #[derive(Clone, Copy)]
@@ -135,7 +143,9 @@ impl Slurm {
             tracing::warn!("nobody knows how large the cluster is, until Slurm answers");
         }
         let (handed_in, told, past_starts, turns) = Default::default();
-        Self { shared: Arc::new(Shared { config, marks, controller, handed_in, told, past_starts, turns }) }
+        let (full, turned_away) = Default::default();
+        let shared = Shared { config, marks, controller, handed_in, told, past_starts, turns, full, turned_away };
+        Self { shared: Arc::new(shared) }
     }
 
     /// How many commands have gone to the controller since the start.
@@ -280,6 +290,9 @@ impl Scheduler for Slurm {
         if let Some(placement) = this.earlier(&view, &launch).await? {
             return Ok(placement);
         }
+        if let Some(why) = this.is_full(&view, &launch) {
+            return Err(Error::Full(why));
+        }
         let (shape, each) = (&launch.shape, launch.shape.share(launch.resources.clone()));
         let nodes = this.eligible_for(&view, shape);
         if let Some(objection) = size::objection_to(&nodes, &each, launch.seconds, shape) {
@@ -309,6 +322,7 @@ impl Scheduler for Slurm {
             .map_err(|err| Error::Refused(format!("the app's settings: {err}")))?;
         // Whatever comes of it: from here on there may be a job.
         this.handed_in.lock().insert(session, HandedIn { at: Instant::now(), is_sure: false });
+        this.turned_away.lock().remove(&session);
         let name = &launch.person.unix_name;
         let ran = this.order(session, name, BatchOrder::Submit { options, script, agent }).await?;
         match submit::read(&ran) {
@@ -320,6 +334,10 @@ impl Scheduler for Slurm {
             Answer::Refused(sentence) => {
                 this.handed_in.lock().remove(&session);
                 Err(Error::Refused(sentence))
+            }
+            Answer::Full(said) => {
+                this.handed_in.lock().remove(&session);
+                Err(Error::Full(this.note_full(&view, &launch, &said)))
             }
             Answer::Unclear(why) => Err(Error::Unavailable(why)),
         }
@@ -355,6 +373,18 @@ impl Scheduler for Slurm {
         }
         let row = view.job(session, u32::try_from(placement.pid).ok()).cloned();
         match row.as_ref().map(|row| &row.standing) {
+            // Slurm holds it for good; a retry of the portal's starts another one.
+            Some(Standing::Waiting) if row.as_ref().is_some_and(|row| state::is_failed_start(&row.reason)) => {
+                let (node, why) = row.map(|row| (row.host, row.reason.replace('_', " "))).unwrap_or_default();
+                let node = if node.is_empty() { "its node" } else { &node };
+                Observation::Ended(Exit {
+                    reason: Some(EndReason::NodeFailure),
+                    exit_code: None,
+                    signal: None,
+                    ended_at: self.shared.config.clock.now(),
+                    detail: format!("Slurm could not start it on {node} and holds it: {why}"),
+                })
+            }
             Some(Standing::Waiting) => {
                 Observation::Waiting(why_it_waits(&row.map(|row| row.reason).unwrap_or_default()))
             }
@@ -433,6 +463,7 @@ impl Scheduler for Slurm {
         self.shared.handed_in.lock().remove(&session);
         self.shared.told.lock().remove(&session);
         self.shared.past_starts.lock().remove(&session);
+        self.shared.turned_away.lock().remove(&session);
         Ok(())
     }
 

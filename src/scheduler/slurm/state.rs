@@ -49,6 +49,12 @@ pub(super) fn standing(state: &str) -> Standing {
 pub(super) fn why_it_waits(reason: &str) -> String {
     // `ReqNodeNotAvail, UnavailableNodes:node2` and the like: the first word says what it is.
     let word = reason.trim_start_matches('(').split([',', ' ', '(', ')']).next().unwrap_or_default();
+    // `ReqNodeNotAvail, Reserved for maintenance`, in older versions with underscores.
+    let words = reason.replace('_', " ");
+    if let Some(what) = words.split(", ").find_map(|part| part.strip_prefix("Reserved for ")) {
+        let what: String = what.chars().filter(|c| !c.is_control() && *c != ')').take(60).collect();
+        return format!("Waits in Slurm’s queue: nodes that it needs are reserved for {what} ({word}).");
+    }
     let told = match word {
         "ReqNodeNotAvail" if reason.replace('_', " ").contains("reserved for other job") => {
             "the node that it asks for is promised to another job first"
@@ -88,6 +94,13 @@ pub(super) fn why_it_waits(reason: &str) -> String {
     };
     let word: String = word.chars().filter(char::is_ascii_graphic).take(40).collect();
     format!("Waits in Slurm’s queue: {told} ({word}).")
+}
+
+/// Whether Slurm's reason of a job or a node is that a start failed there: `launch failed requeued held`,
+/// `JobLaunchFailure`, `Prolog error`, `batch job complete failure`.
+pub(super) fn is_failed_start(reason: &str) -> bool {
+    let reason = reason.to_ascii_lowercase().replace('_', " ");
+    ["prolog", "launch fail", "launchfail", "batch job complete failure"].iter().any(|part| reason.contains(part))
 }
 
 /// What Slurm's end of a job means, as a sentence.
@@ -156,6 +169,8 @@ mod tests {
             ("Priority", "higher priority"),
             ("ReqNodeNotAvail, UnavailableNodes:node2", "drained"),
             ("ReqNodeNotAvail, May be reserved for other job", "promised to another job"),
+            ("ReqNodeNotAvail, Reserved for maintenance", "reserved for maintenance (ReqNodeNotAvail)"),
+            ("(ReqNodeNotAvail,_Reserved_for_maintenance)", "reserved for "),
             ("QOSMaxGRESPerUser", "limit of its QOS"),
             ("AssocGrpCpuLimit", "limit of its account"),
             ("(Resources)", "not free yet"),

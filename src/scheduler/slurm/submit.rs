@@ -225,6 +225,8 @@ pub(super) enum Answer {
     Accepted(u32),
     /// Slurm will not have it as it is; its own sentence.
     Refused(String),
+    /// Slurm has taken as many jobs as somebody's limit allows at once; which limit.
+    Full(String),
     /// Nobody knows whether it was taken.
     Unclear(String),
 }
@@ -261,10 +263,24 @@ pub(super) fn read(ran: &Ran) -> Answer {
             "The portal may not hand in jobs as this account ({said}): an administrator has to name it in the rule that \
              sudo has for the portal."
         )),
+        Some(_) if full_of(&ran.complaints).is_some() => {
+            Answer::Full(full_of(&ran.complaints).unwrap_or_default().to_owned())
+        }
         Some(_) if is_unreached(&said) => Answer::Unclear(said),
         Some(_) if said.is_empty() => Answer::Refused("Slurm refused the job and did not say why.".to_owned()),
         Some(_) => Answer::Refused(format!("Slurm refused the job: {said}.")),
     }
+}
+
+/// Slurm's word for a limit on how many jobs are submitted at once: `AssocMaxSubmitJobLimit`,
+/// `AssocGrpSubmitJobsLimit`, `QOSMaxSubmitJobPerUserLimit` and their like. Whoever asks for too much time or
+/// too many GPUs is refused by the same last line.
+fn full_of(complaints: &str) -> Option<&str> {
+    let words = complaints.split(|c: char| !c.is_ascii_alphanumeric());
+    let is_limit = |word: &&str| {
+        (word.starts_with("Assoc") || word.starts_with("QOS")) && word.contains("SubmitJob") && word.ends_with("Limit")
+    };
+    words.into_iter().find(is_limit)
 }
 
 pub(super) fn is_unreached(said: &str) -> bool {
@@ -486,6 +502,21 @@ mod tests {
                     .to_owned()
             )
         );
+        for limit in [
+            "AssocMaxSubmitJobLimit",
+            "AssocGrpSubmitJobsLimit",
+            "QOSMaxSubmitJobPerUserLimit",
+            "QOSMaxSubmitJobPerAccountLimit",
+            "QOSGrpSubmitJobsLimit",
+        ] {
+            let violates = "Batch job submission failed: Job violates accounting/QOS policy (job submit limit, user's \
+                            size and/or time limits)";
+            let said = format!("sbatch: error: {limit}\nsbatch: error: {violates}\n");
+            assert_eq!(read(&ran(Some(1), "", &said)), Answer::Full(limit.to_owned()));
+            let other = said.replace(limit, "AssocMaxWallDurationPerJobLimit");
+            assert!(matches!(read(&ran(Some(1), "", &other)), Answer::Refused(_)), "{other}");
+            assert!(matches!(read(&ran(Some(1), "", violates)), Answer::Refused(_)));
+        }
         for unclear in [
             "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
             "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",

@@ -2,6 +2,7 @@
 //! input, what never fits, how often the controller is asked; and what holds for every scheduler.
 
 mod accounts;
+mod answers;
 mod batch;
 mod billing;
 mod clocks;
@@ -11,9 +12,11 @@ mod faults;
 mod jobs;
 mod machines;
 mod mirror;
+mod prolog;
 mod queue;
 mod read;
 mod requeues;
+mod room;
 mod scripts;
 mod shell;
 mod stage;
