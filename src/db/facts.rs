@@ -406,7 +406,9 @@ impl Tallies {
         let mut count = |add: &dyn Fn(&mut Tally)| {
             add(&mut self.all);
             add(self.people.entry(one.owner).or_default());
-            groups.iter().for_each(|group| add(self.groups.entry(*group).or_default()));
+            for group in groups {
+                add(self.groups.entry(*group).or_default());
+            }
         };
         let (gpus, interval) = match &one.stand {
             Stand::Waits { .. } => return count(&|tally| tally.usage.pending += 1),

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn of_a_clusters_gpus_as_quickly_as_of_a_machines() {
-        let many = machine(&["A"; 20_000]);
+        let many = machine(&vec!["A"; 20_000]);
         let began = std::time::Instant::now();
         assert_eq!(indices(many.pick(&taken(&[0, 1]), 2, None)).as_deref(), Some(&[2, 3][..]));
         assert_eq!(many.pick(&taken(&[0]), 19_999, None).map(|gpus| gpus.len()), Some(19_999));
