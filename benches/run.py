@@ -17,6 +17,7 @@ import traceback
 import curves  # noqa: F401 (it enters its rows, as datasets, directory and life do)
 import datasets  # noqa: F401
 import directory  # noqa: F401
+import growth  # noqa: F401
 import life  # noqa: F401
 import rows
 import slurm  # noqa: F401

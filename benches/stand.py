@@ -134,7 +134,7 @@ class Server:
 class Portal(Server):
     """`lyceum serve`, not started by root: it serves one person, as that person."""
 
-    def __init__(self, stand, name="portal", config="", environment=False):
+    def __init__(self, stand, name="portal", config="", environment=False, gpus=0):
         self.stand, self.account = stand, stand.account
         self.data = stand.directory(name)
         self.port = two_free_ports()
@@ -144,7 +144,7 @@ class Portal(Server):
         python = f'[[environments.list]]\nname = "default"\ntitle = "Python"\npython = "{stand.python}"\n'
         (self.data / "lyceum.toml").write_text(
             f'[server]\nlisten = "127.0.0.1:{self.port}"\n'
-            '[scheduler.local]\ngpus = 0\ncpus = 4000\nmemory = "4000GiB"\ngrace = "5s"\n'
+            f'[scheduler.local]\ngpus = {gpus}\ncpus = 4000\nmemory = "4000GiB"\ngrace = "5s"\n'
             f'[environments]\nbuild = "never"\n{python if environment else ""}{config}')
         self.env = {"HOME": self.account.pw_dir, "PATH": "/usr/local/bin:/usr/bin:/bin", "LYCEUM_LOG": "warn"}
         self.place = ["--config", self.data / "lyceum.toml", "--data", self.data / "data"]
