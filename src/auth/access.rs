@@ -299,12 +299,18 @@ impl Access {
             (memory.by_key.get(&key).cloned(), memory.generation)
         };
         // What looks ended in memory may have been used under its other key: ask again.
-        let remembered = match remembered.filter(|remembered| remembered.stands(now)) {
-            Some(remembered) => remembered,
-            None => match self.find(&key).await?.filter(|found| found.stands(now)) {
-                Some(found) => self.remember(key, found, generation),
-                None => return Ok(None),
-            },
+        let remembered = if let Some(remembered) = remembered.filter(|remembered| remembered.stands(now)) {
+            remembered
+        } else {
+            let Some(found) = self.find(&key).await?.filter(|found| found.stands(now)) else {
+                // What is live is asked about by its id. Where that is told first that the access has ended, a
+                // request with the secret is not let in by what is remembered.
+                if matches!(key, Key::Login(_) | Key::Token(_)) {
+                    self.forget();
+                }
+                return Ok(None);
+            };
+            self.remember(key, found, generation)
         };
         self.note_use(&remembered, now);
         Ok(Some(remembered.principal.clone()))
