@@ -66,13 +66,18 @@ impl<T> Listed<T> {
         Self { items, next_cursor }
     }
 
-    /// A page of a list that is in memory as a whole, by names that are each there once. A name that is gone
-    /// begins again.
+    /// A page of a list that is in memory as a whole, by names that are each there once. Behind a name that is gone
+    /// nothing can be told.
     pub fn cut<S>(all: &[S], paging: &Paging, name: impl Fn(&S) -> &str, item: impl Fn(&S) -> T) -> Result<Self> {
         let limit = usize::try_from(paging.limit()?).unwrap_or(0);
         let after: Option<String> = paging.after()?;
-        let begin =
-            after.and_then(|after| all.iter().position(|one| *name(one) == *after)).map_or(0, |place| place + 1);
+        let begin = match after {
+            None => 0,
+            Some(after) => match all.iter().position(|one| *name(one) == *after) {
+                Some(place) => place + 1,
+                None => return Err(Error::field("cursor", "gone", "What it names is not there any more: begin anew.")),
+            },
+        };
         let page = &all[begin..all.len().min(begin + limit)];
         let last = page.last().filter(|_| begin + page.len() < all.len());
         Ok(Self { items: page.iter().map(item).collect(), next_cursor: last.map(|one| cursor(name(one))) })
@@ -114,6 +119,7 @@ mod tests {
         let second = cut(&Paging::new(Some(2), first.next_cursor)).unwrap();
         assert_eq!((second.items, second.next_cursor), (vec!["c".to_owned()], None));
         assert!(cut(&Paging::new(Some(501), None)).is_err());
+        assert!(cut(&Paging::new(None, Some(cursor("d")))).is_err(), "it is gone");
         for limit in [0, -1, 501, i64::MAX] {
             assert!(Paging::new(Some(limit), None).limit().is_err());
         }

@@ -1,5 +1,7 @@
 //! From what the controller says of nodes and jobs to what people see of the cluster.
 
+use std::collections::{HashMap, HashSet, hash_map::Entry};
+
 use super::{controller::View, sinfo::Node, size};
 use crate::model::{
     Machines, Timestamp,
@@ -8,19 +10,24 @@ use crate::model::{
 
 /// `partitions` are those that the settings name.
 pub(super) fn machines(view: &View, partitions: &str, trouble: Option<String>, now: Timestamp) -> Machines {
-    let ours = size::eligible(&view.nodes, partitions);
+    let eligible = size::eligible(&view.nodes, partitions);
+    let ours: HashSet<&str> = eligible.iter().map(|node| &*node.partition).collect();
+    let (mut places, mut named) = (HashMap::<&str, usize>::new(), HashSet::new());
     let mut room = Machines { trouble, hides: view.hides, ..Machines::default() };
     room.at = view.answered.map(|at| now.plus_seconds(-i64::try_from(at.elapsed().as_secs()).unwrap_or(0)));
     for node in &view.nodes {
-        match room.machines.iter_mut().find(|machine| machine.name == node.name) {
-            Some(machine) => machine.partitions.push(node.partition.clone()),
-            None => room.machines.push(machine(node)),
+        match places.entry(&*node.name) {
+            Entry::Occupied(place) => room.machines[*place.get()].partitions.push(node.partition.clone()),
+            Entry::Vacant(place) => {
+                place.insert(room.machines.len());
+                room.machines.push(machine(node));
+            }
         }
-        if room.partitions.iter().all(|partition| partition.name != node.partition) {
+        if named.insert(&*node.partition) {
             let (running, waiting) = view.tally.get(&node.partition).copied().unwrap_or_default();
             room.partitions.push(Partition {
                 name: node.partition.clone(),
-                is_ours: ours.iter().any(|ours| ours.partition == node.partition),
+                is_ours: ours.contains(&*node.partition),
                 is_up: node.is_up,
                 most_seconds: node.most_seconds,
                 running,
@@ -73,5 +80,23 @@ mod tests {
             "ours first"
         );
         assert_eq!((room.at, room.partitions[1].waiting), (None, 2));
+    }
+
+    #[test]
+    fn twenty_thousand_nodes_in_three_partitions() {
+        let one = parse(RECORDED, "<S>").unwrap().remove(0);
+        let row = |number: usize| Node {
+            name: format!("node{}", number % 20_000),
+            partition: format!("part{}", number / 20_000),
+            ..one.clone()
+        };
+        let view = View { nodes: (0..60_000).map(row).collect(), ..View::default() };
+        let began = std::time::Instant::now();
+        let room = machines(&view, "part1", None, Timestamp(0));
+        // Looked for one by one they would take minutes.
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        assert_eq!((room.machines.len(), room.partitions.len()), (20_000, 3));
+        assert!(room.machines.iter().all(|machine| machine.partitions.len() == 3));
+        assert_eq!(room.partitions.iter().filter(|one| one.is_ours).count(), 1);
     }
 }
