@@ -405,7 +405,7 @@ impl House {
             let left = !processes(record).is_empty()
                 || record.cgroups.iter().any(|group| group.exists())
                 || Path::new(&record.placement.run_directory).exists()
-                || self.record(record.session).is_some();
+                || self.paths().placements.join(format!("{}.json", record.session.short())).exists();
             (!left).then_some(())
         })
         .await;
