@@ -126,9 +126,9 @@ pub trait Scheduler: Send + Sync {
         None
     }
 
-    /// Since when the workload has run, later by as long as it was suspended: its time limit counts from
-    /// here. `None` where it counts from the first answer, or nobody can be asked.
-    async fn running_since(&self, _session: SessionId, _placement: &Placement) -> Option<Timestamp> {
+    /// What the scheduler counts of the workload's time. `None` where its limit counts from the first answer, or
+    /// nobody can be asked.
+    async fn counted_time(&self, _session: SessionId, _placement: &Placement) -> Option<CountedTime> {
         None
     }
 
@@ -325,6 +325,16 @@ pub struct Exit {
 }
 
 pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What a scheduler of its own counts of a workload's time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedTime {
+    /// Since when it has run, later by as long as it was suspended.
+    pub since: Timestamp,
+    /// For how long it may run (seconds): what was asked for and more, unless the site or somebody has set less.
+    /// `None`: for ever.
+    pub limit_seconds: Option<i64>,
+}
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -270,10 +270,11 @@ impl Sessions {
     }
 
     /// Counts the time limit from the start that the scheduler tells of, whether or not anything has
-    /// answered since.
+    /// answered since. Where the site gives less than was asked for, that is the end.
     async fn count_time(&self, session: &Session, placement: &Placement) -> Result<()> {
-        let Some(since) = self.scheduler.running_since(session.id, placement).await else { return Ok(()) };
-        let end = since.plus_seconds(session.spec.duration_seconds);
+        let Some(counted) = self.scheduler.counted_time(session.id, placement).await else { return Ok(()) };
+        let seconds = session.spec.duration_seconds;
+        let end = counted.since.plus_seconds(counted.limit_seconds.map_or(seconds, |limit| limit.min(seconds)));
         let is_known = |known: Timestamp| end.seconds_since(known).abs() <= ROUNDING;
         if !session.expires_at.is_some_and(is_known) {
             self.db.set_end_of_time(session.id, end).await?;

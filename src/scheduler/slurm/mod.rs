@@ -51,8 +51,8 @@ use self::{
     submit::Answer,
 };
 use super::{
-    Account, Error, Exit, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result, Scheduler,
-    link,
+    Account, CountedTime, Error, Exit, GpuUse, Launch, Listed, NodeReading, Observation, Person, PortalUser, Result,
+    Scheduler, link,
     local::{Local, blocking},
 };
 use crate::{
@@ -400,13 +400,14 @@ impl Scheduler for Slurm {
         self.shared.starts(session, placement).await
     }
 
-    async fn running_since(&self, session: SessionId, placement: &Placement) -> Option<Timestamp> {
+    async fn counted_time(&self, session: SessionId, placement: &Placement) -> Option<CountedTime> {
         let view = self.shared.controller.view();
         let row = view.job(session, u32::try_from(placement.pid).ok())?;
         let ran = row.ran_seconds.filter(|_| row.standing == Standing::Alive && !row.host.is_empty())?;
         // What Slurm counts, not when it says that it began: its clock may be another one.
         let age = i64::try_from(view.answered?.elapsed().as_secs()).unwrap_or(i64::MAX);
-        Some(self.shared.config.clock.now().plus_seconds(-ran.saturating_add(age)))
+        let since = self.shared.config.clock.now().plus_seconds(-ran.saturating_add(age));
+        Some(CountedTime { since, limit_seconds: row.of_queue.limit_seconds })
     }
 
     async fn wait_end(&self, session: SessionId, placement: &Placement) {

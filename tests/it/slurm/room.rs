@@ -39,3 +39,26 @@ async fn what_slurm_takes_no_more_of_waits() {
     person.state(house, others[0], "running").await;
     person.end(house, others[0]).await;
 }
+
+#[tokio::test]
+async fn the_end_is_the_one_that_the_site_gives() {
+    let Some(scene) = scene("portal").await else { return };
+    let Scene { house, person, cluster, .. } = &scene;
+    // Nothing starts, so that there is time to rewrite one as a plug-in of the site's would.
+    cluster.ask("scontrol", &["update", "PartitionName=debug", "State=DOWN"]);
+    let asked =
+        json!({ "app": "web", "resources": { "cpus": 1, "memory_bytes": 256 << 20 }, "duration_seconds": 3000 });
+    let session = person.start(house, asked).await;
+    let job = eventually("it is in Slurm's queue", async || {
+        let queue = cluster.ask("squeue", &["--noheader", "--format=%i"]);
+        queue.lines().next().map(|line| line.trim().to_owned())
+    })
+    .await;
+    cluster.ask("scontrol", &["update", &format!("JobId={job}"), "TimeLimit=20"]);
+    cluster.ask("scontrol", &["update", "PartitionName=debug", "State=UP"]);
+    let running = person.state(house, session, "running").await;
+    let at = |field: &str| running[field].as_str().unwrap().parse::<jiff::Timestamp>().unwrap().as_second();
+    let left = at("expires_at") - at("ready_at");
+    assert!((1100..=1200).contains(&left), "twenty minutes from its start: {left} s, {running}");
+    person.end(house, session).await;
+}
