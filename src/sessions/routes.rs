@@ -33,6 +33,13 @@ pub struct Route {
     pub strip_prefix: bool,
 }
 
+impl Route {
+    /// How far its session is in its life, which goes one way.
+    fn stage(&self) -> Option<usize> {
+        SessionState::ALL.iter().position(|state| *state == self.state)
+    }
+}
+
 /// All live sessions' routes.
 #[derive(Debug, Default)]
 pub struct Routes(RwLock<HashMap<SessionId, Arc<Route>>>);
@@ -42,9 +49,14 @@ impl Routes {
         self.0.read().get(&id).cloned()
     }
 
+    /// Sets how a session is reached, unless more is known already: a round that goes through many sessions tells of rows
+    /// that it read a while ago, and of one that was launched meanwhile it would take the socket away.
     pub(super) fn set(&self, route: Route) {
         let mut routes = self.0.write();
-        if routes.get(&route.session).is_none_or(|known| **known != route) {
+        let is_news = |known: &Arc<Route>| {
+            **known != route && (known.stage(), known.socket.is_some()) <= (route.stage(), route.socket.is_some())
+        };
+        if routes.get(&route.session).is_none_or(is_news) {
             routes.insert(route.session, Arc::new(route));
         }
     }
@@ -69,5 +81,46 @@ impl Routes {
 
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_earlier_takes_nothing_back() {
+        let (routes, session, owner) = (Routes::default(), SessionId::new(), UserId::new());
+        let route = |state, socket: Option<&str>| Route {
+            session,
+            owner,
+            state,
+            app: "web".to_owned(),
+            socket: socket.map(PathBuf::from),
+            port: None,
+            link: None,
+            uid: 7,
+            is_terminals: false,
+            authorization: None,
+            strip_prefix: false,
+        };
+        let found = || routes.find(session).map(|route| (route.state, route.socket.is_some()));
+        let (queued, starting) = (route(SessionState::Queued, None), route(SessionState::Starting, None));
+        let launched = route(SessionState::Starting, Some("app"));
+        let running = route(SessionState::Running, Some("app"));
+        for (told, known) in [
+            (&queued, (SessionState::Queued, false)),
+            (&launched, (SessionState::Starting, true)),
+            (&starting, (SessionState::Starting, true)),
+            (&queued, (SessionState::Starting, true)),
+            (&running, (SessionState::Running, true)),
+            (&launched, (SessionState::Running, true)),
+            (&route(SessionState::Running, Some("other")), (SessionState::Running, true)),
+            (&route(SessionState::Stopping, Some("other")), (SessionState::Stopping, true)),
+        ] {
+            routes.set(told.clone());
+            assert_eq!(found(), Some(known), "{told:?}");
+        }
+        assert_eq!(routes.find(session).unwrap().socket, Some(PathBuf::from("other")), "a new socket is news");
     }
 }
