@@ -70,7 +70,7 @@ impl Db {
     /// did; returns how many. The last row always stays.
     pub async fn prune_audit(&self, before: Timestamp, most: i64, now: Timestamp) -> Result<usize> {
         let oldest = self.audit_after(0, most + 1).await?;
-        let old = old_rows(oldest.iter().map(|row| row.at < before));
+        let old = old_rows(oldest.iter().map(|row| (row.at <= now).then_some(row.at < before)));
         let count = old.min(oldest.len().saturating_sub(1)).min(usize::try_from(most).unwrap_or(0));
         let Some(Audit { number, hash, .. }) = count.checked_sub(1).map(|index| &oldest[index]) else { return Ok(0) };
         let detail = format!("{count} rows up to number {number}");
@@ -84,15 +84,18 @@ impl Db {
     }
 }
 
-/// How many of the first rows are to be forgotten, of which this says whether they are old by their own moment: up to the
-/// last old one before which most are old. So a few rows that were written while a clock was ahead keep nothing that
-/// stands behind them, and one that was written while it was behind takes nothing along.
-fn old_rows(rows: impl Iterator<Item = bool>) -> usize {
-    let (mut old, mut count) = (0, 0);
+/// How many of the first rows are to be forgotten, of which this says whether they are old by their own moment, and
+/// nothing of those from the future: up to the last old one before which most are old. So rows that were written while a
+/// clock was ahead keep nothing that stands behind them, and one that was written while it was behind takes nothing along.
+fn old_rows(rows: impl Iterator<Item = Option<bool>>) -> usize {
+    let (mut old, mut dated, mut count) = (0, 0, 0);
     for (index, is_old) in rows.enumerate() {
-        old += usize::from(is_old);
-        if is_old && index < 2 * old - 1 {
-            count = index + 1;
+        dated += usize::from(is_old.is_some());
+        if is_old == Some(true) {
+            old += 1;
+            if dated < 2 * old {
+                count = index + 1;
+            }
         }
     }
     count
@@ -104,7 +107,12 @@ mod tests {
 
     #[test]
     fn clocks_that_were_off_keep_nothing_and_take_nothing() {
-        let old = |rows: &str| old_rows(rows.chars().map(|row| row == 'o'));
+        let moment = |row| match row {
+            'o' => Some(true),
+            'n' => Some(false),
+            _ => None,
+        };
+        let old = |rows: &str| old_rows(rows.chars().map(moment));
         for (rows, count) in [
             ("", 0),
             ("ooo", 3),
@@ -114,6 +122,10 @@ mod tests {
             ("nooo", 4),
             ("nnooooonnn", 7),
             ("oonoon", 5),
+            // It was ahead of today.
+            ("ffffffffonn", 9),
+            ("ffff", 0),
+            ("offfffo", 7),
             // It was behind for a moment.
             ("nnnnonn", 0),
             ("onnnn", 1),
@@ -121,5 +133,7 @@ mod tests {
         ] {
             assert_eq!(old(rows), count, "{rows}");
         }
+        let ahead = "f".repeat(1500) + &"o".repeat(500);
+        assert_eq!(old(&ahead), 2000, "most of a batch");
     }
 }
