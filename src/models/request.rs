@@ -239,7 +239,7 @@ trap 'kill -TERM $!' TERM INT
 const TOGETHER: &str = r#"MASTER_ADDR=$(hostname)
 MASTER_PORT=$(python -c 'import socket; s = socket.socket(); s.bind(("", 0)); print(s.getsockname()[1])')
 export MASTER_ADDR MASTER_PORT
-srun --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_PER_TASK" \
+srun --kill-on-bad-exit=1 --cpus-per-task="$SLURM_CPUS_ON_NODE" \
     sh -c 'RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS exec python -m trainer train config.json' &
 trap : TERM INT
 "#;
