@@ -246,7 +246,7 @@ impl NewJob {
         match field {
             "command" => "Command",
             "script" => "Script",
-            "arguments" => "Script arguments",
+            "arguments" => "Arguments",
             "nodes" => "Nodes",
             "tasks_per_node" => "Tasks on each",
             "sbatch" => "Slurm’s lines",
