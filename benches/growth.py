@@ -1,5 +1,5 @@
 """How the portal grows: every list and every page at three sizes of its history, and its loop while thousands wait. Rows are
-copies of ones that the portal made itself, in its own database; what is large or slow, or grows faster than the history, is told."""
+copies of ones that the portal made itself, in its own database; what is large or slow, or grows faster than the history, is printed."""
 
 import json
 import os

@@ -256,9 +256,10 @@ fn run(command: Command) -> Result<ExitCode> {
 fn serve(place: &Place, options: &Serve, environment: &Environment) -> Result<ExitCode> {
     inherited::accept_signals();
     telemetry::start(environment.find("LYCEUM_LOG"), environment.find("LYCEUM_LOG_FORMAT"));
-    if environment.find(start::memory::MMAP_THRESHOLD).is_none() {
+    let (threshold, executed) = (start::memory::MMAP_THRESHOLD, start::memory::EXECUTED);
+    if !start::memory::is_settled(environment.find(threshold), environment.find(executed), std::process::id()) {
         let error = start::memory::fix_mmap_threshold(std::env::args_os());
-        tracing::warn!(%error, "memory that was used once may stay with the portal");
+        tracing::warn!(%error, "freed memory may stay with the portal");
     }
     let mut config = Config::load(place.config.as_deref(), environment)?;
     if let Some(listen) = options.listen {

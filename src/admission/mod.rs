@@ -220,11 +220,10 @@ impl Admission {
     pub async fn rehearse(&self, owner: UserId, group: Option<GroupId>, request: &Request) -> db::Result<Rehearsal> {
         let single = self.db.is_for_one().await?;
         let asking = Asking { owner, group, period: &self.period, holds_at_once: self.holds_at_once };
-        // What is only asked about is told that it would wait.
+        // A preview says that a request would wait; a real one may wait in Slurm's queue instead.
         let manner = Manner { single, already_waiting: false, hands_on: false };
         let facts = Box::pin(self.db.facts(&asking, self.clock.now())).await?;
-        let nothing = Rehearsal { verdict: Verdict::Wait(Vec::new()), estimated_start: None };
-        Ok(facts.map_or(nothing, |facts| self.judge_whole(request, &facts, manner, None)))
+        Ok(self.judge_whole(request, &facts, manner, None))
     }
 
     /// Decides about a new session and writes it, unless it is refused. That it waits or is refused is

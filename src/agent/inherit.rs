@@ -1,6 +1,5 @@
-//! What a batch system has told its first process and the app is to hear: its own variables, and
-//! all that the site's prologs have added. The environment that the system was given itself is
-//! known, so that what is new can be told from it. All of it is pure.
+//! Which variables of a batch job reach the app: the batch system's own, and those that the site's prologs
+//! have added. The environment that the job was submitted with is known: what differs from it is new. All of it is pure.
 
 use std::{collections::BTreeMap, ffi::OsString};
 

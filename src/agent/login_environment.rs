@@ -30,7 +30,8 @@ pub(super) async fn enter(
 ) -> Result<AppLaunch, String> {
     status.step("reading your login shell's profile");
     let shell = launch.app.environment.get("SHELL").cloned().unwrap_or_else(|| "/bin/sh".to_owned());
-    let failed = |why: &dyn std::fmt::Display| format!("your login shell {shell} did not tell its environment: {why}");
+    let failed =
+        |why: &dyn std::fmt::Display| format!("the environment of your login shell {shell} could not be read: {why}");
     let output = launch.run_directory.join("login.env");
     let made = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&output);
     made.map_err(|error| failed(&error))?;

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::protocol::SIGTERM_FOR_PROGRAM;
 
-/// Those that a program may catch, but for SIGTERM, those that tell of its own faults, and what the agent needs itself.
+/// The signals that a program may catch, but for SIGTERM, those that report its own faults, and those that the agent needs.
 const HANDED_ON: [Name; 12] = [
     Name::SIGHUP,
     Name::SIGINT,
@@ -27,7 +27,7 @@ const HANDED_ON: [Name; 12] = [
     Name::SIGPWR,
 ];
 
-/// The signals that this process hears from now on.
+/// The signals that this process receives from now on.
 pub(super) struct Signals(Vec<(Name, Signal)>);
 
 impl Signals {
@@ -49,7 +49,7 @@ impl Signals {
                 heard.next().map_or(Poll::Pending, Poll::Ready)
             })
             .await;
-            // It may have ended; whoever waits for it hears of that.
+            // The program may have ended; its end is handled where it is waited for.
             if let Some(sent) = Sent::from_named_raw(name as i32) {
                 let _ = rustix::process::kill_process(program, sent);
             }

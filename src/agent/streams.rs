@@ -45,7 +45,7 @@ impl Sink {
     /// Writes all of it.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.file.write_all(bytes).await?;
-        // Errors of a write are told by the next step alone.
+        // A failed write is only reported by the next operation.
         self.file.flush().await
     }
 

@@ -263,7 +263,7 @@ fn job(environment: &mut BTreeMap<String, String>, context: &Context<'_>) -> Res
     })
 }
 
-/// What a login sets, whoever logs in.
+/// The variables that every login sets.
 const LOGIN: [&str; 4] = ["HOME", "USER", "LOGNAME", "SHELL"];
 
 /// The number of an array, the same for all its tasks: beyond all numbers that Slurm gives to jobs, so that it is

@@ -303,8 +303,8 @@ impl Access {
             remembered
         } else {
             let Some(found) = self.find(&key).await?.filter(|found| found.stands(now)) else {
-                // What is live is asked about by its id. Where that is told first that the access has ended, a
-                // request with the secret is not let in by what is remembered.
+                // Live connections are checked by id, requests by secret. Both must find out at the same time that
+                // access has ended, so nothing stays cached under the other key.
                 if matches!(key, Key::Login(_) | Key::Token(_)) {
                     self.forget();
                 }

@@ -189,41 +189,41 @@ macro_rules! insert {
     }};
 }
 
-/// Reads what a decision is made from; `None` where the one that is decided about again does not wait any more.
+/// Reads everything that lives, for a decision about something of `$owner`'s.
+macro_rules! scene {
+    ($tx:ident, $asking:expr, $owner:expr, $at:expr) => {{
+        let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
+        let recent = if live.iter().any(|live| live.admitted_at.is_none()) {
+            query_as(RECENT).bind($at.plus_seconds(-LATELY).0).bind($owner).bind($at.0).fetch_all(&mut *$tx).await?
+        } else {
+            Vec::new()
+        };
+        let shares: Vec<ShareRow> = query_as(SHARES).bind($at.0).fetch_all(&mut *$tx).await?;
+        let together = together!($tx, $owner);
+        (Scene::of($at, $asking.period.window($at), live, recent, &shares, together)?, shares)
+    }};
+}
+
+/// Reads what binds `$owner`, who charges `$group`, and makes the facts of the decision.
 macro_rules! facts {
-    ($tx:ident, $asking:expr, $owner:expr, $at:expr, $reconsidered:expr) => {
-        'facts: {
-            let (asking, owner, at, reconsidered): (&Asking<'_>, &str, Timestamp, Option<SessionId>) =
-                ($asking, $owner, $at, $reconsidered);
-            let live: Vec<Live> = query_as(LIVE).fetch_all(&mut *$tx).await?;
-            let recent = if live.iter().any(|live| live.admitted_at.is_none()) {
-                query_as(RECENT).bind(at.plus_seconds(-LATELY).0).bind(owner).bind(at.0).fetch_all(&mut *$tx).await?
-            } else {
-                Vec::new()
-            };
-            let shares: Vec<ShareRow> = query_as(SHARES).bind(at.0).fetch_all(&mut *$tx).await?;
-            let together = together!($tx, owner);
-            let scene = Scene::of(at, asking.period.window(at), live, recent, &shares, together)?;
-            if reconsidered.is_some_and(|id| !scene.waits(id)) {
-                break 'facts None;
-            }
-            let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
-            let groups = scene.counts_in(asking.owner, group);
-            let bounds =
-                bounds!($tx, owner, group, &groups, &shares, scene.together(), scene.window, at, (false, false));
-            let asker = query_as(ASKER).bind(owner).fetch_one(&mut *$tx).await?;
-            Some(scene.facts(&Party { owner: asking.owner, group, bounds, asker }, reconsidered)?)
-        }
-    };
+    ($tx:ident, $scene:expr, $shares:expr, $asking:expr, $owner:expr, $group:expr, $reconsidered:expr) => {{
+        let (scene, owner, group): (&Scene, &str, Option<GroupId>) = (&$scene, $owner, $group);
+        let groups = scene.counts_in($asking.owner, group);
+        let bounds =
+            bounds!($tx, owner, group, &groups, &$shares, scene.together(), scene.window, scene.at, (false, false));
+        let asker = query_as(ASKER).bind(owner).fetch_one(&mut *$tx).await?;
+        scene.facts(&Party { owner: $asking.owner, group, bounds, asker }, $reconsidered)?
+    }};
 }
 
 impl Db {
     /// What a decision about a new request would be made from now; nothing is reserved, and nobody waits for it.
-    pub async fn facts(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Option<Facts>> {
-        let owner = asking.owner.to_string();
+    pub async fn facts(&self, asking: &Asking<'_>, at: Timestamp) -> Result<Facts> {
+        let owner = &*asking.owner.to_string();
         Ok(reading!(self, pool => {
             let mut tx = pool.begin().await?;
-            facts!(tx, asking, &*owner, at, None)
+            let (scene, shares) = scene!(tx, asking, owner, at);
+            facts!(tx, scene, shares, asking, owner, asking.group, None)
         }))
     }
 
@@ -248,10 +248,13 @@ impl Db {
                     break 'decide Admitted::Repeated(Earlier { request_hash, created_id });
                 }
             }
-            let Some(facts) = facts!(tx, asking, &*owner, at, reconsidered) else {
+            let (scene, shares) = scene!(tx, asking, &*owner, at);
+            if reconsidered.is_some_and(|id| !scene.waits(id)) {
                 // Somebody admitted or ended it meanwhile; there is nothing to decide.
                 break 'decide Admitted::Judged(Verdict::Wait(Vec::new()));
-            };
+            }
+            let group = reconsidered.map_or(asking.group, |id| scene.group_of(id));
+            let facts = facts!(tx, scene, shares, asking, &*owner, group, reconsidered);
             let charged = facts.group.map(|group| group.to_string());
             let verdict = judge(&facts);
             match (deed, &verdict) {

@@ -1,6 +1,6 @@
-//! One look at all who wait, for whoever decides about each of them: most decisions change nothing, and need no
-//! transaction. What binds everybody is read in a few statements, however many wait. Nothing is reserved here: what
-//! is to be admitted or refused is decided again by `admit`, under its lock; new reasons alone are written from the look.
+//! The outlook: everything that decisions about waiting requests depend on, read in a few statements however many wait.
+//! Most decisions change nothing and need no transaction. Nothing is reserved here: a request that is to be admitted or
+//! refused is decided again by `admit`, under its lock. Only new reasons are written from the outlook.
 
 use std::{
     collections::{HashMap, HashSet},

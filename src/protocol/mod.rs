@@ -315,12 +315,12 @@ pub struct AgentLaunch {
     pub surroundings: Option<Surrounded>,
 }
 
-/// What a batch system was given itself, so that what it has added can be told from it.
+/// The environment that a batch job was submitted with; what its processes find besides was added.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Surrounded {
     /// The environment of its own command.
     pub given: BTreeMap<String, String>,
-    /// Variables that tell of options which nobody but the portal has set: the app does not see them.
+    /// Variables that exist only because of the portal's own options: the app does not see them.
     pub hidden: Vec<String>,
 }
 

@@ -49,8 +49,8 @@ impl Routes {
         self.0.read().get(&id).cloned()
     }
 
-    /// Sets how a session is reached, unless more is known already: a round that goes through many sessions tells of rows
-    /// that it read a while ago, and of one that was launched meanwhile it would take the socket away.
+    /// Sets how a session is reached, unless a later stage of it is known: a round works on rows that it read a while
+    /// ago, and would remove the socket of a session that was launched in the meantime.
     pub(super) fn set(&self, route: Route) {
         let mut routes = self.0.write();
         let is_news = |known: &Arc<Route>| {

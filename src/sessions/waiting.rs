@@ -1,6 +1,6 @@
-//! Those who wait: decided about again in each round, in order, and let in, or told why not, or ended where they can
-//! never fit. The decision itself is admission's. One look at all serves as long as nobody is let in or refused; what
-//! merely waits for something else is written at once for all, so that a round costs a few statements and one pass.
+//! Waiting requests: each round decides again about all of them, in order. A request is admitted, goes on waiting with a
+//! reason, or ends because it can never fit. The decision itself is admission's. One outlook serves until a request is
+//! admitted or refused; changed reasons are written in one transaction, so a round costs a few statements and one pass.
 
 use std::{
     collections::HashMap,
@@ -20,21 +20,18 @@ use crate::{
     },
 };
 
-/// For how long a round goes on deciding after it has let somebody in or refused: what is to be started or ended
-/// meanwhile waits for the next one.
+/// How long a round decides or retries before it leaves the rest to the next round, which first starts and ends sessions.
 pub(super) const MAX_DECIDING: Duration = Duration::from_millis(300);
 
-/// What becomes of one that waits.
+/// What the outlook says of a waiting request.
 enum Next {
-    /// It goes on waiting for this.
-    Wait {
-        reasons: Vec<Reason>,
-        estimated_start: Option<Timestamp>,
-    },
-    /// It is let in or refused: decided again under the lock.
+    /// It goes on waiting, for these reasons.
+    Wait { reasons: Vec<Reason>, estimated_start: Option<Timestamp> },
+    /// It is admitted or refused: to be decided under the write lock.
     Decide(Option<Reason>),
     /// What it waits for will never happen.
     Never(Reason),
+    /// Its row cannot be read.
     GiveUp,
 }
 
@@ -58,7 +55,7 @@ impl Sessions {
                 }
                 continue;
             }
-            // Whoever is let in may not take the room of one who has come to wait for room.
+            // Written first: a request that waits for room from now on holds its place before this one.
             self.note_reasons(std::mem::take(&mut changed)).await?;
             let is_about_room = matches!(next, Next::Decide(_));
             let outcome = match next {
@@ -69,13 +66,13 @@ impl Sessions {
             let is_settled = round.unless_failed(format_args!("session {}", session.id), outcome) == Some(true);
             progressed |= is_settled;
             if MAX_DECIDING < began.elapsed() {
-                // Where nothing could be settled, as on a full disk, the next round comes soon enough.
+                // If nothing could be written, as on a full disk, the regular next round is soon enough.
                 if progressed {
                     self.wake();
                 }
                 return Ok(());
             }
-            // What could never start has taken nothing from the others.
+            // A request that could never start has taken no room from the others.
             if is_about_room {
                 seen = self.admission.outlook().await?;
             }
@@ -83,7 +80,7 @@ impl Sessions {
         self.note_reasons(changed).await
     }
 
-    /// What becomes of one, if nothing has happened since the look.
+    /// Decides about one request from the outlook.
     fn foresee(&self, session: &Session, obstacles: Option<&Obstacles>, seen: &Outlook) -> Result<Next> {
         if !session.spec_is_whole {
             return Ok(Next::GiveUp);
@@ -107,7 +104,7 @@ impl Sessions {
         }
     }
 
-    /// Writes what these wait for from now on, and tells of it.
+    /// Writes the new reasons of these requests and notifies their owners' pages.
     async fn note_reasons(&self, changed: HashMap<SessionId, (&Session, Vec<Reason>)>) -> Result<()> {
         if changed.is_empty() {
             return Ok(());
@@ -119,14 +116,14 @@ impl Sessions {
             self.tell(session, false);
             moves_others |= waits_for_room(reasons) != waits_for_room(&session.reasons);
         }
-        // Who waits for room holds a place before others: they are decided about with that.
+        // A request that waits for room holds a place before later ones: decide about those again.
         if moves_others {
             self.wake();
         }
         Ok(())
     }
 
-    /// Decides about one under the lock; false where it goes on waiting.
+    /// Decides about one request under the write lock; false where it goes on waiting.
     async fn reconsider(self: &Arc<Self>, session: &Session, hold: Option<Reason>) -> Result<bool> {
         let class = session.class();
         let Rehearsal { verdict, estimated_start } =

@@ -66,8 +66,8 @@ impl<T> Listed<T> {
         Self { items, next_cursor }
     }
 
-    /// A page of a list that is in memory as a whole, by names that are each there once. Behind a name that is gone
-    /// nothing can be told.
+    /// A page of a list that is in memory as a whole; `name` is unique. A cursor whose item has gone is an error, since
+    /// its place is not known any more.
     pub fn cut<S>(all: &[S], paging: &Paging, name: impl Fn(&S) -> &str, item: impl Fn(&S) -> T) -> Result<Self> {
         let limit = usize::try_from(paging.limit()?).unwrap_or(0);
         let after: Option<String> = paging.after()?;
@@ -75,7 +75,13 @@ impl<T> Listed<T> {
             None => 0,
             Some(after) => match all.iter().position(|one| *name(one) == *after) {
                 Some(place) => place + 1,
-                None => return Err(Error::field("cursor", "gone", "What it names is not there any more: begin anew.")),
+                None => {
+                    return Err(Error::field(
+                        "cursor",
+                        "gone",
+                        "The item that this cursor names has gone. Start again without a cursor.",
+                    ));
+                }
             },
         };
         let page = &all[begin..all.len().min(begin + limit)];

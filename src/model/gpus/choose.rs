@@ -8,7 +8,7 @@ use super::{Gpu, GpuInventory, Link};
 /// Up to so many sets are all looked at; of more, those that grow from each GPU.
 const MOST_SETS: u64 = 5_000;
 
-/// More GPUs than any machine has, slices included. Among more, links tell nothing: those are of many machines.
+/// More GPUs than any machine has, slices included. More of them belong to several machines and have no links.
 const MOST_OF_A_MACHINE: usize = 128;
 
 /// How good a set is, the greatest first: its own links, the fewest links torn to those that

@@ -40,7 +40,7 @@ pub(super) struct Job<'a> {
 pub(super) struct Submission {
     /// Each a word of its own.
     pub options: Vec<String>,
-    /// Variables that tell of options which nobody has asked for.
+    /// Variables that exist only because of options that the user has not set.
     pub hidden: Vec<String>,
 }
 

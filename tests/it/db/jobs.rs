@@ -154,7 +154,7 @@ async fn attempts_count_as_jobs_and_are_no_sessions() {
         let filter = TableFilter { limit: 10, ..TableFilter::default() };
         let window = Period::default().window(START);
         assert_eq!(counted(&db.quota_table(&filter, window, START).await.unwrap()[0].usage), (1, 0, 1));
-        let facts = db.facts(&asking(owner), START).await.unwrap().unwrap();
+        let facts = db.facts(&asking(owner), START).await.unwrap();
         assert_eq!(counted(&facts.sums.usage), (1, 0, 1));
 
         let both = Filter { limit: 10, ..Filter::default() };

@@ -214,7 +214,7 @@ async fn what_waits_keeps_its_group() {
 async fn look(db: &Db, asking: &Asking<'_>, at: Timestamp) -> Facts {
     let hours = [change(Kind::Each, Field::GpuHours, -1)];
     set(db, Level::Default, &hours).await;
-    let (facts, sums) = (db.facts(asking, at).await.unwrap().unwrap(), db.usage(asking, at).await.unwrap());
+    let (facts, sums) = (db.facts(asking, at).await.unwrap(), db.usage(asking, at).await.unwrap());
     assert_eq!(facts.sums.usage, sums.usage);
     let without_models = |usage: &Usage| Usage { gpus_by_model: BTreeMap::new(), ..usage.clone() };
     assert_eq!(without_models(&facts.sums.in_use), without_models(&sums.in_use));

@@ -88,7 +88,7 @@ async fn admission_writes_all_or_nothing() {
         judged(db, owner, Deed::Insert(&next), Verdict::Wait(vec![reason("Stop one.")])).await;
         let sums = db.usage(&asking(owner), START).await.unwrap();
         assert_eq!((sums.usage.gpus, sums.usage.sessions, sums.usage.pending), (2, 1, 1));
-        let facts = db.facts(&asking(owner), START).await.unwrap().unwrap();
+        let facts = db.facts(&asking(owner), START).await.unwrap();
         assert_eq!((&facts.sums.usage.gpus, &facts.sums.in_use.cpus), (&sums.usage.gpus, &sums.in_use.cpus));
         assert_eq!(facts.crowd.gpus_taken.len(), 2);
         assert_eq!(facts.own, [("A name".to_owned(), 2)]);
