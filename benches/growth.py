@@ -65,7 +65,7 @@ def seed(portal, size):
     """So many people, ended sessions and ended jobs, half of the jobs the asking person's, ten times as many audit rows, and
     a tenth of runs. Answers the ids that addresses name."""
     small = {"gpus": 0, "cpus": 1, "memory_bytes": 1 << 30}
-    job = ended(portal, "/jobs", {"name": "true", "command": ["true"], "resources": small, "duration_seconds": 3600})
+    job = ended(portal, "/jobs", {"name": "true", "command": ["true"], "resources": small, "time_limit_seconds": 3600})
     session = portal.session("terminal")
     portal.stop_sessions()
     run = portal.api("POST", "/runs", {"directory": portal.account.pw_dir})["id"]
@@ -168,7 +168,7 @@ def with_waiting(stand, waiting):
     portal = stand.portal(name=f"waiting-{waiting}", gpus=8)
     held = [portal.session("terminal", resources={"gpus": 1, "cpus": 1, "memory_bytes": 1 << 30}) for _ in range(8)]
     if waiting:
-        body = {"name": "waits", "command": ["true"], "duration_seconds": 3600,
+        body = {"name": "waits", "command": ["true"], "time_limit_seconds": 3600,
                 "resources": {"gpus": 2, "cpus": 1, "memory_bytes": 1 << 30}}
         job = portal.api("POST", "/jobs", body)["id"]
         history = History(portal)

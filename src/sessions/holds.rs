@@ -34,14 +34,14 @@ impl Sessions {
     }
 
     async fn retry_or_settle(&self, job: &Job) -> Result<()> {
-        let Some(task) = self.db.job_task(job.id).await? else { return Ok(()) };
-        // As Slurm puts a job back into its queue: when its node is taken away, not when it fails.
-        let is_meant = !task.requeue || job.latest.end_reason.is_some_and(EndReason::is_of_the_node);
         let is_possible = job.is_to_be_retried() && job.latest.spec_is_whole;
-        if !is_meant || !is_possible || !self.retry(job, &task).await? {
-            self.db.settle_job(job.id).await?;
+        let task = if is_possible { self.db.job_task(job.id).await? } else { None };
+        // As Slurm requeues a job: when its node is taken away, not when it fails.
+        let is_meant = |task: &Task| !task.requeue || job.latest.end_reason.is_some_and(EndReason::is_of_the_node);
+        match task.filter(is_meant) {
+            Some(task) if self.retry(job, &task).await? => Ok(()),
+            _ => Ok(self.db.settle_job(job.id).await?),
         }
-        Ok(())
     }
 
     /// Asks for the next attempt as the one before was asked for; false where it can never fit.

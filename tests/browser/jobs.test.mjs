@@ -71,6 +71,8 @@ test("a script is submitted, and its log grows without navigation", async () => 
   await page.getByRole("textbox", { name: "Script" }).fill("#!/bin/bash\nprintf '\\033[31mred alarm\\033[0m\\nload 10 %%\\rload 100 %%\\n'\nyes 'loss: nan' | head -40\nfor i in $(seq 1 600); do echo \"step $i of 600\"; sleep 1; done\n");
   await page.getByLabel("Name", { exact: true }).fill("counting");
   await page.getByLabel("Environment variables").fill("SEED=7");
+  await page.getByLabel("Arguments").fill("--epochs 'two words'");
+  await page.getByLabel("Start like my login shell").check();
   await page.getByText("Starts now").waitFor();
   await check("job-new");
   await page.getByRole("button", { name: "Submit", exact: true }).click();
@@ -85,6 +87,8 @@ test("a script is submitted, and its log grows without navigation", async () => 
   await browser.appears(page, main().locator(".state.running"), 30, "that it runs");
   await browser.appears(page, log.getByText("step 4 of 600"), 30, "a later line");
   assert.equal(page.url(), here, "nobody navigated");
+  const details = await page.locator("#facts + dl, [aria-labelledby=facts] dl").first().textContent();
+  assert.ok(details.includes("--epochs 'two words'") && details.includes("a login shell"), details);
   await page.getByLabel("Find in the log").fill("step 3 ");
   await until(async () => (await log.textContent()) === "step 3 of 600", 10, "the one line that has it");
   await check("job-running");

@@ -220,13 +220,17 @@ async fn view(
         let times = if job.retries_left == 1 { "once".to_owned() } else { format!("up to {} times", job.retries_left) };
         facts.push(("Tried again when it fails", format!("{times}{wait}")));
     }
+    if !task.start.arguments.is_empty() {
+        facts.push(("Arguments", quoted(&task.start.arguments)));
+    }
+    if task.start.login_shell {
+        facts.push(("Starts like", "a login shell".to_owned()));
+    }
     let follows = if is_own { portal.jobs.dependencies(&job).await? } else { Vec::new() };
     let moments = ShowSession::moments(&job.latest, now);
     let sweep = portal.sweeps.of_job(job.id).await?.filter(|_| is_own || cards::is_operator(user));
     let (is_script, program) = match task.work {
-        Work::Command(argv) => {
-            (false, shlex::try_join(argv.iter().map(String::as_str)).unwrap_or_else(|_nul| argv.join(" ")))
-        }
+        Work::Command(argv) => (false, quoted(&argv)),
         Work::Script(text) => (true, text),
     };
     Ok(ShowJob {
@@ -263,6 +267,11 @@ async fn view(
         typed,
         errors,
     })
+}
+
+/// Words as one types them in a shell.
+fn quoted(words: &[String]) -> String {
+    shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_nul| words.join(" "))
 }
 
 /// The latest line first; each with how long its state lasted.
