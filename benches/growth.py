@@ -108,7 +108,7 @@ def addresses(portal, ids):
     document = json.loads(urllib.request.urlopen(portal.url + "/api/v1/openapi.json").read())
     known = {"/jobs/{id}": ids["job"], "/sessions/{id}": ids["session"], "/runs/{id}": ids["run"]}
     found = dict(PAGES)
-    for page in ("/jobs", "/jobs/new", "/sessions/new", "/runs", "/queue", "/results", "/settings", "/datasets", "/models",
+    for page in ("/jobs", "/jobs/new", "/sessions/new", "/runs", "/queue", "/settings", "/datasets", "/models",
                  "/admin/audit/table", "/admin/quotas/table", "/usage/table"):
         found[page] = page
     for path, operations in document["paths"].items():
