@@ -69,10 +69,10 @@ pub fn machines(word: &Word) -> MachinesPage {
                 },
             ],
             first: 1,
-            last: 4,
+            last: 5,
             all: 5000,
             first_href: None,
-            next_href: Some("/cluster?after=node4".to_owned()),
+            next_href: Some("/cluster?after=node5".to_owned()),
         }),
     }
 }
