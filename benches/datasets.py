@@ -92,3 +92,43 @@ def datasets(stand, options):
         figure = median(values)
         ratios = " · ".join(times(figure, rate) for rate in pillows.values())
         yield result(f"{count} JPEG of 640 × 480 to 256 × 256, {name}", f"{figure:,.0f}/s", others, ratios)
+
+
+# As long as instances_train2017.json of COCO.
+DOCUMENT_BYTES = 448 << 20
+
+
+def coco_document(path, size):
+    """Images, categories, and annotations whose outlines make most of the length, as COCO's do."""
+    images = [{"id": n, "file_name": f"{n:012}.jpg", "width": 640, "height": 480} for n in range(118_000)]
+    outline = [round(n * 0.37, 2) for n in range(52)]
+    with open(path, "w") as file:
+        file.write('{"info": {}, "images": ' + json.dumps(images) + ', "categories": [{"id": 1, "name": "person"}], "annotations": [')
+        written, number = file.tell(), 0
+        while written < size - 600:
+            one = {"segmentation": [outline], "area": 702.1, "iscrowd": 0, "image_id": number % 118_000, "bbox": [10.5, 20.25, 99.5, 80], "category_id": 1, "id": number}
+            written += file.write(("," if number else "") + json.dumps(one))
+            number += 1
+        file.write("]}")
+    return number
+
+
+@row("coco-document")
+def coco_stream(stand, options):
+    """A document of COCO's length, inspected: its own time, and the most memory at any moment."""
+    source = stand.work / "coco"
+    source.mkdir()
+    count = coco_document(source / "annotations.json", DOCUMENT_BYTES)
+    spec = stand.work / "coco.json"
+    for kind in ("detection", "segmentation"):
+        spec.write_text(json.dumps({"kind": kind, "source": {"kind": "coco", "path": str(source)}, "output": str(stand.work / "no")}))
+        found = []
+        for _ in range(options.rounds):
+            begun = time.monotonic()
+            process = subprocess.Popen([str(options.binary), "dataset", "inspect", str(spec)], stdout=subprocess.DEVNULL)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            assert process.returncode == 0, process.returncode
+            found.append((time.monotonic() - begun, usage.ru_maxrss))
+        seconds, memory = (median([one[at] for one in found]) for at in (0, 1))
+        yield result(f"COCO document of 448 MiB, {count:,} annotations, {kind}", f"{seconds:.1f} s, {memory >> 10} MiB", "", "")

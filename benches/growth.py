@@ -1,49 +1,107 @@
 """How the portal grows: every list and every page at three sizes of its history, and its loop while thousands wait. Rows are
-copies of ones that the portal made itself, in its own database; what is large or slow, or grows faster than the history, is printed."""
+copies of ones that the portal made itself, in its own database, which is SQLite or, with --postgres, PostgreSQL; what is large
+or slow, or grows faster than the history, is printed."""
 
 import json
 import os
 import sqlite3
 import statistics
+import subprocess
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
-from life import PAGES, new_id
+from life import PAGES
 from rows import result, row
 from stand import until
 
-SIZES = (1_000, 10_000, 100_000)
 # Bars of one answer: milliseconds, kilobytes, and how much longer it may take of ten times the history.
 SLOW, LARGE, FASTER = 50, 100, 15
-WAITING = (0, 250, 1_000, 2_000)
 PEOPLE = 100
+
+
+def numbered(kind, number="i"):
+    """The id of a copy with this number, as an expression of SQL: each kind has its own."""
+    return f"'0190000{kind}-0000-7000-8000-' || (100000000000 + {number})"
+
+
+class Database:
+    """A database of a server, made for one portal; SQLite where no server was named."""
+
+    def __init__(self, server, name):
+        self.server, self.name = server, f"lyceum_bench_{name.replace('-', '_')}_{os.getpid()}"
+        if server:
+            self.url = urllib.parse.urlparse(server)._replace(path=f"/{self.name}").geturl()
+            psql(server, f"CREATE DATABASE {self.name}")
+
+    def config(self):
+        return f'[database]\nurl = "{self.url}"\n' if self.server else ""
+
+    def drop(self):
+        if self.server:
+            psql(self.server, f"DROP DATABASE {self.name} WITH (FORCE)")
+
+
+def psql(url, sql):
+    command = ["psql", url, "-X", "-q", "-t", "-A", "-v", "ON_ERROR_STOP=1", "-c", sql]
+    return subprocess.run(command, text=True, capture_output=True, check=True).stdout.strip()
 
 
 class History:
     """The portal's database while it is stopped, and copies of rows in it."""
 
-    def __init__(self, portal):
+    def __init__(self, portal, database):
         portal.stop()
-        self.portal = portal
-        self.file = next((portal.data / "data/private").glob("*.db"))
-        self.db = sqlite3.connect(self.file)
-        self.db.row_factory = sqlite3.Row
+        self.portal, self.database = portal, database
+        if database.server:
+            self.execute("ALTER TABLE audit DISABLE TRIGGER USER")
+        else:
+            self.file = next((portal.data / "data/private").glob("*.db"))
+            self.db = sqlite3.connect(self.file)
 
-    def one(self, text, *values):
-        return dict(self.db.execute(text, values).fetchone())
+    def value(self, sql):
+        """The first value of the first row."""
+        if self.database.server:
+            return psql(self.database.url, sql)
+        return self.db.execute(sql).fetchone()[0]
 
-    def copy(self, table, model, changes):
-        names = list(model)
-        text = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})"
-        self.db.executemany(text, ([{**model, **change}[name] for name in names] for change in changes))
+    def execute(self, sql):
+        if self.database.server:
+            psql(self.database.url, sql)
+        else:
+            self.db.execute(sql)
+
+    def columns(self, table):
+        if self.database.server:
+            found = self.value(f"SELECT string_agg(column_name, ',') FROM information_schema.columns "
+                               f"WHERE table_name = '{table}' AND table_schema = 'public'")
+            return found.split(",")
+        return [line[1] for line in self.db.execute(f"PRAGMA table_info({table})")]
+
+    def copy(self, table, which, count, **changes):
+        """Copies the rows that `which` describes so many times. Columns that are named get what their expression says, in
+        which `i` counts from 1."""
+        columns = self.columns(table)
+        unknown = set(changes) - set(columns)
+        if unknown:
+            raise RuntimeError(f"{table} has no column {unknown}")
+        values = ", ".join(str(changes.get(column, f"model.{column}")) for column in columns)
+        self.execute(
+            f"INSERT INTO {table} ({', '.join(columns)}) WITH RECURSIVE n (i) AS "
+            f"(SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < {count}) "
+            f"SELECT {values} FROM {table} AS model, n WHERE {which}")
 
     def close(self):
-        self.db.commit()
-        self.db.close()
-        if os.geteuid() == 0:
-            for one in self.file.parent.iterdir():
-                os.chown(one, self.portal.account.pw_uid, self.portal.account.pw_gid)
+        if self.database.server:
+            self.execute("ALTER TABLE audit ENABLE TRIGGER USER")
+            self.execute("VACUUM ANALYZE")
+        else:
+            self.db.commit()
+            self.db.close()
+            if os.geteuid() == 0:
+                for one in self.file.parent.iterdir():
+                    os.chown(one, self.portal.account.pw_uid, self.portal.account.pw_gid)
         self.portal.start()
 
 
@@ -55,50 +113,44 @@ def ended(portal, path, body):
 
 
 def people(history, count):
-    admin = history.one("SELECT * FROM users ORDER BY created_at LIMIT 1")
-    made = [{"id": new_id(), "subject": f"user{n}", "name": f"user{n}", "role": "user"} for n in range(count)]
-    history.copy("users", admin, made)
-    return admin["id"], [one["id"] for one in made]
+    """Makes so many people; the administrator's id."""
+    admin = history.value("SELECT id FROM users ORDER BY created_at LIMIT 1")
+    history.copy("users", f"id = '{admin}'", count, id=numbered(1), subject="'user' || (i - 1)",
+                 name="'user' || (i - 1)", role="'user'")
+    return admin
 
 
-def seed(portal, size):
+def seed(portal, database, size):
     """So many people, ended sessions and ended jobs, half of the jobs the asking person's, ten times as many audit rows, and
-    a tenth of runs. Answers the ids that addresses name."""
+    a tenth of runs; a hundredth of tokens and two hundredths of groups, all of them the asking person's. Answers the ids that
+    addresses name."""
     small = {"gpus": 0, "cpus": 1, "memory_bytes": 1 << 30}
     job = ended(portal, "/jobs", {"name": "true", "command": ["true"], "resources": small, "time_limit_seconds": 3600})
     session = portal.session("terminal")
     portal.stop_sessions()
     run = portal.api("POST", "/runs", {"directory": portal.account.pw_dir})["id"]
     group = portal.api("POST", "/groups", {"name": "lab"})["name"]
-    history = History(portal)
-    mine, others = people(history, size)
+    history = History(portal, database)
+    mine = people(history, size)
     now = int(time.time() * 1000)
-    model = history.one("SELECT * FROM sessions WHERE id = ?", session)
-    attempt = history.one("SELECT * FROM sessions WHERE job_id = ?", job)
-    of_job = history.one("SELECT * FROM jobs WHERE id = ?", job)
-    owners = [mine if n % 2 == 0 else others[n] for n in range(size)]
-    sessions, attempts, jobs = ([new_id() for _ in range(size)] for _ in range(3))
-    history.copy("sessions", model, ({"id": sessions[n], "owner": others[n]} for n in range(size)))
-    history.copy("sessions", attempt, ({"id": attempts[n], "owner": owners[n], "job_id": jobs[n]} for n in range(size)))
-    history.copy("jobs", of_job, ({"id": jobs[n], "owner": owners[n], "session_id": attempts[n]} for n in range(size)))
-    for table in ("session_events", "intervals"):
-        rows = history.db.execute(f"SELECT * FROM {table} WHERE session_id = ?", [session]).fetchall()
-        for number, model in enumerate(map(dict, rows)):
-            def change(n, table=table, number=number):
-                own = {"session_id": sessions[n]}
-                if table == "intervals":
-                    end = now - n * (365 * 86_400_000 // size)
-                    own |= {"owner": others[n], "ended_at": end, "started_at": end - 3_600_000,
-                            "number": 1_000_000 * (number + 1) + n}
-                return own
-            history.copy(table, model, (change(n) for n in range(size)))
-    model = history.one("SELECT * FROM audit ORDER BY number DESC LIMIT 1")
-    first = model["number"] + 1
-    history.copy("audit", model, ({"number": first + n, "at": model["at"] + n, "actor": f"user{n % size}"}
-                                  for n in range(10 * size)))
-    model = history.one("SELECT * FROM runs WHERE id = ?", run)
-    history.copy("runs", model, ({"id": new_id(), "owner": others[n], "look_at": now + 10 * 86_400_000}
-                                 for n in range(size // 10)))
+    other = numbered(1, f"(1 + (i - 1) % {size})")
+    owner = f"CASE WHEN i % 2 = 0 THEN '{mine}' ELSE {other} END"
+    attempt = f"(SELECT session_id FROM jobs WHERE id = '{job}')"
+    history.copy("sessions", f"id = '{session}'", size, id=numbered(2), owner=other)
+    history.copy("sessions", f"id = {attempt}", size, id=numbered(3), owner=owner, job_id=numbered(4))
+    history.copy("jobs", f"id = '{job}'", size, id=numbered(4), owner=owner, session_id=numbered(3))
+    history.copy("session_events", f"session_id = '{session}'", size, session_id=numbered(2))
+    end = f"{now} - i * {365 * 86_400_000 // size}"
+    history.copy("intervals", f"session_id = '{session}'", size, session_id=numbered(2), owner=other,
+                 number="1000000 + i", started_at=f"{end} - 3600000", ended_at=end)
+    first = int(history.value("SELECT MAX(number) FROM audit"))
+    history.copy("audit", f"number = {first}", 10 * size, number=f"{first} + i", at="at + i", actor=f"'user' || (i % {size})",
+                 subject="'subject' || i")
+    history.copy("runs", f"id = '{run}'", size // 10, id=numbered(5), owner=other, look_at=now + 10 * 86_400_000)
+    token = history.value(f"SELECT id FROM tokens WHERE user_id = '{mine}' LIMIT 1")
+    history.copy("tokens", f"id = '{token}'", size // 100, id=numbered(6), secret_hash="'hash' || i")
+    history.copy("groups", f"name = '{group}'", size // 200, id=numbered(7), subject="'lab' || i", name="'lab' || i")
+    history.execute(f"INSERT INTO group_members (group_id, user_id) SELECT id, '{mine}' FROM groups")
     history.close()
     return {"job": job, "session": session, "run": run, "group": group}
 
@@ -120,7 +172,10 @@ def addresses(portal, ids):
         asked = asked.replace("/users/{name}", "/users/user7").replace("/groups/{group}", f"/groups/{ids['group']}")
         if "{" not in asked:
             found[f"GET {path}"] = f"/api/v1{asked}"
-    for query in ("/jobs?owner=*", "/jobs?state=running", "/sessions?owner=*&app=jupyter", "/runs?owner=*", "/audit?actor=zzz"):
+    found["an administrator"] = "/admin/users/admin"
+    for query in ("/jobs?owner=*", "/jobs?state=running", "/jobs?tag=none", "/jobs?group=lab", "/sessions?owner=*&app=jupyter",
+                  "/runs?owner=*", "/audit?actor=zzz", "/audit?actor=user", "/audit?subject=subject77", "/users?role=operator",
+                  "/users?find=zzz", "/users?state=disabled", "/users/admin", "/jobs?search=zzz", "/jobs?owner=*&search=zzz"):
         found[f"GET {query}"] = f"/api/v1{query}"
     return found
 
@@ -144,18 +199,22 @@ def ask(portal, path):
 def growth(stand, options):
     """What is over 50 ms or 100 kB with the largest history, or grows faster than it."""
     found = {}
-    for size in SIZES:
-        portal = stand.portal(name=f"growth-{size}")
-        ids = seed(portal, size)
-        for what, path in addresses(portal, ids).items():
-            found.setdefault(what, []).append(ask(portal, path))
-        yield result(f"memory with {size}", f"{portal.memory():.0f} MB", "", "")
-        portal.stop()
+    for size in options.sizes:
+        database = Database(options.postgres, f"growth-{size}")
+        try:
+            portal = stand.portal(name=f"growth-{size}", config=database.config())
+            ids = seed(portal, database, size)
+            for what, path in addresses(portal, ids).items():
+                found.setdefault(what, []).append(ask(portal, path))
+            yield result(f"memory with {size}", f"{portal.memory():.0f} MB", "", "")
+            portal.stop()
+        finally:
+            database.drop()
     for what, of_sizes in sorted(found.items(), key=lambda one: -one[1][-1][0]):
         times, sizes = [one[0] for one in of_sizes], [one[1] for one in of_sizes]
+        grows = 1 < len(times) and SLOW < times[-1] and FASTER * times[-2] < times[-1]
         faults = [word for word, is_so in (
-            ("slow", SLOW < times[-1]), ("large", LARGE < sizes[-1]),
-            ("grows faster", SLOW < times[-1] and FASTER * times[-2] < times[-1]),
+            ("slow", SLOW < times[-1]), ("large", LARGE < sizes[-1]), ("grows faster", grows),
             (f"status {of_sizes[-1][2]}", of_sizes[-1][2] != 200)) if is_so]
         if faults:
             figure = " / ".join(f"{one:.0f}" for one in times)
@@ -163,22 +222,20 @@ def growth(stand, options):
     yield result("addresses asked", str(len(found)), "", "")
 
 
-def with_waiting(stand, waiting):
+def with_waiting(stand, database, waiting):
     """A portal with eight GPUs that eight sessions hold, while so many jobs of a hundred people wait for two each."""
-    portal = stand.portal(name=f"waiting-{waiting}", gpus=8)
+    portal = stand.portal(name=f"waiting-{waiting}", gpus=8, config=database.config())
     held = [portal.session("terminal", resources={"gpus": 1, "cpus": 1, "memory_bytes": 1 << 30}) for _ in range(8)]
     if waiting:
         body = {"name": "waits", "command": ["true"], "time_limit_seconds": 3600,
                 "resources": {"gpus": 2, "cpus": 1, "memory_bytes": 1 << 30}}
         job = portal.api("POST", "/jobs", body)["id"]
-        history = History(portal)
-        _, others = people(history, PEOPLE)
-        attempt = history.one("SELECT * FROM sessions WHERE job_id = ?", job)
-        of_job = history.one("SELECT * FROM jobs WHERE id = ?", job)
-        attempts, jobs = ([new_id() for _ in range(waiting)] for _ in range(2))
-        owner = [others[n % PEOPLE] for n in range(waiting)]
-        history.copy("sessions", attempt, ({"id": attempts[n], "owner": owner[n], "job_id": jobs[n]} for n in range(waiting)))
-        history.copy("jobs", of_job, ({"id": jobs[n], "owner": owner[n], "session_id": attempts[n]} for n in range(waiting)))
+        history = History(portal, database)
+        people(history, PEOPLE)
+        owner = numbered(1, f"(1 + (i - 1) % {PEOPLE})")
+        attempt = f"(SELECT session_id FROM jobs WHERE id = '{job}')"
+        history.copy("sessions", f"id = {attempt}", waiting, id=numbered(3), owner=owner, job_id=numbered(4))
+        history.copy("jobs", f"id = '{job}'", waiting, id=numbered(4), owner=owner, session_id=numbered(3))
         history.close()
         until("its first rounds are over", lambda: portal.api("GET", f"/sessions/{held[0]}")["state"] == "running", 0.1)
     return portal, held
@@ -187,8 +244,9 @@ def with_waiting(stand, waiting):
 @row("waiting")
 def waiting(stand, options):
     """A start without GPUs right after one holder has ended, and a stop right after the queue was paused."""
-    for count in WAITING:
-        portal, held = with_waiting(stand, count)
+    for count in options.waiting:
+        database = Database(options.postgres, f"waiting-{count}")
+        portal, held = with_waiting(stand, database, count)
         started, stopped, cpu = [], [], portal.cpu()
         for session in held[:3]:
             portal.api("DELETE", f"/sessions/{session}")
@@ -207,3 +265,4 @@ def waiting(stand, options):
                      f"{statistics.median(started):.2f} · {statistics.median(stopped):.2f} s",
                      "bar: +1 s", f"{cpu:.1f} s CPU of the starts")
         stand.stop()
+        database.drop()

@@ -28,16 +28,16 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 def newest_load():
-    built = [path for path in (ROOT / "target/release/deps").glob("load-*") if not path.suffix]
+    built = [path for path in (ROOT / "target/dist/deps").glob("load-*") if not path.suffix]
     found = sorted(built, key=lambda path: path.stat().st_mtime)
-    return found[-1] if found else ROOT / "target/release/load"
+    return found[-1] if found else ROOT / "target/dist/load"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", metavar="ROW")
     parser.add_argument("--list", action="store_true", help="the names of the rows")
-    parser.add_argument("--binary", default=ROOT / "target/release/lyceum")
+    parser.add_argument("--binary", default=ROOT / "target/dist/lyceum")
     parser.add_argument("--load", default=None, help="the program of benches/load.rs")
     parser.add_argument("--tools", default="/var/tmp/lyceum-bench-tools", help="where JupyterHub and CHP are installed")
     parser.add_argument("--keras", default="python3", help="a Python with Keras and JAX, as the portal's default environment")
@@ -45,6 +45,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=3, help="of load, each time")
     parser.add_argument("--minutes", type=float, default=5, help="of the soak")
+    parser.add_argument("--postgres", metavar="URL", help="a server for growth and waiting, whose user may make databases")
+    parser.add_argument("--sizes", default="1000,10000,100000", help="of the histories of growth",
+                        type=lambda text: [int(size) for size in text.split(",")])
+    parser.add_argument("--waiting", default="0,250,1000,2000", help="how many jobs wait",
+                        type=lambda text: [int(count) for count in text.split(",")])
     parser.add_argument("--out", help="append the rows to this file as JSON lines")
     options = parser.parse_args()
     options.load = options.load or newest_load()
