@@ -17,7 +17,7 @@ from .progress import plain, say
 
 _COMMANDS = (
     *("train", "lr", "preview", "describe", "evaluate", "precisions"),
-    *("predict", "inspect", "export", "serve", "schema"),
+    *("predict", "inspect", "export", "import", "serve", "schema"),
 )
 
 
@@ -37,7 +37,8 @@ def main(arguments: list[str]) -> int:
             stop = Stop(INTERNAL, f"{type(error).__name__}: {error}")
         say("error", field=stop.field or None, message=stop.message, code=stop.code)
         where = f"{stop.field}: " if stop.field else ""
-        print(f"trainer: {where}{stop.message}", file=sys.stderr)
+        # Further lines are indented, so that a reader of the log knows that they belong to it.
+        print(f"trainer: {where}{stop.message}".replace("\n", "\n  "), file=sys.stderr)
         return stop.code
 
 
@@ -52,47 +53,51 @@ def _parser() -> argparse.ArgumentParser:
         made.set_defaults(run=run)
         return made
 
-    one = command("train", _train, "trains; the same as a configuration alone")
+    one = command("train", _train, "train a model; the default if only a configuration is given")
     one.add_argument("config", type=Path)
-    one = command("lr", _lr, "the learning rate over the training, as JSON")
+    one = command("lr", _lr, "print the learning rate over the training as JSON")
     one.add_argument("config", type=Path)
-    one.add_argument("--steps", type=int, default=1000, help="updates of the whole training")
-    one = command("preview", _preview, "eight training pictures, as they are and augmented, as PNG files")
+    one.add_argument("--steps", type=int, default=1000, help="number of updates in the whole training")
+    one = command("preview", _preview, "write eight training images as PNG files, original and augmented")
     one.add_argument("config", type=Path)
     one.add_argument("--output", type=Path, required=True)
-    one = command("describe", _describe, "the network's layers, parameters, MACs and memory, as JSON")
+    one = command("describe", _describe, "print layers, parameters, MACs and memory of the network as JSON")
     one.add_argument("config", type=Path)
-    one.add_argument("--shape", help="HEIGHTxWIDTHxCHANNELS, instead of looking at the data")
-    one.add_argument("--classes", type=int, help="with --shape: how many")
-    one = command("evaluate", _evaluate, "a snapshot over the data of a configuration, as after a training")
+    one.add_argument("--shape", help="HEIGHTxWIDTHxCHANNELS, instead of reading the data")
+    one.add_argument("--classes", type=int, help="number of classes, with --shape")
+    one = command("evaluate", _evaluate, "evaluate a checkpoint on the data of a configuration, as after a training")
     one.add_argument("config", type=Path)
     one.add_argument("model", type=Path)
     one.add_argument("--output", type=Path, required=True)
-    one = command("precisions", _precisions, "a snapshot in 32, 16 and 8 bits: latency, throughput, metrics, as JSON")
+    one = command("precisions", _precisions, "measure a checkpoint in FP32, FP16 and INT8; print latency, throughput and metrics as JSON")
     one.add_argument("config", type=Path)
     one.add_argument("model", type=Path)
-    one.add_argument("--output", type=Path, required=True, help="where precisions.json goes")
-    one = command("predict", _predict, "what a model says of pictures, as JSON")
+    one.add_argument("--output", type=Path, required=True, help="folder for precisions.json")
+    one = command("predict", _predict, "print predictions for images as JSON")
     one.add_argument("model", type=Path)
     one.add_argument("images", type=Path, nargs="+")
     one.add_argument("--top", type=int, default=5)
-    one.add_argument("--output", type=Path, help="segmentation: where the masks go, as PNG files")
-    one = command("inspect", _inspect, "activations, Grad-CAM and weights for one picture, as JSON and PNG files")
+    one.add_argument("--output", type=Path, help="folder for masks (PNG files), and for the evaluation of labelled images")
+    one.add_argument("--least", type=float, help="detection: lowest score of a box (default: 0.3)")
+    one = command("inspect", _inspect, "write activations, Grad-CAM and weights for one image as JSON and PNG files")
     one.add_argument("model", type=Path)
     one.add_argument("image", type=Path)
     one.add_argument("--output", type=Path, required=True)
-    one.add_argument("--class", dest="label", help="the class to explain; the first answer if not said")
-    one = command("export", _export, "a bundle: .keras, safetensors, ONNX, labels, preprocessing, card, checksums")
+    one.add_argument("--class", dest="label", help="class to explain (default: the predicted class)")
+    one = command("export", _export, "export a bundle: .keras, safetensors, ONNX, labels, preprocessing, model card, checksums")
     one.add_argument("model", type=Path)
     one.add_argument("--output", type=Path, required=True)
-    one = command("serve", _serve, "answers pictures over HTTP, on a Unix socket or a port of this machine")
-    one.add_argument("folder", type=Path, metavar="MODEL", help="the output of a training, or a bundle")
+    one = command("import", _import, "make a model of a bundle: a folder or a tar archive")
+    one.add_argument("bundle", type=Path)
+    one.add_argument("--output", type=Path, required=True)
+    one = command("serve", _serve, "serve predictions over HTTP on a Unix socket or a port of this machine")
+    one.add_argument("folder", type=Path, metavar="MODEL", help="output of a training, or a bundle")
     where = one.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket", type=Path)
-    where.add_argument("--port", type=int, help="of 127.0.0.1; 0 takes a free one, and says which")
-    one.add_argument("--base", default="", help="the path below which it answers")
+    where.add_argument("--port", type=int, help="port on 127.0.0.1; 0 chooses a free port and prints it")
+    one.add_argument("--base", default="", help="base path of the service")
     one.add_argument("--runtime", choices=("auto", "keras", "onnx"), default="auto")
-    command("schema", _schema, "the JSON schema of a configuration")
+    command("schema", _schema, "print the JSON schema of a configuration")
     return parser
 
 
@@ -164,7 +169,7 @@ def _precisions(options: Any) -> int:
 def _predict(options: Any) -> int:
     from . import afterwards
 
-    return _print(afterwards.predicted(options.model, options.images, options.top, options.output))
+    return _print(afterwards.predicted(options.model, options.images, options.top, options.output, options.least))
 
 
 def _inspect(options: Any) -> int:
@@ -177,6 +182,12 @@ def _export(options: Any) -> int:
     from . import export
 
     return _print(export.exported(options.model, options.output))
+
+
+def _import(options: Any) -> int:
+    from . import bundle
+
+    return _print(bundle.imported(options.bundle, options.output))
 
 
 def _serve(options: Any) -> int:

@@ -6,6 +6,8 @@ a bundle put them.
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from . import backend, evaluate, files, pixels, progress, saved, sources, threads
+from .data import Data, Part, Sample
 from .errors import NO_BACKEND, Stop, bad_data
 from .folder import Folder, Unfit
 from .pixels import RESIZES, Broken, Shape
@@ -34,6 +37,12 @@ class Trained:
     shape: Shape
     preprocessing: dict[str, Any]
 
+    @property
+    def input(self) -> dict[str, Any]:
+        """Size of what it sees, and how a picture becomes that."""
+        shape = self.shape
+        return {"width": shape.width, "height": shape.height, "channels": shape.channels, "resize": shape.resize}
+
 
 def load(path: Path) -> Trained:
     """On whichever backend is there: a `.keras` file does not depend on one. Nothing of another user's is run."""
@@ -41,10 +50,10 @@ def load(path: Path) -> Trained:
         with saved.home(path) as (place, about):
             place.open(path.name).close()
             if about is None:
-                raise bad_data(f"there is no preprocessing.json beside {path} or one folder up", "MODEL")
+                raise bad_data(f"preprocessing.json is missing beside {path} and in the folder above", "MODEL")
             task, labels, shape, preprocessing = _described(about)
     except FileNotFoundError:
-        raise bad_data(f"{path} is not there", "MODEL") from None
+        raise bad_data(f"{path} does not exist", "MODEL") from None
     except Unfit as unfit:
         raise bad_data(f"{path} {unfit}", "MODEL") from None
     backend.start()
@@ -71,52 +80,121 @@ def evaluated(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any
     workers = threads.allowed()
     data = sources.load(config, workers)
     if data.classes != trained.labels:
-        raise bad_data(f"the model knows {len(trained.labels)} classes that are not those of the data", "MODEL")
+        raise bad_data(f"the {len(trained.labels)} classes of the model differ from the classes of the data", "MODEL")
     return evaluate.written(trained.model, data, output, config["batch_size"], workers)
 
 
-def predicted(path: Path, images: Sequence[Path], top: int, output: Path | None) -> dict[str, Any]:
+def predicted(
+    path: Path, images: Sequence[Path], top: int, output: Path | None, least: float | None = None
+) -> dict[str, Any]:
     """Answers for pictures, in their order; a picture that cannot be read has an error instead.
-    A folder stands for the pictures in it, however deep."""
+    A folder stands for the pictures in it, however deep, and a CSV file for those that it lists.
+    Where their classes are known, the answers of a classifier are scored too."""
     if top < 1:
         raise Stop(1, "must be at least 1", "--top")
     trained = load(path)
     if trained.task == "segmentation" and output is None:
-        raise Stop(1, "is needed for segmentation: masks are files", "--output")
-    images = [picture for image in images for picture in _pictures(image)]
+        raise Stop(1, "is required for segmentation, because masks are written as files", "--output")
+    listed = [one for image in images for one in _pictures(image, trained.labels)]
     answers: list[dict[str, Any]] = []
-    for begin in range(0, len(images), BATCH):
-        answers += _batch(trained, images[begin : begin + BATCH], begin, top, output)
-        if BATCH < len(images):
+    scored = _Scored(trained)
+    for begin in range(0, len(listed), BATCH):
+        answers += _batch(trained, listed[begin : begin + BATCH], begin, top, output, least, scored)
+        if BATCH < len(listed):
             # Standard output is the answer.
-            progress.say("progress", sys.stderr, done=len(answers), of=len(images))
-    return {"model": str(path), "task": trained.task, "images": answers}
+            progress.say("progress", sys.stderr, done=len(answers), of=len(listed))
+    about = {"model": str(path), "task": trained.task, "classes": trained.labels, "input": trained.input}
+    evaluation = scored.written(output)
+    return about | ({"evaluation": evaluation} if evaluation else {}) | {"images": answers}
 
 
-def _pictures(path: Path) -> list[Path]:
+class _Scored:
+    """What a classifier answered where the class is known."""
+
+    def __init__(self, trained: Trained) -> None:
+        self.trained = trained
+        self.names: list[str] = []
+        self.truth: list[int] = []
+        self.found: list[np.ndarray] = []
+
+    def take(self, path: Path, label: str | None, found: np.ndarray) -> None:
+        if label is not None and self.trained.task == "classification":
+            self.names.append(files_name(path))
+            self.truth.append(self.trained.labels.index(label))
+            self.found.append(found)
+
+    def written(self, output: Path | None) -> dict[str, float] | None:
+        """The metrics; and below `output` the files that the evaluation of a training has."""
+        if not self.names:
+            return None
+        from .tasks.classification import Measure
+
+        measure = Measure(Data("classification", self.trained.labels, self.trained.shape, {}))
+        measure.take(np.stack(self.found), np.array(self.truth, np.int32))
+        if output is not None:
+            measure.write(output / "evaluation", Part(self.names, lambda i: Sample(np.empty(0))))
+        return {"pictures": len(self.names)} | measure.metrics()
+
+
+def _pictures(path: Path, labels: list[str]) -> list[tuple[Path, str | None]]:
+    """Pictures with their classes, as far as these are known: folders with the name of a class, or a list."""
     if not path.is_dir():
-        return [path]
+        return _list(path, labels) if path.suffix.lower() == ".csv" else [(path, None)]
     found = sorted(one for one in path.rglob("*") if one.suffix.lower() in sources.ENDINGS and one.is_file())
     if not found:
-        raise bad_data(f"there is no picture in {path}", "IMAGE")
-    if len(found) > MOST:
-        raise bad_data(f"{path} holds {len(found)} pictures; {MOST} at once are the most", "IMAGE")
-    return found
+        raise bad_data(f"no images found in {path}", "IMAGE")
+    _few(path, len(found))
+    known = set(labels)
+    first = [one.relative_to(path).parts for one in found]
+    return [(one, parts[0] if len(parts) > 1 and parts[0] in known else None) for one, parts in zip(found, first)]
 
 
-def _batch(trained: Trained, paths: Sequence[Path], begin: int, top: int, output: Path | None) -> list[dict[str, Any]]:
-    batch = np.zeros((BATCH if len(paths) > 1 else 1, *trained.shape.hwc), np.float32)
+def _list(path: Path, labels: list[str]) -> list[tuple[Path, str | None]]:
+    """A CSV file with a column path, and label if the classes are known. Relative paths begin at its folder."""
+    rows = list(csv.DictReader(io.StringIO(sources.text(path, "IMAGE"), newline="")))
+    if not rows or "path" not in rows[0]:
+        raise bad_data(f"{path} is not a list of images: a CSV file with a column path is required", "IMAGE")
+    _few(path, len(rows))
+    listed = []
+    for number, row in enumerate(rows, 2):
+        name, label = (row["path"] or "").strip(), (row.get("label") or "").strip()
+        if label and label not in labels:
+            raise bad_data(f"line {number} of {path} has the label {label!r}, which is not a class of the model", "IMAGE")
+        if name:
+            listed.append((path.parent / Path(name).expanduser(), label or None))
+    return listed
+
+
+def _few(path: Path, count: int) -> None:
+    if count > MOST:
+        raise bad_data(f"{path} contains {count} images; at most {MOST} are allowed at once", "IMAGE")
+
+
+def _batch(
+    trained: Trained,
+    listed: Sequence[tuple[Path, str | None]],
+    begin: int,
+    top: int,
+    output: Path | None,
+    least: float | None,
+    scored: _Scored,
+) -> list[dict[str, Any]]:
+    batch = np.zeros((BATCH if len(listed) > 1 else 1, *trained.shape.hwc), np.float32)
     errors: dict[int, str] = {}
-    for i, path in enumerate(paths):
+    for i, (path, _) in enumerate(listed):
         try:
             batch[i] = pixels.read(path, trained.shape)
         except Broken as broken:
             errors[i] = str(broken)
     found = np.asarray(trained.model.predict_on_batch(batch))
     answers = []
-    for i, path in enumerate(paths):
-        answer = {"error": errors[i]} if i in errors else _answer(trained, found[i], begin + i, top, output)
-        answers.append({"path": files_name(path)} | answer)
+    for i, (path, label) in enumerate(listed):
+        about = {"path": files_name(path)} | ({"label": label} if label is not None else {})
+        if i in errors:
+            answers.append(about | {"error": errors[i]})
+            continue
+        scored.take(path, label, found[i])
+        answers.append(about | _answer(trained, found[i], begin + i, top, output, least))
     return answers
 
 
@@ -126,9 +204,11 @@ def files_name(path: Path) -> str:
     return name_of(path)
 
 
-def _answer(trained: Trained, found: np.ndarray, number: int, top: int, output: Path | None) -> dict[str, Any]:
+def _answer(
+    trained: Trained, found: np.ndarray, number: int, top: int, output: Path | None, least: float | None
+) -> dict[str, Any]:
     if trained.task != "segmentation":
-        return answer(trained, found, top)
+        return answer(trained, found, top, least)
     assert output is not None
     name = f"mask-{number:05d}.png"
     drawn = mask(found)
@@ -136,16 +216,17 @@ def _answer(trained: Trained, found: np.ndarray, number: int, top: int, output: 
     return {"mask": name, "share": shares(trained, drawn)}
 
 
-def answer(trained: Trained, found: np.ndarray, top: int) -> dict[str, Any]:
-    """What was found in a picture, in words: its classes, or its objects with their boxes."""
+def answer(trained: Trained, found: np.ndarray, top: int, least: float | None = None) -> dict[str, Any]:
+    """What was found in a picture, in words: its classes, or its objects with their boxes, those with at
+    least a score."""
     labels = trained.labels
     if trained.task == "classification":
         best = np.argsort(-found, kind="stable")[:top]
         return {"top": [{"class": labels[i], "probability": float(found[i])} for i in best]}
     from .tasks.detection import SHOWN, boxes
 
-    shown = [box for box in boxes(found) if box[5] >= SHOWN]
-    keys = ("x", "y", "width", "height", "confidence")
+    shown = [box for box in boxes(found) if box[5] >= (SHOWN if least is None else least)]
+    keys = ("x", "y", "width", "height", "score")
     return {"boxes": [{"class": labels[int(box[0])]} | dict(zip(keys, map(float, box[1:]))) for box in shown]}
 
 
@@ -167,5 +248,5 @@ def other_backend(*wanted: str) -> str:
         if name in there:
             return name
     raise Stop(
-        NO_BACKEND, f"this needs one of the backends {', '.join(wanted)}; the environment has {', '.join(there)}"
+        NO_BACKEND, f"this operation needs one of the backends {', '.join(wanted)}; the environment has {', '.join(there)}"
     )

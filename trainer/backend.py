@@ -25,11 +25,11 @@ def start(wanted: str = "auto") -> str:
     there = installed()
     name = wanted if wanted != "auto" else os.environ.get("KERAS_BACKEND") or (there[0] if there else "")
     if not name:
-        raise Stop(NO_BACKEND, f"this environment has none of {', '.join(NAMES)}", "backend")
+        raise Stop(NO_BACKEND, f"this environment contains none of the backends {', '.join(NAMES)}", "backend")
     if name not in there:
         raise Stop(
             NO_BACKEND,
-            f"this environment has no {name}; it has {', '.join(there) or 'none of the backends'}",
+            f"this environment does not contain {name}; available: {', '.join(there) or 'none of the backends'}",
             "backend",
         )
     os.environ["KERAS_BACKEND"] = name
@@ -55,12 +55,13 @@ def prepare(config: dict[str, Any], place: Place) -> int:
     if keras.backend.backend() != "jax":
         if wanted == "all":
             return 1
-        raise bad_config("devices", f"more than one needs the backend jax, not {keras.backend.backend()}")
+        raise bad_config("devices", f"several devices need the backend jax, not {keras.backend.backend()}")
     machines = _devices(place.count)
     fewest = min(len(devices) for devices in machines)
     each = fewest if wanted == "all" else wanted
     if each > fewest:
-        raise bad_config("devices", f"there are {fewest}, not {each}")
+        kinds = ", ".join(sorted({device.split(":")[0] for device in machines[0]}))
+        raise bad_config("devices", f"only {fewest} available ({kinds}), {each} requested")
     devices = [device for machine in machines for device in machine[:each]]
     if config["batch_size"] % len(devices):
         raise bad_config("batch_size", f"must be a multiple of {len(devices)}, the number of devices")

@@ -52,7 +52,7 @@ def read(folder: Path) -> dict[str, Any] | None:
     except folders.Unfit as unfit:
         raise bad_data(f"{folder / INDEX} {unfit}", "resume") from None
     if not _is_sound(index):
-        raise bad_data(f"{folder / INDEX} is damaged: take another output, or delete it with its checkpoints", "resume")
+        raise bad_data(f"{folder / INDEX} is damaged: use another output, or delete it with its checkpoints", "resume")
     index["snapshots"] = [entry for entry in index["snapshots"] if (folder / entry["file"]).exists()]
     return index if index["snapshots"] else None
 

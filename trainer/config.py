@@ -34,11 +34,11 @@ _PATHS = ("path", "root", "images", "labels", "test_images", "test_labels")
 _METRICS = {
     "classification": ("accuracy", "loss"),
     "segmentation": ("iou", "accuracy", "loss"),
-    "detection": ("map50", "loss"),
+    "detection": ("map50", "map50_95", "loss"),
 }
 NETWORKS = {
     "classification": (
-        *("lenet", "small-cnn", "alexnet", "googlenet", "resnet-18", "resnet-50"),
+        *("lenet", "small-cnn", "alexnet", "vgg-16", "googlenet", "resnet-18", "resnet-50"),
         *("mobilenet-v3", "efficientnet-b0", "vit-tiny"),
     ),
     "segmentation": ("u-net",),
@@ -59,13 +59,13 @@ def load(path: Path) -> Config:
     try:
         given = json.loads(text, object_pairs_hook=_once, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        raise bad_config("", f"{path} is no JSON: {error.msg} in line {error.lineno}") from None
+        raise bad_config("", f"{path} is not valid JSON: {error.msg} in line {error.lineno}") from None
     config = check(given, path.resolve().parent)
     if "file" in config["network"] and not is_own:
         raise bad_config(
             "network.file",
-            f"is a program that would run as you, and {path} belongs to another user: read the program, then"
-            " copy both and use the copies",
+            f"is a program that would run with your account, but {path} belongs to another user: read the program, then"
+            " copy both files and use the copies",
         )
     return config
 
@@ -92,13 +92,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     seen: dict[str, Any] = {}
     for key, value in pairs:
         if key in seen:
-            raise bad_config(key, "is said twice")
+            raise bad_config(key, "is set twice")
         seen[key] = value
     return seen
 
 
 def _no_number(word: str) -> None:
-    raise bad_config("", f"{word} is no number in JSON")
+    raise bad_config("", f"{word} is not a valid JSON number")
 
 
 def _filled(given: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _said(fault: ValidationError) -> tuple[str, str]:
         case "additionalProperties":
             unknown = sorted(set(fault.instance) - set(fault.schema["properties"]))[0]
             known = ", ".join(sorted(fault.schema["properties"]))
-            return ".".join(filter(None, (field, unknown))), f"is unknown; here may stand: {known}"
+            return ".".join(filter(None, (field, unknown))), f"is unknown; allowed are: {known}"
         case "required":
             missing = next(name for name in rule if name not in fault.instance)
             return ".".join(filter(None, (field, missing))), "is missing"
@@ -131,7 +131,7 @@ def _said(fault: ValidationError) -> tuple[str, str]:
         case "minimum":
             return field, f"must be at least {rule}, not {value}"
         case "exclusiveMinimum":
-            return field, f"must be more than {rule}, not {value}"
+            return field, f"must be greater than {rule}, not {value}"
         case "maximum":
             return field, f"must be at most {rule}, not {value}"
         case "exclusiveMaximum":
@@ -154,38 +154,38 @@ def _between(config: Config, given: dict[str, Any]) -> None:
     task, data, network = config["task"], config["data"], config["network"]
     needed, allowed = _PLACES[data["kind"]]
     for key in sorted(needed - data.keys()):
-        raise bad_config(f"data.{key}", f"is missing: data of the kind {data['kind']} needs it")
+        raise bad_config(f"data.{key}", f"is missing: it is required for data of the kind {data['kind']}")
     for key in sorted((given["data"].keys() & {*_PATHS, "classes", "count"}) - needed - allowed):
-        raise bad_config(f"data.{key}", f"means nothing to data of the kind {data['kind']}")
+        raise bad_config(f"data.{key}", f"does not apply to data of the kind {data['kind']}")
     if ("test_images" in data) != ("test_labels" in data):
-        raise bad_config("data.test_images", "and data.test_labels go together")
+        raise bad_config("data.test_images", "and data.test_labels must be set together")
     if data["validation_percent"] + data["test_percent"] > 95:
         raise bad_config("data.test_percent", "leaves less than 5 percent for training")
     if task != "classification" and data["kind"] not in ("dataset", "shapes"):
         raise bad_config("task", f"{task} needs data of the kind dataset or shapes, not {data['kind']}")
 
     if "file" in network and ("name" in network or "pretrained" in network):
-        raise bad_config("network.file", "excludes network.name and network.pretrained")
+        raise bad_config("network.file", "cannot be combined with network.name or network.pretrained")
     if "pretrained" in network and "name" in network:
-        raise bad_config("network.pretrained", "brings its own network: leave out network.name")
+        raise bad_config("network.pretrained", "already defines the network: remove network.name")
     if not network.keys() & {"name", "file", "pretrained"}:
         network["name"] = NETWORKS[task][0]
     if "name" in network and network["name"] not in NETWORKS[task]:
-        raise bad_config("network.name", f"{network['name']} is not for {task}; take {', '.join(NETWORKS[task])}")
+        raise bad_config("network.name", f"{network['name']} does not support {task}; use {', '.join(NETWORKS[task])}")
     if network["freeze"] and "pretrained" not in network:
-        raise bad_config("network.freeze", "needs network.pretrained")
+        raise bad_config("network.freeze", "requires network.pretrained")
 
     rate = config["learning_rate"]
     known = {"base", "policy", "warm_up", *POLICIES[rate["policy"]][1]}
     for key in sorted(rate.keys() - known):
-        raise bad_config(f"learning_rate.{key}", f"means nothing to the policy {rate['policy']}")
+        raise bad_config(f"learning_rate.{key}", f"does not apply to the policy {rate['policy']}")
     if rate["policy"] == "exp" and rate.get("gamma", 0.5) > 1:
         raise bad_config("learning_rate.gamma", "must be at most 1 with the policy exp")
 
     if task == "detection" and config["augmentation"]["rotate"]:
-        raise bad_config("augmentation.rotate", "is not for detection: a turned box is no box")
+        raise bad_config("augmentation.rotate", "is not supported for detection, because boxes cannot be rotated")
     if task != "classification" and config["class_weights"] != "none":
-        raise bad_config("class_weights", "is for classification")
+        raise bad_config("class_weights", "is only supported for classification")
     if config["metric"] == "auto":
         config["metric"] = _METRICS[task][0]
     elif config["metric"] not in _METRICS[task]:

@@ -74,19 +74,19 @@ def checked(data: Data) -> Data:
     """The same, or why nothing can be learnt from it."""
     train = data.parts.get("train")
     broken = (
-        f"; {len(data.problems)} could not be used, the first is {': '.join(data.problems[0])}" if data.problems else ""
+        f"; {len(data.problems)} files could not be used, the first is {': '.join(data.problems[0])}" if data.problems else ""
     )
     if train is None or len(train) == 0:
-        raise bad_data(f"there is no picture to train with{broken}", "data")
+        raise bad_data(f"there are no images for training{broken}", "data")
     if data.task == "classification":
         present = np.unique(train.labels)
         if len(data.classes) < 2:
-            raise bad_data(f"there is one class only, {data.classes[0]!r}: nothing to tell apart{broken}", "data")
+            raise bad_data(f"there is only one class, {data.classes[0]!r}; at least two are required{broken}", "data")
         if len(present) < 2:
             name = data.classes[int(present[0])]
-            raise bad_data(f"all training pictures are of one class, {name!r}{broken}", "data")
+            raise bad_data(f"all training images belong to one class, {name!r}{broken}", "data")
     if not data.evaluated:
-        raise bad_data(f"there is no picture to validate with{broken}", "data.validation_percent")
+        raise bad_data(f"there are no images for validation{broken}", "data.validation_percent")
     if data.mean is None:
         data.mean, data.deviation = statistics(train)
     return data
@@ -180,7 +180,7 @@ def decoded(
 
 def still_there(name: str, broken: Broken) -> Exception:
     """A file that could be read before the start, and now cannot."""
-    return bad_data(f"{name} {broken}; it could be read when the training began", "data")
+    return bad_data(f"{name} {broken}; it was readable when the training started", "data")
 
 
 def name_of(path: str | os.PathLike[str]) -> str:

@@ -31,7 +31,7 @@ def dataset(config: dict[str, Any], threads: int) -> Data:
             return _read(root, config, threads)
     except FileNotFoundError as error:
         name = "dataset.json" if error.filename == str(path) else error.filename
-        raise bad_data(f"{path} is no finished dataset: it has no {name}", "data.path") from None
+        raise bad_data(f"{path} is not a complete dataset: {name} is missing", "data.path") from None
     except Unfit as unfit:
         raise bad_data(f"{path} {unfit}", "data.path") from None
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
@@ -46,7 +46,7 @@ def _read(root: Folder, config: dict[str, Any], threads: int) -> Data:
     shape = Shape(image["height"], image["width"], image["channels"], image["resize"])
     sides = all(type(side) is int and 1 <= side for side in (shape.height, shape.width))
     if not sides or shape.channels not in (1, 3) or shape.resize not in RESIZES:
-        raise bad_data(f"{root.path}/dataset.json is damaged: it says an impossible size of pictures", "data.path")
+        raise bad_data(f"{root.path}/dataset.json is damaged: the image size is invalid", "data.path")
     for key, value in zip(("height", "width", "channels"), shape.hwc):
         if config["image"].get(key, value) != value:
             raise bad_config(f"image.{key}", f"the dataset was built with {value}")
@@ -73,9 +73,9 @@ def _about(root: Folder) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError, RecursionError):
         raise bad_data(f"{root.path}/dataset.json is damaged", "data.path") from None
     if version != VERSION:
-        raise bad_data(f"{root.path} has the format {version}; this program reads {VERSION}", "data.path")
+        raise bad_data(f"{root.path} has format version {version}; this program reads version {VERSION}", "data.path")
     if kind not in ("classification", "detection", "segmentation"):
-        raise bad_data(f"{root.path} is of an unknown kind, {kind!r}", "data.path")
+        raise bad_data(f"{root.path} has an unknown kind, {kind!r}", "data.path")
     return about
 
 
@@ -97,7 +97,7 @@ def _array(root: Folder, name: str) -> np.ndarray:
 def _cached(root: Folder, files: dict[str, str], rows: list[dict[str, str]], about: dict[str, Any]) -> Part:
     def load(key: str) -> np.ndarray:
         if not isinstance(files.get(key), str):
-            raise bad_data(f"{root.path}/dataset.json names no {key} in its cache", "data.path")
+            raise bad_data(f"{root.path}/dataset.json does not list {key} in its cache", "data.path")
         try:
             return _array(root, files[key])
         except (OSError, ValueError, Unfit) as error:
@@ -125,7 +125,7 @@ def _uncached(
 ) -> None:
     """Without a cache the original pictures are read where they lie."""
     if about["kind"] == "segmentation":
-        raise bad_data(f"{root.path} was built without a cache, which segmentation needs", "data.path")
+        raise bad_data(f"{root.path} was built without a cache, which is required for segmentation", "data.path")
     source = Path(about["source"]["root"])
     number_of = {name: i for i, name in enumerate(data.classes)}
     truth = _boxes(root, number_of) if about["kind"] == "detection" else {}

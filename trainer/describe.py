@@ -20,8 +20,11 @@ def described(model: Any, config: dict[str, Any]) -> dict[str, Any]:
     # Each value is kept for the way back, where its gradient joins it.
     values = sum(row["values"] for row in rows) * config["batch_size"]
     weights = 4 * (trainable * (2 + slots) + others)
+    from . import networks
+
     return {
         "layers": rows,
+        "warnings": networks.warnings(model),
         "parameters": {"trainable": trainable, "fixed": others, "total": trainable + others},
         "macs": sum(row["macs"] for row in rows),
         "memory": {"weights": weights, "activations": 2 * values * width, "total": weights + 2 * values * width},

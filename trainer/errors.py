@@ -46,11 +46,11 @@ def as_stop(error: BaseException) -> Stop | None:
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT) or "No space left" in text
         if full:
-            return Stop(CANNOT_WRITE, f"the disk or the quota is full: {text}; earlier checkpoints are whole")
+            return Stop(CANNOT_WRITE, f"the disk or the quota is full: {text}; earlier checkpoints are intact")
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            return Stop(CANNOT_WRITE, f"not allowed: {text}")
+            return Stop(CANNOT_WRITE, f"permission denied: {text}")
     if isinstance(error, ModuleNotFoundError):
         return Stop(NO_BACKEND, f"this environment lacks the Python package {error.name}")
     if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text or "out of memory" in text.lower():
-        return Stop(NO_MEMORY, "memory is exhausted: take a smaller batch_size, a smaller image, or more memory")
+        return Stop(NO_MEMORY, "out of memory: use a smaller batch_size, smaller images, or more memory")
     return None

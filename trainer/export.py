@@ -87,7 +87,7 @@ def onnx_model(trained: afterwards.Trained, path: Path, output: Path) -> dict[st
                 return {"onnx": None, "onnx_reason": reason}
         difference = _difference(trained, beside)
         if difference is not None and not difference <= TOLERANCE:
-            return {"onnx": None, "onnx_reason": f"the converted model answers differently, by {difference:.2g}"}
+            return {"onnx": None, "onnx_reason": f"the predictions of the converted model differ by {difference:.2g}"}
         os.replace(beside, target)
         return {"onnx": "model.onnx", "onnx_difference": difference}
     finally:
@@ -99,7 +99,7 @@ def _by_keras(path: Path, output: Path, unknown: str) -> str | None:
     able = {"tensorflow": "tf2onnx", "torch": "onnxscript"}
     there = [name for name in able if all(importlib.util.find_spec(package) for package in (name, able[name]))]
     if not there:
-        return f"{unknown}; Keras could, with tensorflow and tf2onnx, or with torch and onnxscript"
+        return f"{unknown}; Keras can convert it with tensorflow and tf2onnx, or with torch and onnxscript"
     env = os.environ | {
         "KERAS_BACKEND": there[0],
         "PYTHONSAFEPATH": "1",
@@ -110,7 +110,7 @@ def _by_keras(path: Path, output: Path, unknown: str) -> str | None:
         [sys.executable, "-c", _CONVERT, str(path), str(output)], env=env, capture_output=True, text=True
     )
     if done.returncode:
-        return f"the conversion failed: {(done.stderr.strip().splitlines() or ['no word why'])[-1][:300]}"
+        return f"the conversion failed: {(done.stderr.strip().splitlines() or ['no reason given'])[-1][:300]}"
     return None
 
 
@@ -140,9 +140,9 @@ def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str
     lines = [
         f"# {config.get('name') or path.stem}",
         "",
-        f"A model for {trained.task} with {len(trained.labels)} classes (`labels.txt`, in the order of the answers).",
+        f"A model for {trained.task} with {len(trained.labels)} classes (`labels.txt`, in the order of the outputs).",
         "",
-        f"* Input: float32, N × {shape.height} × {shape.width} × {shape.channels}, values 0 to 255; the normalisation is inside. Pictures are brought to this size by “{shape.resize}”.",
+        f"* Input: float32, N × {shape.height} × {shape.width} × {shape.channels}, values 0 to 255; normalisation is part of the model. Images are resized with “{shape.resize}”.",
         f"* Output: {_output(trained)}",
         f"* Files: `model.keras` (Keras 3, any backend){', `model.safetensors` (weights by name)' if about['safetensors'] else ''}{', `model.onnx`' if about['onnx'] else ''}. `sha256sum -c SHA256SUMS` checks them.",
     ]
@@ -151,7 +151,7 @@ def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str
             "",
             "## Training",
             "",
-            f"* Data: {run.get('source')}; pictures: {json.dumps(run.get('pictures'))}; manifest SHA-256: {run.get('manifest_sha256') or 'none'}.",
+            f"* Data: {run.get('source')}; images: {json.dumps(run.get('pictures'))}; manifest SHA-256: {run.get('manifest_sha256') or 'none'}.",
             f"* Network: {config.get('network')}; epoch {snapshot.get('epoch', '?')} of {config.get('epochs')}; backend {run.get('backend')}, {json.dumps(run.get('versions'))}.",
             f"* Validation: {', '.join(f'{name} {value:.4f}' for name, value in metrics.items()) or 'not measured'}.",
         ]
@@ -159,7 +159,7 @@ def _card(trained: afterwards.Trained, path: Path, about: dict[str, Any]) -> str
         "",
         "## Limits",
         "",
-        "Nothing is known about pictures unlike those of the training. Complete this card before you pass the model on.",
+        "The performance on images unlike the training images is unknown. Complete this card before you share the model.",
         "",
     ]
     return "\n".join(lines)
@@ -169,7 +169,7 @@ def _output(trained: afterwards.Trained) -> str:
     return {
         "classification": "a probability for each class.",
         "segmentation": "a probability for each class at each pixel.",
-        "detection": "for each cell of 4 × 4 pixels a peak for each class, then place in the cell (x, y) and the logarithms of width and height in cells.",
+        "detection": "for each cell of 4 × 4 pixels a peak for each class, then the position in the cell (x, y) and the logarithms of width and height in cells.",
     }[trained.task]
 
 

@@ -89,7 +89,7 @@ def opened(path: Path) -> Iterator[Folder]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(errno.ENOENT, "is not there", str(path)) from None
+        raise FileNotFoundError(errno.ENOENT, "does not exist", str(path)) from None
     except (OSError, ValueError) as error:
         raise Unfit(f"cannot be opened: {_words(error)}") from None
     yield from _held(path, descriptor)
@@ -126,7 +126,7 @@ def _opened(name: str, flags: int, parent: int) -> int:
         raise
     except OSError as error:
         is_link = error.errno == errno.ELOOP or _is_link(name, parent)
-        raise Unfit("is a link, and links are not followed" if is_link else f"cannot be read: {_words(error)}") from None
+        raise Unfit("is a link; links are not followed" if is_link else f"cannot be read: {_words(error)}") from None
 
 
 def _is_link(name: str, parent: int) -> bool:

@@ -110,7 +110,7 @@ class _Graph:
             return x
         # What somebody calls by the same name may do something else.
         if name not in _ACTIVATIONS or function is not getattr(keras.activations, name):
-            raise Unknown(f"nothing is written for the activation {name}")
+            raise Unknown(f"unsupported activation {name}")
         return _ACTIVATIONS[name](self, x)
 
     def between(self, x: str, made: Callable[[str], str]) -> str:
@@ -119,14 +119,14 @@ class _Graph:
 
 
 def _unknown(layer: Any) -> Unknown:
-    return Unknown(f"nothing is written for the layer {type(layer).__name__} ({layer.name})")
+    return Unknown(f"unsupported layer {type(layer).__name__} ({layer.name})")
 
 
 def _is_called_plainly(layer: Any, arguments: Any, known: dict[int, str]) -> None:
     """With values by their place and nothing else: no mask, no training of its own, no names in another order."""
     by_name = [value for value in arguments.kwargs.values() if value is not None and value is not False]
     if by_name or any(id(x) not in known for x in keras.tree.flatten(arguments.args)):
-        raise Unknown(f"the layer {layer.name} ({type(layer).__name__}) is called with more than its values")
+        raise Unknown(f"the layer {layer.name} ({type(layer).__name__}) is called with additional arguments")
 
 
 def _plain(x: Any) -> str:
@@ -143,7 +143,7 @@ def _pair(value: Any) -> list[int]:
 
 def _last(layer: Any) -> None:
     if getattr(layer, "data_format", "channels_last") != "channels_last":
-        raise Unknown(f"the layer {layer.name} has its channels first")
+        raise Unknown(f"the layer {layer.name} uses channels-first data")
 
 
 def _padding(layer: Any) -> dict[str, Any]:
@@ -197,7 +197,7 @@ def _scaled(graph: _Graph, x: str, scale: Any, offset: Any) -> str:
 
 def _batch_normalised(graph: _Graph, layer: Any, x: str) -> str:
     if layer.axis not in (-1, layer.input_spec.ndim - 1):
-        raise Unknown(f"the layer {layer.name} is not over the last axis")
+        raise Unknown(f"the layer {layer.name} does not work on the last axis")
     scale = 1 / np.sqrt(_weights(layer.moving_variance) + layer.epsilon)
     scale = scale * _weights(layer.gamma) if layer.scale else scale
     offset = -_weights(layer.moving_mean) * scale
@@ -216,7 +216,7 @@ def _normalised(graph: _Graph, layer: Any, x: str) -> str:
 def _layer_normalised(graph: _Graph, layer: Any, x: str) -> str:
     axes = layer.axis if isinstance(layer.axis, (list, tuple)) else [layer.axis]
     if list(axes) != [-1] or not layer.scale or not layer.center or getattr(layer, "rms_scaling", False):
-        raise Unknown(f"the layer {layer.name} is no normalisation of the last axis with scale and centre")
+        raise Unknown(f"the layer {layer.name} does not normalise the last axis with scale and offset")
     scale, offset = _weights(layer.gamma), _weights(layer.beta)
     inputs = [x, graph.constant(scale), graph.constant(offset)]
     return graph.node("LayerNormalization", inputs, axis=-1, epsilon=layer.epsilon)
@@ -242,7 +242,7 @@ def _reduce(kind: str, axes: list[int]) -> Callable[..., str]:
 def _join(kind: str) -> Callable[..., str]:
     def made(graph: _Graph, layer: Any, *inputs: str) -> str:
         if layer._reshape_required:
-            raise Unknown(f"the layer {layer.name} joins values of unlike rank")
+            raise Unknown(f"the layer {layer.name} merges values of different rank")
         whole = inputs[0]
         for more in inputs[1:]:
             whole = graph.node(kind, [whole, more])

@@ -114,7 +114,7 @@ def _grad_cam(
     elif label in trained.labels:
         answer = trained.labels.index(label)
     else:
-        raise Stop(1, f"the model knows no class {label!r}", "--class")
+        raise Stop(1, f"the model does not have a class {label!r}", "--class")
     about = {"class": trained.labels[answer], "probability": float(probabilities[answer])}
     spatial = [
         layer
@@ -122,7 +122,7 @@ def _grad_cam(
         if len(getattr(layer.output, "shape", ())) == 4 and layer.count_params() and min(layer.output.shape[1:3]) > 1
     ]
     if not spatial:
-        return about | {"grad_cam": None, "grad_cam_reason": "no layer knows places"}
+        return about | {"grad_cam": None, "grad_cam_reason": "no layer keeps spatial positions"}
     last = spatial[-1]
     # Before the softmax: its gradient vanishes where the network is sure.
     logits = next((layer for layer in model.layers if layer.name == "logits"), model.layers[-1])

@@ -56,18 +56,18 @@ def _is_own(place: Folder) -> bool:
 def _objection(content: bytes, is_own: bool) -> str | None:
     """Why it is not opened."""
     if importlib.util.find_spec("onnx") is None:
-        return None if is_own else "belongs to another user, and without the package onnx it cannot be looked at"
+        return None if is_own else "belongs to another user and cannot be checked without the package onnx"
     import onnx
 
     try:
         model = onnx.load_model_from_string(content)
     except Exception:
-        return "is not a model in ONNX's format"
+        return "is not an ONNX model"
     for part in _parts(model.graph, *model.functions):
         if isinstance(part, onnx.TensorProto) and part.data_location == onnx.TensorProto.EXTERNAL:
-            return "keeps weights in other files, which are not opened: save it as one file"
+            return "stores weights in other files, which are not opened: save it as one file"
         if isinstance(part, onnx.NodeProto) and not is_own and part.domain not in _STANDARD:
-            return f"belongs to another user and has an operator that is not ONNX's own: {part.domain[:80]!r}"
+            return f"belongs to another user and has a non-standard operator: {part.domain[:80]!r}"
     return None
 
 

@@ -8,6 +8,7 @@ why; what it means for the training is the caller's business.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import stat
 import warnings
@@ -69,11 +70,11 @@ def opened(path: Path | BinaryIO, channels: int) -> Image.Image:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise Broken(f"has more than {MOST_PIXELS} pixels") from None
     except FileNotFoundError:
-        raise Broken("is not there") from None
+        raise Broken("does not exist") from None
     except IsADirectoryError:
         raise Broken("is a folder") from None
     except PermissionError:
-        raise Broken("may not be read") from None
+        raise Broken("cannot be read: permission denied") from None
     except (OSError, SyntaxError, ValueError, EOFError) as error:
         # Pillow's own words: "image file is truncated (12 bytes not processed)", "broken PNG file".
         raise Broken(f"cannot be decoded: {error}") from None
@@ -118,8 +119,8 @@ def _what_instead(path: Path | BinaryIO) -> str:
         return "is empty"
     text = head.lstrip().lower()
     if text.startswith((b"<!doctype html", b"<html", b"<head", b"<?xml")):
-        return "is a web page or XML, not a picture"
-    return "is no picture in a known format"
+        return "is a web page or XML, not an image"
+    return "is not an image in a supported format"
 
 
 @dataclass(frozen=True)
@@ -145,13 +146,35 @@ def resized(image: Image.Image, shape: Shape, nearest: bool = False) -> tuple[Im
         case "fill":
             scale_x = scale_y = min(along, across)
         case _:
-            scale_x = scale_y = (along + across) / 2
-    size = max(1, round(image.width * scale_x)), max(1, round(image.height * scale_y))
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR)
-    left, top = (width - size[0]) // 2, (height - size[1]) // 2
-    if image.size != (width, height):
+            # The middle of both is that of the sizes: DIGITS averages how much smaller each side becomes.
+            scale_x = scale_y = 2 / (1 / along + 1 / across)
+    x, y = _axis(image.width, width, scale_x), _axis(image.height, height, scale_y)
+    fit = Fit(x.size / x.length, y.size / y.length, x.to - x.start * x.size / x.length, y.to - y.start * y.size / y.length)
+    size, box = (x.size, y.size), (x.start, y.start, x.start + x.length, y.start + y.length)
+    if size != image.size or box != (0, 0, *image.size):
+        method = Image.Resampling.NEAREST if nearest else Image.Resampling.BILINEAR
+        image = image.resize(size, method, box=box)
+    if size != (width, height):
         canvas = Image.new(image.mode, (width, height))
-        canvas.paste(image, (left, top))
+        canvas.paste(image, (x.to, y.to))
         image = canvas
-    return image, Fit(scale_x, scale_y, left, top)
+    return image, fit
+
+
+@dataclass(frozen=True)
+class _Axis:
+    """A part of the original's length, from `start` on, becomes `size` pixels from `to` on."""
+
+    start: float
+    length: float
+    to: int
+    size: int
+
+
+def _axis(length: int, whole: int, scale: float) -> _Axis:
+    """As crates/datasets/src/fit.rs divides it, so that a model sees when it predicts what it was trained on."""
+    if length * scale < whole + 0.5:
+        size = min(max(math.floor(length * scale + 0.5), 1), whole)
+        return _Axis(0.0, float(length), (whole - size) // 2, size)
+    kept = min(whole / scale, float(length))
+    return _Axis((length - kept) / 2, kept, 0, whole)

@@ -38,7 +38,7 @@ def compared(config: dict[str, Any], path: Path, output: Path) -> dict[str, Any]
     workers = threads.allowed()
     data = sources.load(config, workers)
     if data.classes != trained.labels:
-        raise bad_data(f"the model knows {len(trained.labels)} classes that are not those of the data", "MODEL")
+        raise bad_data(f"the {len(trained.labels)} classes of the model differ from the classes of the data", "MODEL")
     split = data.evaluated[0]
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -160,7 +160,7 @@ def _row(make: Callable[[], Runner], data: Data, split: str, workers: int) -> di
         return {"missing": str(missing)}
     except Exception as error:  # converters fail in ways of their own
         last = (str(error).strip().splitlines() or [type(error).__name__])[-1]
-        return {"missing": f"it cannot be made: {last[:300]}"}
+        return {"missing": f"conversion failed: {last[:300]}"}
     part = data.parts[split]
     pictures = np.stack([part.read(i % len(part)).image for i in range(BATCH)]).astype(np.float32)
     one = _timed(lambda: runner.predict_on_batch(pictures[:1]))

@@ -17,6 +17,7 @@ from typing import Any
 from .errors import bad_config
 
 FIELD = "network.file"
+LONGEST_REASON = 3000
 
 
 def read(path: Path) -> bytes:
@@ -42,7 +43,8 @@ def run(source: bytes, name: str) -> Any:
     try:
         exec(compile(text, name, "exec"), module.__dict__)  # the person's own code, run as the person
     except Exception as error:
-        raise bad_config(FIELD, f"{short(error)}{line_of(error, name)}") from error
+        where = line_of(error, name).strip(" ()")
+        raise bad_config(FIELD, f"{where}: {whole(error)}" if where else whole(error)) from error
     return module
 
 
@@ -50,6 +52,13 @@ def short(error: Exception) -> str:
     """The first line that says something, with what the library adds cut off."""
     lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", str(error)).splitlines() if line.strip()]
     return f"{type(error).__name__}: {printable(lines[0][:300])}" if lines else type(error).__name__
+
+
+def whole(error: Exception) -> str:
+    """All that a library says of an error to its user, on as many lines."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", str(error))
+    lines = [printable(line.rstrip()) for line in text.splitlines() if line.strip()]
+    return f"{type(error).__name__}: " + "\n".join(lines)[:LONGEST_REASON] if lines else type(error).__name__
 
 
 def printable(text: str) -> str:

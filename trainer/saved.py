@@ -61,7 +61,7 @@ def resumed(path: Path) -> Any:
                 return _keras(path, link, compile=True)
         with _copy(file) as copy:
             if strange := _strange(copy, compile=True):
-                raise Unfit(f"belongs to another user and has more than Keras's own layers: {strange}. Take another output")
+                raise Unfit(f"belongs to another user and contains more than Keras's own layers: {strange}. Use another output")
             return _keras(path, copy, compile=True)
 
 
@@ -74,8 +74,8 @@ def require_keras() -> None:
         wanted = ".".join(map(str, MINIMUM))
         raise Stop(
             NO_BACKEND,
-            f"this environment has Keras {keras.__version__}, and older ones than {wanted} may run code that a model's"
-            f" file brings: run pip install 'keras>={wanted}' in it, or take the environment “default”",
+            f"this environment has Keras {keras.__version__}. Versions before {wanted} may run code from a model's"
+            f" file: run pip install 'keras>={wanted}' in it, or use the environment “default”",
             "backend",
         )
 
@@ -106,7 +106,7 @@ def _unfit(path: Path, field: str = "MODEL") -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise bad_data(f"{path} is not there", field) from None
+        raise bad_data(f"{path} does not exist", field) from None
     except Unfit as unfit:
         raise bad_data(f"{path} {unfit}", field) from None
 
@@ -132,9 +132,9 @@ def _loaded(place: Folder, name: str, about: Folder | None) -> Any:
 
 def _is_keras(path: Path, file: Any) -> None:
     if path.suffix != ENDING:
-        raise Unfit(f"is not loaded: only files that end in {ENDING} are, as Keras 3 saves them")
+        raise Unfit(f"is not supported: only Keras 3 files that end in {ENDING} are loaded")
     if not zipfile.is_zipfile(file):
-        raise Unfit("cannot be loaded: it is not a model as Keras 3 saves them, which is a zip archive")
+        raise Unfit("cannot be loaded: not a Keras 3 model, which is a zip archive")
     file.seek(0)
 
 
@@ -166,13 +166,13 @@ def _run_program(about: Folder | None) -> str | None:
 
 def _refusal(strange: str, not_own: str, path: Path) -> str:
     can = (
-        f"Run chmod -R go-w on {path}, after you have looked at what is in it."
+        f"Check the content of {path}, then run chmod -R go-w on it."
         if not_own.endswith("by other users")
-        else "Ask for a model of standard layers, or read its program, copy its folder, and use the copy."
+        else "Ask for a model with standard layers, or read its program, copy its folder, and use the copy."
     )
     return (
-        f"has more than Keras's own layers: {strange}. A program of its own ({PROGRAM}) belongs to such a network, and"
-        f" it is not run as you, because {not_own}. {can}"
+        f"contains more than Keras's own layers: {strange}. Such a network needs its own program ({PROGRAM}), and"
+        f" that is not run as you, because {not_own}. {can}"
     )
 
 
@@ -190,7 +190,7 @@ def _copy(file: Any) -> Iterator[Path]:
     """What is loaded is what was looked at."""
     size = os.fstat(file.fileno()).st_size
     if size > LARGEST:
-        raise Unfit(f"is larger than {LARGEST >> 30} GiB, the most that is loaded of another user")
+        raise Unfit(f"is larger than {LARGEST >> 30} GiB, the limit for models of other users")
     with tempfile.TemporaryDirectory(prefix="model-") as private:
         copy = Path(private, f"model{ENDING}")
         with open(copy, "xb") as target:

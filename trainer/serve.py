@@ -3,9 +3,11 @@ or a port of this machine.
 
     GET  BASE           a page to try it, or, for `Accept: application/json`, what it is
     GET  BASE/model     what it is
-    POST BASE/predict   a picture as the body; `?top=` classes; segmentation answers a mask as a PNG in base64
+    GET  BASE/stats     requests, rate and latency
+    POST BASE/predict   a picture as the body; `?top=` classes; `?score=` least score of a box; segmentation answers
+                        a mask as a PNG in base64
 
-ONNX Runtime answers where it is installed and the bundle has `model.onnx`, whose answers were compared
+Requests that come together are computed together. ONNX Runtime answers where it is installed and the bundle has `model.onnx`, whose answers were compared
 with the model's when it was made; Keras answers otherwise. Who may come is not decided here.
 """
 
@@ -13,14 +15,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import html
 import io
 import json
 import os
 import signal
 import socketserver
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -30,7 +30,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 
-from . import afterwards, onnx_file, pixels, saved
+from . import afterwards, batches, onnx_file, pixels, saved, service_page
 from . import folder as folders
 from .errors import Stop, bad_data
 from .folder import Folder, Unfit
@@ -51,7 +51,7 @@ class Place(NamedTuple):
 
 
 class Model:
-    """What answers. One picture at a time: the libraries use all cores for one."""
+    """What answers."""
 
     def __init__(self, folder: Path, runtime: str) -> None:
         with _opened(folder) as place:
@@ -59,37 +59,50 @@ class Model:
             name = _name(place)
             self.trained = afterwards.load(snapshot)
             onnx = None if runtime == "keras" else _onnx(place, runtime)
+        run: batches.Run
         if onnx is None:
-            runtime, self._run = "keras", lambda pictures: np.asarray(self.trained.model.predict_on_batch(pictures))
+            # Each size of a batch is compiled, so that there are two.
+            runtime, provider, sizes = "keras", _device(), (1, batches.MOST)
+            run = lambda pictures: np.asarray(self.trained.model.predict_on_batch(pictures))  # noqa: E731
         else:
-            runtime, self._run = "onnx", onnx
-        self._turn = threading.Lock()
-        shape = self.trained.shape
+            (run, provider), runtime, sizes = onnx, "onnx", None
         self.about = {
             "name": name,
             "task": self.trained.task,
             "classes": self.trained.labels,
             "snapshot": snapshot.name,
             "runtime": runtime,
-            "input": {"width": shape.width, "height": shape.height, "channels": shape.channels, "resize": shape.resize},
+            "provider": provider,
+            "batch": batches.MOST,
+            "input": self.trained.input,
         }
         # The first answer takes seconds; nobody is to wait for it.
-        self._run(np.zeros((1, *shape.hwc), np.float32))
+        for size in sizes or (1,):
+            run(np.zeros((size, *self.trained.shape.hwc), np.float32))
+        self.batches = batches.Batches(run, sizes)
 
-    def answer(self, picture: bytes, top: int) -> dict[str, Any]:
+    def answer(self, picture: bytes, top: int, least: float | None) -> dict[str, Any]:
         """Raises `Broken` for what is no picture."""
-        seen = pixels.read(io.BytesIO(picture), self.trained.shape)[np.newaxis].astype(np.float32)
         begun = time.perf_counter()
-        with self._turn:
-            found = self._run(seen)[0]
-        took = {"milliseconds": round((time.perf_counter() - begun) * 1000, 3)}
+        with self.batches.request() as answer:
+            found, size = answer(pixels.read(io.BytesIO(picture), self.trained.shape).astype(np.float32))
+        took = {"milliseconds": round((time.perf_counter() - begun) * 1000, 3), "batch": size}
         if self.trained.task != "segmentation":
-            return afterwards.answer(self.trained, found, top) | took
+            return afterwards.answer(self.trained, found, top, least) | took
         mask = afterwards.mask(found)
         drawn = io.BytesIO()
         pixels.Image.fromarray(mask).save(drawn, "PNG")
         shares = afterwards.shares(self.trained, mask)
         return {"share": shares, "mask": base64.b64encode(drawn.getvalue()).decode()} | took
+
+
+def _device() -> str:
+    """Where Keras computes."""
+    import keras
+
+    name = {"jax": "JAX", "tensorflow": "TensorFlow", "torch": "PyTorch"}[keras.backend.backend()]
+    devices = keras.distribution.list_devices() or ["cpu:0"]
+    return f"{name} on {str(devices[0]).split(':')[0].upper()}"
 
 
 def run(folder: Path, place: Place, runtime: str) -> int:
@@ -136,7 +149,7 @@ class _OnSocket(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         try:
             super().__init__(str(path), handler)
         except OSError as error:
-            raise Stop(1, f"cannot listen there: {error}", "--socket") from None
+            raise Stop(1, f"cannot listen on the socket: {error}", "--socket") from None
         finally:
             os.umask(umask)
 
@@ -163,7 +176,7 @@ def _snapshot(place: Folder) -> Path:
         with place.below("checkpoints") as checkpoints:
             best = checkpoints.json("index.json")["best"]
     if not folders.is_plain(best, saved.ENDING):
-        raise bad_data(f"{place.path} is neither a training with a snapshot nor a bundle", "MODEL")
+        raise bad_data(f"{place.path} is not a training with a checkpoint or a bundle", "MODEL")
     return place.path / "checkpoints" / str(best)
 
 
@@ -175,8 +188,8 @@ def _named(place: Folder, name: str) -> Iterator[None]:
         raise bad_data(f"{place.path}/{name} {unfit}", "MODEL") from None
 
 
-def _onnx(place: Folder, runtime: str) -> Callable[[np.ndarray], np.ndarray] | None:
-    """What ONNX Runtime answers by; `None` where it cannot, and need not."""
+def _onnx(place: Folder, runtime: str) -> tuple[batches.Run, str] | None:
+    """What ONNX Runtime answers by, and its provider; `None` where it cannot, and need not."""
     with contextlib.ExitStack() as stack, _named(place, f"bundle/{onnx_file.FILE}"):
         # A training's output has it in its bundle.
         try:
@@ -192,10 +205,10 @@ def _onnx(place: Folder, runtime: str) -> Callable[[np.ndarray], np.ndarray] | N
             if runtime == "auto":
                 return None
             raise bad_data(
-                f"there is no model.onnx in {place.path}: it is made where the packages for it are", "MODEL"
+                f"there is no model.onnx in {place.path}: it is exported only if the required packages are installed", "MODEL"
             ) from None
     name = session.get_inputs()[0].name
-    return lambda pictures: session.run(None, {name: pictures})[0]
+    return lambda pictures: session.run(None, {name: pictures})[0], session.get_providers()[0]
 
 
 def _name(place: Folder) -> str:
@@ -215,32 +228,40 @@ def _handler(model: Model, base: str) -> type[BaseHTTPRequestHandler]:
         def do_GET(self) -> None:
             path = urlsplit(self.path).path.rstrip("/")
             if path == base and "application/json" not in self.headers.get("Accept", ""):
-                self._send(200, "text/html; charset=utf-8", _page(model.about, base).encode())
+                self._send(200, "text/html; charset=utf-8", service_page.page(model.about, base).encode())
             elif path in (base, f"{base}/model"):
                 self._json(200, model.about)
+            elif path == f"{base}/stats":
+                self._json(200, model.batches.statistics())
             else:
-                self._json(404, {"detail": "There is nothing here: GET /model or POST /predict."})
+                self._json(404, {"detail": "Not found. Use GET /model, GET /stats or POST /predict."})
 
         def do_POST(self) -> None:
             asked = urlsplit(self.path)
             if asked.path.rstrip("/") != f"{base}/predict":
-                return self._refused(404, "There is nothing here: POST /predict.")
+                return self._refused(404, "Not found. Use POST /predict.")
             try:
                 size = int(self.headers["Content-Length"])
-                top = int(parse_qs(asked.query).get("top", ["5"])[0])
+                query = parse_qs(asked.query)
+                top = int(query.get("top", ["5"])[0])
+                least = float(query["score"][0]) if "score" in query else None
             except (KeyError, TypeError, ValueError):
-                return self._refused(400, "Send a picture with its Content-Length; top is a whole number.")
+                return self._refused(
+                    400, "Send an image with its Content-Length; top must be a whole number and score a number."
+                )
             if not 1 <= top <= MOST_TOP:
-                return self._refused(400, f"top is from 1 to {MOST_TOP}.")
+                return self._refused(400, f"top must be from 1 to {MOST_TOP}.")
+            if least is not None and not 0 <= least <= 1:
+                return self._refused(400, "score must be from 0 to 1.")
             if not 0 < size <= LARGEST:
-                return self._refused(413 if size > LARGEST else 400, "A picture has from 1 byte to 32 MiB.")
+                return self._refused(413 if size > LARGEST else 400, "The image must have 1 byte to 32 MiB.")
             picture = self.rfile.read(size)
             if len(picture) < size:
-                return self._refused(400, "The picture ended too early.")
+                return self._refused(400, "The image is incomplete.")
             try:
-                answer = model.answer(picture, top)
+                answer = model.answer(picture, top, least)
             except Broken as broken:
-                return self._json(422, {"detail": f"The picture {broken}."})
+                return self._json(422, {"detail": f"The image {broken}."})
             self._json(200, answer)
 
         def _refused(self, status: int, detail: str) -> None:
@@ -270,59 +291,3 @@ def _handler(model: Model, base: str) -> type[BaseHTTPRequestHandler]:
             print(f"serve: {form % values}", file=sys.stderr)
 
     return Handler
-
-
-def _page(about: dict[str, Any], base: str) -> str:
-    """A page to try it by hand. Addresses are relative: it does not matter where it is seen."""
-    escaped = {key: html.escape(str(value)) for key, value in about.items()}
-    size = about["input"]
-    runtime = {"onnx": "ONNX Runtime", "keras": "Keras"}[about["runtime"]]
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escaped["name"]}</title>
-<style>
-:root {{ color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif }}
-body {{ max-width: 44rem; margin: 2rem auto; padding: 0 1rem }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; padding: .8rem; border: 1px solid #8888; border-radius: 6px }}
-table {{ border-collapse: collapse; width: 100% }} td {{ padding: .2rem .5rem .2rem 0 }} td:nth-child(2) {{ width: 60% }} meter {{ width: 100% }}
-img {{ max-width: 100%; max-height: 16rem; image-rendering: pixelated }}
-</style></head><body>
-<h1>{escaped["name"]}</h1>
-<p>{escaped["task"]}, {len(about["classes"])} classes; sees {size["width"]} × {size["height"]} pixels; {escaped["snapshot"]}, computed by {runtime}</p>
-<p><label>A picture <input type="file" accept="image/*" id="picture"></label></p>
-<div id="answer" aria-live="polite"></div>
-<p>The same from a program, with a token of yours:</p>
-<pre>curl -H "Authorization: Bearer $LYCEUM_TOKEN" --data-binary @picture.png "$LYCEUM_URL{html.escape(base)}/predict?top=3"</pre>
-<script>
-const here = location.href.replace(/[?#].*/, "").replace(/\\/?$/, "/");
-document.getElementById("picture").addEventListener("change", async (event) => {{
-  const [file] = event.target.files;
-  const place = document.getElementById("answer");
-  if (!file) return;
-  place.textContent = "…";
-  try {{
-    const said = await (await fetch(`${{here}}predict`, {{ method: "POST", body: file }})).json();
-    const table = document.createElement("table");
-    for (const one of said.top ?? []) {{
-      const row = table.insertRow();
-      row.insertCell().textContent = one.class;
-      const meter = document.createElement("meter");
-      meter.value = one.probability;
-      row.insertCell().append(meter);
-      row.insertCell().textContent = `${{(100 * one.probability).toFixed(1)}} %`;
-    }}
-    const text = document.createElement("pre");
-    text.textContent = JSON.stringify({{ ...said, mask: undefined }}, null, 2);
-    place.replaceChildren(...(said.top ? [table] : [text]));
-    if (said.mask) {{
-      const mask = new Image();
-      mask.alt = "What each pixel was taken for";
-      mask.src = `data:image/png;base64,${{said.mask}}`;
-      place.append(mask);
-    }}
-  }} catch (error) {{
-    place.textContent = `No answer: ${{error.message}}`;
-  }}
-}});
-</script></body></html>
-"""

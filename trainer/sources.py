@@ -65,7 +65,7 @@ def _split(config: dict[str, Any], part: Part, keep_all: bool = False) -> dict[s
     return {split: chosen(part, at) for split, at in rows.items() if len(at)}
 
 
-def _text(path: Path, field: str) -> str:
+def text(path: Path, field: str) -> str:
     """A text file as people save them: UTF-8 with or without a mark, or UTF-16."""
     try:
         raw = path.read_bytes()
@@ -74,19 +74,19 @@ def _text(path: Path, field: str) -> str:
     try:
         return raw.decode("utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig")
     except UnicodeDecodeError:
-        raise bad_data(f"{path} is neither UTF-8 nor UTF-16 text", field) from None
+        raise bad_data(f"{path} is not UTF-8 or UTF-16 text", field) from None
 
 
 def manifest(config: dict[str, Any], threads: int) -> Data:
     """A CSV with a header and at least path, label and split; rows with an error are passed over."""
     path = Path(config["data"]["path"])
     root = Path(config["data"].get("root", path.parent))
-    rows = list(csv.DictReader(io.StringIO(_text(path, "data.path"), newline=""), strict=False))
+    rows = list(csv.DictReader(io.StringIO(text(path, "data.path"), newline=""), strict=False))
     if not rows:
         raise bad_data(f"{path} has no rows", "data.path")
     missing = [column for column in ("path", "label", "split") if column not in rows[0]]
     if missing:
-        raise bad_data(f"{path} has no column {missing[0]!r}; it needs path, label and split", "data.path")
+        raise bad_data(f"{path} does not have the column {missing[0]!r}; path, label and split are required", "data.path")
     problems = []
     good: dict[str, list[tuple[str, str]]] = {split: [] for split in ("train", "val", "test")}
     for number, row in enumerate(rows, 2):
@@ -98,10 +98,10 @@ def manifest(config: dict[str, Any], threads: int) -> Data:
         elif split.lower() in _SPLIT_WORDS:
             good[_SPLIT_WORDS[split.lower()]].append((name, label))
         elif split:
-            problems.append((name, f"the split {split!r} is none of train, val, test"))
+            problems.append((name, f"the split {split!r} is not train, val or test"))
     classes = sorted({label for members in good.values() for _, label in members})
     if not classes:
-        raise bad_data(f"{path} has no usable row" + (f"; {': '.join(problems[0])}" if problems else ""), "data.path")
+        raise bad_data(f"{path} does not have a usable row" + (f"; {': '.join(problems[0])}" if problems else ""), "data.path")
     number_of = {name: i for i, name in enumerate(classes)}
     shape = shape_of(config, 64, 64, 3)
     parts = {}
@@ -128,7 +128,7 @@ def folder(config: dict[str, Any], threads: int) -> Data:
     """One folder a class, pictures anywhere below it. Folders train, val and test on top are taken as splits."""
     root = Path(config["data"]["path"])
     if not root.is_dir():
-        raise bad_data(f"{root} is no folder", "data.path")
+        raise bad_data(f"{root} is not a folder", "data.path")
     inside = [child for child in sorted(root.iterdir()) if child.is_dir() and not child.name.startswith(".")]
     splits = {_SPLIT_WORDS[child.name.lower()]: child for child in inside if child.name.lower() in _SPLIT_WORDS}
     # Folders that are called train and val are splits only if nothing else lies beside them.
@@ -142,7 +142,7 @@ def folder(config: dict[str, Any], threads: int) -> Data:
         }
     )
     if not classes:
-        raise bad_data(f"{root} has no folders: there must be one for each class", "data.path")
+        raise bad_data(f"{root} does not contain folders: one folder for each class is required", "data.path")
     shape = shape_of(config, 64, 64, 3)
     parts, problems = {}, []
     for split, base in bases.items():
@@ -158,7 +158,7 @@ def folder(config: dict[str, Any], threads: int) -> Data:
             parts[split] = part
     for number, name in enumerate(classes):
         if not any((part.labels == number).any() for part in parts.values()):
-            problems.append((name, "this class has no usable picture"))
+            problems.append((name, "this class has no usable images"))
     # Classes that are empty everywhere would be columns that nothing ever fills.
     used = sorted({int(label) for part in parts.values() for label in np.unique(part.labels)})
     if len(used) < len(classes):
@@ -167,7 +167,7 @@ def folder(config: dict[str, Any], threads: int) -> Data:
             parts[split] = _relabelled(part, labels)
         classes = [classes[i] for i in used]
     if not classes:
-        raise bad_data(f"no picture below {root} can be used; {': '.join(problems[0])}", "data.path")
+        raise bad_data(f"none of the images below {root} can be used; {': '.join(problems[0])}", "data.path")
     if "" in parts:
         parts = _split(config, parts[""])
     elif "val" not in parts and "train" in parts:
@@ -193,14 +193,14 @@ def read_idx(path: Path, field: str) -> np.ndarray:
     except OSError as error:
         raise bad_data(f"cannot read {path}: {error.strerror or error}", field) from None
     except EOFError:
-        raise bad_data(f"{path} is cut off", field) from None
+        raise bad_data(f"{path} is truncated", field) from None
     if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in _IDX_TYPES or raw[3] == 0:
-        raise bad_data(f"{path} is no IDX file", field)
+        raise bad_data(f"{path} is not an IDX file", field)
     head = 4 + 4 * raw[3]
     sizes = tuple(int(size) for size in np.frombuffer(raw[4:head], ">u4")) if len(raw) >= head else ()
     kind = np.dtype(_IDX_TYPES[raw[2]])
     if not sizes or len(raw) != head + kind.itemsize * int(np.prod(sizes, dtype=object)):
-        raise bad_data(f"{path} is cut off or has something behind its end", field)
+        raise bad_data(f"{path} is truncated or has extra data at its end", field)
     return np.frombuffer(raw, kind, offset=head).reshape(sizes)
 
 
@@ -208,9 +208,9 @@ def _idx_part(config: dict[str, Any], prefix: str) -> tuple[np.ndarray, np.ndarr
     fields = f"{prefix}images", f"{prefix}labels"
     images, labels = (read_idx(Path(config["data"][key]), f"data.{key}") for key in fields)
     if images.ndim not in (3, 4) or images.dtype != np.uint8:
-        raise bad_data("holds no 8-bit pictures", f"data.{fields[0]}")
+        raise bad_data("does not contain 8-bit images", f"data.{fields[0]}")
     if labels.ndim != 1 or len(labels) != len(images):
-        raise bad_data(f"has {len(labels)} labels for {len(images)} pictures", f"data.{fields[1]}")
+        raise bad_data(f"has {len(labels)} labels for {len(images)} images", f"data.{fields[1]}")
     if len(labels) and int(labels.min()) < 0:
         raise bad_data("has a negative label", f"data.{fields[1]}")
     return (images if images.ndim == 4 else images[..., np.newaxis]), labels.astype(np.int32)

@@ -95,13 +95,13 @@ def join(backend: str) -> Place:
         return Place()
     rank = _number("RANK", count)
     if not 0 <= rank < count:
-        raise Stop(NO_COMPANY, f"RANK must be from 0 to {count - 1} where WORLD_SIZE is {count}")
+        raise Stop(NO_COMPANY, f"RANK must be from 0 to {count - 1} if WORLD_SIZE is {count}")
     if backend != "jax":
         raise Stop(NO_BACKEND, f"several machines need the backend jax, not {backend}", "backend")
     try:
         address = f"{os.environ['MASTER_ADDR']}:{_number('MASTER_PORT', 0)}"
     except KeyError:
-        raise Stop(NO_COMPANY, "MASTER_ADDR must say where the first of the machines is") from None
+        raise Stop(NO_COMPANY, "MASTER_ADDR must be the address of the first machine") from None
     jax = importlib.import_module("jax")
     # Between processors nothing keeps two computations in the same order on all machines.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
@@ -111,7 +111,7 @@ def join(backend: str) -> Place:
         jax.distributed.initialize(address, count, rank, initialization_timeout=_PATIENCE)
     except RuntimeError as error:
         said = str(error).splitlines()[0]
-        raise Stop(NO_COMPANY, f"the {count} machines did not find each other at {address}: {said}") from None
+        raise Stop(NO_COMPANY, f"the {count} machines could not connect at {address}: {said}") from None
     return Place(rank, count)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from . import backend, checkpoints, evaluate, folder, loader, policies, program, progress, saved, sources, tasks
-from . import threads, together
+from . import backend, checkpoints, evaluate, folder, held_gpus, loader, policies, program, progress, saved, sources
+from . import tasks, threads, together
 from .config import Config
 from .data import Data
 from .errors import DIVERGED, DONE, TERMINATED, Stop, bad_config, bad_data
@@ -45,6 +45,8 @@ def _run(config: Config, stopping: _Signals) -> int:
     workers = threads.allowed()
     say("start", backend=name, threads=workers, output=config["output"])
     devices = backend.prepare(config, place)
+    if place.leads:
+        held_gpus.report(name, devices // place.count)
     try:
         data = sources.load(config, workers)
         output = Path(config["output"])
@@ -128,7 +130,7 @@ class _Training:
         self.metric = config["metric"]
         identity = checkpoints.identity(config, data.classes, len(data.parts["train"]))
         if checkpoints.plain(place.agreed(identity)) != checkpoints.plain(identity):
-            raise bad_data("this machine finds other pictures than the first one", "data")
+            raise bad_data("the images on this machine differ from those on the first machine", "data")
         if place.leads and not config["resume"]:
             checkpoints.clear(self.snapshots)
         index = place.agreed(checkpoints.read(self.snapshots) if place.leads else None)
@@ -136,7 +138,7 @@ class _Training:
             if field := checkpoints.changed(index, identity):
                 raise bad_config(
                     field,
-                    "is not as it was when the checkpoints in output were made; set resume to false, or take another output",
+                    "differs from the configuration of the checkpoints in output; set resume to false, or use another output",
                 )
             self.index = index
             self.model = self._loaded(index["snapshots"][-1]["file"])
@@ -171,7 +173,10 @@ class _Training:
         model = networks.build(self.config, self.data)
         model.compile(optimizer=optimizers.make(self.config), jit_compile="auto", **self.task.COMPILE)
         if self.place.leads:
-            write_json(self.output / "model_summary.json", describe.described(model, self.config))
+            about = describe.described(model, self.config)
+            write_json(self.output / "model_summary.json", about)
+            for warning in about["warnings"]:
+                say("warning", message=warning)
         return model
 
     def _loaded(self, file: str) -> Any:
@@ -282,7 +287,7 @@ class _Training:
         if elapsed - self.said < 0.5 and self.batch != self.steps:
             return  # the curves have it; a person need not
         self.said = elapsed
-        say("progress", step=self.step, steps=self.steps * self.config["epochs"], seconds_left=round(left, 1), **values)
+        say("progress", step=self.step, steps=self.steps * self.config["epochs"], seconds_left=round(left, 1), epochs=self.config["epochs"], **values)
 
     def _finite(self, finite: bool) -> None:
         """In half precision single steps may fail: the loss scale is then lowered, and the step left out."""
@@ -290,7 +295,7 @@ class _Training:
         if self.bad > (10 if self.config["precision"] == "mixed_float16" else 0):
             raise Stop(
                 DIVERGED,
-                f"the loss is no longer a number at step {self.step}: take a lower learning rate, a warm-up, or optimizer.clip_norm",
+                f"the loss is not finite at step {self.step}: use a lower learning rate, a warm-up, or optimizer.clip_norm",
                 "learning_rate.base",
             )
 

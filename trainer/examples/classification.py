@@ -1,4 +1,4 @@
-"""A network of your own. `x` is the normalised picture; returned are the values before the softmax."""
+"""A custom network. `x` is the normalised image. Returns the logits (values before the softmax)."""
 
 import keras
 
@@ -11,5 +11,5 @@ def network(x, classes):
         x = keras.layers.MaxPooling2D(2, padding="same")(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dropout(0.2)(x)
-    # The name lets others go on from this model with other classes.
+    # With this name, the model can be fine-tuned for other classes.
     return keras.layers.Dense(classes, name="logits")(x)

@@ -1,5 +1,5 @@
-"""A network of your own. `x` is the normalised picture; returned are features at a quarter of its
-height and width, in which the trainer looks for the centres and sizes of objects."""
+"""A custom network. `x` is the normalised image. Returns features at a quarter of its height and
+width, in which the trainer looks for the centres and sizes of objects."""
 
 import keras
 

@@ -1,5 +1,5 @@
-"""A network of your own. `x` is the normalised picture; returned are the values before the softmax
-for each pixel: as high and as wide as the picture, and as deep as there are classes."""
+"""A custom network. `x` is the normalised image. Returns the logits of each pixel: the height and
+width of the image, and one channel for each class."""
 
 import keras
 

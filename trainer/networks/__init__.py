@@ -25,6 +25,7 @@ NAMED: dict[str, Network] = {
     "lenet": classic.lenet,
     "small-cnn": classic.small_cnn,
     "alexnet": classic.alexnet,
+    "vgg-16": classic.vgg_16,
     "googlenet": classic.googlenet,
     "resnet-18": modern.resnet_18,
     "resnet-50": modern.resnet_50,
@@ -55,7 +56,7 @@ def build(config: dict[str, Any], data: Data) -> keras.Model:
         height, width, channels = data.shape.hwc
         where = program.line_of(error, wanted["file"]) if "file" in wanted else ""
         raise bad_config(
-            field, f"cannot be built for {width} × {height} × {channels}: {program.short(error)}{where}"
+            field, f"cannot be built for {width} × {height} × {channels}{where}: {program.whole(error)}"
         ) from error
     return _finished(image, values, data, field)
 
@@ -77,6 +78,21 @@ def _finished(image: Any, values: Any, data: Data, field: str) -> keras.Model:
     else:
         found = keras.layers.Activation("softmax", dtype="float32", name="probabilities")(values)
     return keras.Model(image, found, name="network")
+
+
+def warnings(model: keras.Model) -> list[str]:
+    """What is probably a mistake in a network, in sentences."""
+    last = next((layer for layer in model.layers if layer.name == "probabilities"), None)
+    if last is None:
+        return []
+    before = getattr(getattr(last.input, "_keras_history", None), "operation", None)
+    activation = getattr(getattr(before, "activation", None), "__name__", "") or type(before).__name__.lower()
+    if activation not in ("softmax", "logsoftmax", "log_softmax", "sigmoid"):
+        return []
+    return [
+        f"The last layer, “{before.name}”, already applies {activation}. The trainer adds a softmax, so that it would be"
+        " applied twice: the network learns slowly and its confidence is too low. Return the values before it (logits)."
+    ]
 
 
 def _normalised(image: Any, how: str, data: Data) -> Any:
@@ -102,7 +118,7 @@ def load_file(path: Path) -> Any:
 def _from_file(path: Path) -> Network:
     network = getattr(load_file(path), "network", None)
     if not callable(network):
-        raise bad_config("network.file", f"{path.name} defines no function network(x, classes)")
+        raise bad_config("network.file", f"{path.name} does not define a function network(x, classes)")
     return network
 
 
@@ -115,14 +131,14 @@ def _fine_tuned(path: Path, freeze: bool, data: Data) -> keras.Model:
         raise Stop(stop.code, f"cannot load {path.name}: {stop.message}", field) from None
     if tuple(model.input_shape[1:]) != data.shape.hwc:
         raise bad_config(
-            field, f"takes pictures of {model.input_shape[1:]}, the data has {data.shape.hwc} (height, width, channels)"
+            field, f"needs images of {model.input_shape[1:]}, but the data has {data.shape.hwc} (height, width, channels)"
         )
     last = [layer for layer in model.layers if layer.name in ("logits", "heat_logits")]
     same = model.output_shape[-1] == len(data.classes) + (4 if data.task == "detection" else 0)
     if not same and (not last or data.task == "detection"):
         raise bad_config(
             field,
-            f"gives {model.output_shape[-1]} values for {len(data.classes)} classes, and has no layer “logits” to make anew",
+            f"returns {model.output_shape[-1]} values for {len(data.classes)} classes, and does not have a layer “logits” that can be replaced",
         )
     if not same:
         make = keras.layers.Dense if data.task == "classification" else _pointwise
@@ -132,7 +148,7 @@ def _fine_tuned(path: Path, freeze: bool, data: Data) -> keras.Model:
         for layer in model.layers:
             layer.trainable = layer.name in ("logits", "heat_logits", "box")
         if not model.trainable_variables:
-            raise bad_config("network.freeze", "leaves nothing to learn: the model has no layer “logits”")
+            raise bad_config("network.freeze", "leaves no layer to train: the model does not have a layer “logits”")
     return model
 
 

@@ -57,6 +57,21 @@ def alexnet(x: Any, classes: int, dropout: float = 0.5, width: float = 1) -> Any
     return layers.Dense(classes, name="logits")(x)
 
 
+def vgg_16(x: Any, classes: int, dropout: float = 0.5, width: float = 1) -> Any:
+    """Thirteen convolutions of 3 × 3 and three dense layers, as published. From 32 × 32 pixels on."""
+    _at_least(x, 32)
+    for filters, count in ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)):
+        for _ in range(count):
+            # Without normalisation so many layers learn only from weights that keep the size of values.
+            x = layers.Conv2D(filters, 3, padding="same", activation="relu", kernel_initializer="he_normal")(x)
+        x = layers.MaxPooling2D(2)(x)
+    x = layers.Flatten()(x)
+    for _ in range(2):
+        x = layers.Dense(4096, activation="relu", kernel_initializer="he_normal")(x)
+        x = layers.Dropout(dropout)(x)
+    return layers.Dense(classes, name="logits")(x)
+
+
 # The four branches of each inception block: 1×1; 3×3 reduced and full; 5×5 reduced and full; pooled.
 _INCEPTIONS = (
     (64, 96, 128, 16, 32, 32),
@@ -105,4 +120,4 @@ def _conv(x: Any, filters: int, size: int, stride: int = 1) -> Any:
 
 def _at_least(x: Any, side: int) -> None:
     if min(x.shape[1:3]) < side:
-        raise ValueError(f"it needs pictures of at least {side} × {side} pixels")
+        raise ValueError(f"images must have at least {side} × {side} pixels")

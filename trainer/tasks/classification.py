@@ -1,5 +1,6 @@
 """Classification: one class a picture. Besides the metrics it writes every prediction with its
-probabilities, the confusion matrix, precision and recall by class, and the worst samples.
+probabilities, the confusion matrix, precision and recall by class, ROC, precision-recall and calibration
+curves, and the worst samples.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import curves
 from ..data import Data, Part, Sample
 from ..files import write_json, write_rows
 
@@ -58,9 +60,10 @@ class Measure:
         write_rows(
             folder / "confusion.csv", ["label", *classes], ([name, *row] for name, row in zip(classes, matrix.tolist()))
         )
-        write_json(
-            folder / "metrics.json", {"pictures": len(truth)} | self.metrics() | {"classes": by_class(matrix, classes)}
-        )
+        drawn, more, rows = curves.of_classifier(found, truth, classes)
+        write_json(folder / "curves.json", drawn)
+        listed = [one | row for one, row in zip(by_class(matrix, classes), rows)]
+        write_json(folder / "metrics.json", {"pictures": len(truth)} | self.metrics() | more | {"classes": listed})
         worst = np.argsort(-loss, kind="stable")[:100]
         write_json(
             folder / "worst.json",

@@ -1,5 +1,6 @@
 """Detection: boxes with a class. The truth is a map with a soft peak at each centre; answers are
-the peaks of the predicted map. Measured is the average precision at an overlap (IoU) of one half.
+the peaks of the predicted map. Measured is the average precision as COCO defines it, at an overlap
+(IoU) of one half and as the mean from 0.5 to 0.95.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ import keras
 import numpy as np
 from keras import ops
 
+from .. import curves
 from ..data import Data, Part, Sample
 from ..files import write_json, write_rows
 
-HIGHER_IS_BETTER = ("map50", "f1")
+HIGHER_IS_BETTER = ("map50", "map50_95", "f1")
 STRIDE = 4
 MOST = 100  # boxes a picture
 LEAST = 0.01  # confidence of what is counted at all
 SHOWN = 0.3  # confidence from which a box is an answer
+DRAWN = 0.05  # confidence from which a box of the worst pictures is listed
+BACKGROUND = "background"  # of the confusion matrix: nothing there, or nothing found
 
 
 @keras.saving.register_keras_serializable("lyceum")
@@ -78,38 +82,9 @@ def boxes(found: np.ndarray) -> np.ndarray:
     left, top = (column + dx) * STRIDE - width / 2, (row + dy) * STRIDE - height / 2
     x1, y1 = left.clip(0, columns * STRIDE), top.clip(0, rows * STRIDE)
     x2, y2 = (left + width).clip(0, columns * STRIDE), (top + height).clip(0, rows * STRIDE)
-    return np.stack([kind, x1, y1, x2 - x1, y2 - y1, heat[row, column, kind]], 1).astype(np.float32)
-
-
-def overlap(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """IoU of each of the boxes x, y, width, height with each."""
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    high = np.minimum(a[:, None, :2] + a[:, None, 2:], b[None, :, :2] + b[None, :, 2:])
-    shared = np.prod((high - low).clip(0), -1)
-    return shared / np.maximum(np.prod(a[:, 2:], -1)[:, None] + np.prod(b[:, 2:], -1)[None] - shared, 1e-9)
-
-
-def matched(answers: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    """Which answers, best first, hit a true box of their class that no better answer has taken."""
-    hit, taken = np.zeros(len(answers), bool), np.zeros(len(truth), bool)
-    if len(truth) == 0:
-        return hit
-    ious = overlap(answers[:, 1:5], truth[:, 1:5])
-    for i in range(len(answers)):
-        fits = np.where(taken | (truth[:, 0] != answers[i, 0]), 0.0, ious[i])
-        best = int(fits.argmax())
-        if fits[best] >= 0.5:
-            hit[i] = taken[best] = True
-    return hit
-
-
-def average_precision(confidence: np.ndarray, hit: np.ndarray, there: int) -> float:
-    """The area under precision over recall, with precision made monotonic, at every point."""
-    best = np.argsort(-confidence, kind="stable")
-    right = np.cumsum(hit[best])
-    precision = right / np.arange(1, len(best) + 1)
-    precision = np.maximum.accumulate(precision[::-1])[::-1]
-    return float((precision * hit[best]).sum() / there)
+    found = np.stack([kind, x1, y1, x2 - x1, y2 - y1, heat[row, column, kind]], 1).astype(np.float32)
+    # A box that lies outside the image as a whole is none.
+    return found[(found[:, 3] > 0) & (found[:, 4] > 0)]
 
 
 class Measure:
@@ -117,7 +92,7 @@ class Measure:
         self.data = data
         self.loss: list[tuple[float, int]] = []
         self.answers: list[np.ndarray] = []
-        self.hits: list[np.ndarray] = []
+        self.matches: list[np.ndarray] = []
         self.truth: list[np.ndarray] = []
 
     def take(self, predicted: np.ndarray, truth: np.ndarray) -> None:
@@ -128,21 +103,32 @@ class Measure:
     def finish(self, part: Part) -> None:
         """The true boxes, which the maps hold only roughly."""
         self.truth = [part.read(i).boxes for i in range(len(self.answers))]
-        self.hits = [matched(found, truth) for found, truth in zip(self.answers, self.truth)]
+        self.matches = [curves.matched(found, truth) for found, truth in zip(self.answers, self.truth)]
 
-    def _by_class(self) -> list[dict[str, Any]]:
+    def _precision(self) -> list[np.ndarray | None]:
+        """For each class the precision by overlap and recall; `None` for a class that does not occur."""
         answers, truth = np.concatenate(self.answers), np.concatenate(self.truth)
-        hits = np.concatenate(self.hits)
-        rows = []
-        for i, name in enumerate(self.data.classes):
+        hits = np.concatenate(self.matches, 1) >= 0
+        found: list[np.ndarray | None] = []
+        for i in range(len(self.data.classes)):
             mine, there = answers[:, 0] == i, int((truth[:, 0] == i).sum())
-            shown = mine & (answers[:, 5] >= SHOWN)
+            found.append(curves.precision_at(answers[mine, 5], hits[:, mine], there) if there else None)
+        return found
+
+    def _by_class(self, precision: list[np.ndarray | None]) -> list[dict[str, Any]]:
+        answers, truth = np.concatenate(self.answers), np.concatenate(self.truth)
+        hits = np.concatenate(self.matches, 1)[0] >= 0
+        rows = []
+        for i, (name, values) in enumerate(zip(self.data.classes, precision)):
+            there = int((truth[:, 0] == i).sum())
+            shown = (answers[:, 0] == i) & (answers[:, 5] >= SHOWN)
             right = int(hits[shown].sum())
             rows.append(
                 {
                     "class": name,
                     "boxes": there,
-                    "ap50": average_precision(answers[mine, 5], hits[mine], there) if there else None,
+                    "ap50": None if values is None else float(values[0].mean()),
+                    "ap50_95": None if values is None else float(values.mean()),
                     "precision": right / int(shown.sum()) if shown.any() else None,
                     "recall": right / there if there else None,
                     "f1": 2 * right / (there + int(shown.sum())) if there + shown.sum() else None,
@@ -151,29 +137,81 @@ class Measure:
         return rows
 
     def metrics(self) -> dict[str, float]:
-        rows = [row for row in self._by_class() if row["ap50"] is not None]
+        return self._metrics(self._by_class(self._precision()))
+
+    def _metrics(self, rows: list[dict[str, Any]]) -> dict[str, float]:
+        rows = [row for row in rows if row["ap50"] is not None]
         count = sum(number for _, number in self.loss)
         mean = lambda key: sum(row[key] or 0.0 for row in rows) / len(rows) if rows else 0.0  # noqa: E731
-        return {"loss": sum(loss * n for loss, n in self.loss) / count, "map50": mean("ap50"), "f1": mean("f1")}
+        about = {"loss": sum(loss * n for loss, n in self.loss) / count}
+        return about | {"map50": mean("ap50"), "map50_95": mean("ap50_95"), "f1": mean("f1")}
+
+    def _confusion(self) -> np.ndarray:
+        """Boxes that are answers, by true and predicted class at an overlap of one half; the last is background."""
+        rest = len(self.data.classes)
+        matrix = np.zeros((rest + 1, rest + 1), np.int64)
+        for found, truth in zip(self.answers, self.truth):
+            found = found[found[:, 5] >= SHOWN]
+            # Where a box is decides what it is compared with, not its class.
+            at = curves.matched(found * _PLACE, truth * _PLACE[:5])[0]
+            for answer, i in zip(found[:, 0].astype(int), at):
+                matrix[int(truth[i, 0]) if i >= 0 else rest, answer] += 1
+            for i in np.setdiff1d(np.arange(len(truth)), at):
+                matrix[int(truth[i, 0]), rest] += 1
+        return matrix
 
     def write(self, folder: Path, part: Part) -> None:
         classes = self.data.classes
-        write_rows(
-            folder / "predictions.csv",
-            ["path", "class", "x", "y", "width", "height", "confidence", "hit"],
-            (
-                [part.names[i], classes[int(box[0])], *(f"{v:.6g}" for v in box[1:]), int(hit)]
-                for i, (found, hits) in enumerate(zip(self.answers, self.hits))
-                for box, hit in zip(found, hits)
-            ),
-        )
-        write_json(
-            folder / "metrics.json", {"pictures": len(self.answers)} | self.metrics() | {"classes": self._by_class()}
-        )
-        listed = []
-        for i, (found, hits, truth) in enumerate(zip(self.answers, self.hits, self.truth)):
-            shown = found[:, 5] >= SHOWN
-            missed, extra = len(truth) - int(hits[shown].sum()), int((~hits[shown]).sum())
-            listed.append({"path": part.names[i], "missed": missed, "extra": extra})
+        precision = self._precision()
+        rows = self._by_class(precision)
+        write_json(folder / "metrics.json", {"pictures": len(self.answers)} | self._metrics(rows) | {"classes": rows})
+        recalls = [
+            {"class": name, "ap": float(values[0].mean())} | curves.thinned(curves.RECALLS, values[0])
+            for name, values in list(zip(classes, precision))[: curves.CLASSES]
+            if values is not None
+        ]
+        write_json(folder / "curves.json", {"precision_recall": recalls})
+        matrix = self._confusion().tolist()
+        names = [*classes, BACKGROUND]
+        write_rows(folder / "confusion.csv", ["label", *names], ([name, *row] for name, row in zip(names, matrix)))
+        listed = [self._picture(i, part.names[i]) for i in range(len(self.answers))]
+        self._write_boxes(folder, listed)
         listed.sort(key=lambda entry: -(entry["missed"] + entry["extra"]))
-        write_json(folder / "worst.json", listed[:100])
+        drawn = lambda one: [box for box in one["boxes"] if box["score"] >= DRAWN]  # noqa: E731
+        write_json(folder / "worst.json", [one | {"boxes": drawn(one)} for one in listed[:100]])
+
+    def _picture(self, i: int, name: str) -> dict[str, Any]:
+        """What is in a picture, what was found there, and how much of either has no counterpart."""
+        found, truth, taken = self.answers[i], self.truth[i], self.matches[i][0]
+        shown = found[:, 5] >= SHOWN
+        seen = set(taken[shown & (taken >= 0)].tolist())
+        boxes = [_named(self.data.classes, box) | {"hit": bool(at >= 0)} for box, at in zip(found, taken)]
+        there = [_named(self.data.classes, box) | {"found": at in seen} for at, box in enumerate(truth)]
+        missed, extra = len(truth) - len(seen), int((shown & (taken < 0)).sum())
+        return {"path": name, "missed": missed, "extra": extra, "boxes": boxes, "truth": there}
+
+    def _write_boxes(self, folder: Path, listed: list[dict[str, Any]]) -> None:
+        place = ("class", "x", "y", "width", "height")
+
+        def lines(key: str, *columns: str) -> Any:
+            return ([one["path"], *(_cell(box[c]) for c in columns)] for one in listed for box in one[key])
+
+        # Files keep the name that this column always had.
+        answer = ["path", *place, "confidence", "hit"]
+        write_rows(folder / "predictions.csv", answer, lines("boxes", *place, "score", "hit"))
+        write_rows(folder / "truth.csv", ["path", *place, "found"], lines("truth", *place, "found"))
+        # A picture without boxes is in neither.
+        columns = ["path", "missed", "extra"]
+        write_rows(folder / "images.csv", columns, ([one[key] for key in columns] for one in listed))
+
+
+_PLACE = np.array([0, 1, 1, 1, 1, 1], np.float32)
+
+
+def _named(classes: list[str], box: np.ndarray) -> dict[str, Any]:
+    keys = ("x", "y", "width", "height", "score")
+    return {"class": classes[int(box[0])]} | dict(zip(keys, map(float, box[1:])))
+
+
+def _cell(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else f"{value:.6g}" if isinstance(value, float) else value

@@ -18,7 +18,7 @@ from .classification import by_class, confusion
 
 HIGHER_IS_BETTER = ("iou", "accuracy")
 IGNORED = 255
-KEPT = 24  # predicted masks that are stored: the worst
+KEPT = 200  # predicted masks that are stored: the worst
 
 
 @keras.saving.register_keras_serializable("lyceum")
@@ -50,6 +50,7 @@ class Measure:
         self.matrix = np.zeros((len(data.classes),) * 2, np.int64)
         self.loss: list[tuple[float, int]] = []
         self.scores: list[tuple[float, float]] = []  # IoU and accuracy by picture
+        self.ious: list[list[float | None]] = []  # of each class by picture
         self.masks: list[np.ndarray] = []
 
     def take(self, predicted: np.ndarray, truth: np.ndarray) -> None:
@@ -63,6 +64,7 @@ class Measure:
             matrix = confusion(mask[judged], found[judged], classes)
             self.matrix += matrix
             self.scores.append((mean_iou(matrix), float(np.trace(matrix) / max(1, matrix.sum()))))
+            self.ious.append(ious(matrix))
         self.masks += list(answer)
 
     def metrics(self) -> dict[str, float]:
@@ -75,29 +77,45 @@ class Measure:
 
     def write(self, folder: Path, part: Part) -> None:
         classes = self.data.classes
+        worst = sorted(range(len(self.scores)), key=lambda i: self.scores[i])[:KEPT]
+        names = {i: f"masks/{number:03d}.png" for number, i in enumerate(worst)}
+        for i, name in names.items():
+            replace(folder / name, Image.fromarray(self.masks[i]).save)
+        shares = [np.bincount(mask.ravel(), minlength=len(classes)) / mask.size for mask in self.masks]
         write_rows(
             folder / "predictions.csv",
-            ["path", "iou", "accuracy"],
-            ([name, f"{iou:.6g}", f"{accuracy:.6g}"] for name, (iou, accuracy) in zip(part.names, self.scores)),
+            ["path", "iou", "accuracy", "mask", *(f"share_{name}" for name in classes), *(f"iou_{name}" for name in classes)],
+            (
+                [part.names[i], f"{iou:.6g}", f"{accuracy:.6g}", names.get(i, "")]
+                + [f"{share:.6g}" for share in shares[i]]
+                + ["" if one is None else f"{one:.6g}" for one in self.ious[i]]
+                for i, (iou, accuracy) in enumerate(self.scores)
+            ),
         )
         rows = zip(classes, self.matrix.tolist())
         write_rows(folder / "confusion.csv", ["label", *classes], ([name, *row] for name, row in rows))
         about = by_class(self.matrix, classes)
-        for i, entry in enumerate(about):
+        for entry, iou in zip(about, ious(self.matrix)):
             entry["pixels"] = entry.pop("pictures")
-            union = self.matrix[i].sum() + self.matrix[:, i].sum() - self.matrix[i, i]
-            entry["iou"] = self.matrix[i, i] / union if union else None
+            entry["iou"] = iou
         write_json(folder / "metrics.json", {"pictures": len(self.scores)} | self.metrics() | {"classes": about})
-        worst = sorted(range(len(self.scores)), key=lambda i: self.scores[i])[:KEPT]
         listed = []
-        for number, i in enumerate(worst):
-            mask = Image.fromarray(self.masks[i])
-            replace(folder / "masks" / f"{number:02d}.png", mask.save)
-            listed.append({"path": part.names[i], "iou": self.scores[i][0], "mask": f"masks/{number:02d}.png"})
+        for i in worst[:100]:
+            parts = [
+                {"class": name, "share": float(share), "iou": iou}
+                for name, share, iou in zip(classes, shares[i], self.ious[i])
+            ]
+            iou, accuracy = self.scores[i]
+            listed.append({"path": part.names[i], "iou": iou, "accuracy": accuracy, "mask": names[i], "classes": parts})
         write_json(folder / "worst.json", listed)
 
 
-def mean_iou(matrix: np.ndarray) -> float:
+def ious(matrix: np.ndarray) -> list[float | None]:
+    """The overlap of each class; `None` where it is neither there nor answered."""
     union = matrix.sum(0) + matrix.sum(1) - np.diag(matrix)
-    there = union > 0
-    return float((np.diag(matrix)[there] / union[there]).mean()) if there.any() else 0.0
+    return [float(right / all_of_it) if all_of_it else None for right, all_of_it in zip(np.diag(matrix), union)]
+
+
+def mean_iou(matrix: np.ndarray) -> float:
+    there = [iou for iou in ious(matrix) if iou is not None]
+    return float(np.mean(there)) if there else 0.0

@@ -1,12 +1,12 @@
-"""A training in PyTorch that the portal can run, watch and resume: copy it and make it yours.
+"""A PyTorch training that the portal can run, monitor and resume. Copy it and adapt it.
 
     python pytorch.py CONFIG.json          torchrun --nproc_per_node 2 pytorch.py CONFIG.json
 
-The contract is small: a JSON configuration goes in; event files, checkpoints and an exit code come
-out. Curves are read from the event files alone, so print whatever you like. What you will want to
-change stands first: the settings, the data, the network. The loop below it need not change.
+The interface is small: the input is a JSON configuration; the output is event files, checkpoints
+and an exit code. Curves are read only from the event files, so the program can print anything. The
+parts to adapt come first: settings, data and network. The training loop below them can stay as it is.
 
-It needs torch, numpy, pillow and tensorboard (for the event files).
+Requires torch, numpy, pillow and tensorboard (for the event files).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torch.utils.tensorboard import SummaryWriter
 
-# What a configuration may say, and what holds if it does not. `data` is a folder with one folder a class.
+# Settings with their defaults. `data` is a folder with one folder for each class.
 SETTINGS = {
     "output": None,
     "data": None,
@@ -50,20 +50,20 @@ SETTINGS = {
 
 
 def read_settings(path: Path) -> dict:
-    """Every mistake is told with the name of its field, before anything else happens."""
+    """Reads the configuration. An error names its field."""
     try:
         given = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         fail(1, f"{path}: {error}")
     for name, value in given.items():
         if name not in SETTINGS:
-            fail(1, f"{name}: is unknown; there are {', '.join(SETTINGS)}")
+            fail(1, f"{name}: is unknown; allowed are {', '.join(SETTINGS)}")
         like = SETTINGS[name]
         kind = str if like is None else type(like)
         if kind is float:
             value = given[name] = float(value) if type(value) in (int, float) else value
         if type(value) is not kind:
-            fail(1, f"{name}: must be of the kind {kind.__name__}, not {value!r}")
+            fail(1, f"{name}: must be of type {kind.__name__}, not {value!r}")
     settings = SETTINGS | given
     for name in ("output", "data"):
         if settings[name] is None:
@@ -71,12 +71,12 @@ def read_settings(path: Path) -> dict:
         settings[name] = path.resolve().parent / settings[name]
     for name in ("size", "epochs", "batch_size", "learning_rate", "keep_last"):
         if settings[name] <= 0:
-            fail(1, f"{name}: must be more than 0")
+            fail(1, f"{name}: must be greater than 0")
     return settings
 
 
 class Pictures(Dataset):
-    """Pictures in class folders. Augmentation depends on seed, epoch and picture, not on the worker that does it."""
+    """Images in class folders. Augmentation depends on seed, epoch and image, not on the worker."""
 
     def __init__(self, files: list, size: int, augment: dict | None):
         self.files, self.size, self.augment, self.epoch = files, size, augment, 0
@@ -100,9 +100,9 @@ class Pictures(Dataset):
 
 
 def find(root: Path, validation_percent: float, seed: int):
-    """Classes, and the files of both splits; each class is shared out alike. Broken files are left out and told."""
+    """Returns the classes and the files of both splits. Each class is split equally. Broken files are left out and reported."""
     if not root.is_dir():
-        fail(2, f"data: {root} is no folder")
+        fail(2, f"data: {root} is not a folder")
     classes = sorted(child.name for child in root.iterdir() if child.is_dir())
     train, validation, broken = [], [], []
     for label, name in enumerate(classes):
@@ -121,7 +121,7 @@ def find(root: Path, validation_percent: float, seed: int):
     for path, error in broken:
         say("broken", path=str(path), error=str(error))
     if len({label for _, label in train}) < 2:
-        fail(2, f"data: pictures of at least two classes are needed in {root}")
+        fail(2, f"data: {root} must contain images of at least two classes")
     return classes, train, validation
 
 
@@ -168,7 +168,7 @@ def restored(path: Path, device) -> dict:
     safe = {"weights_only": True} if not torch.__version__.startswith("1.") else {}
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
-            fail(1, f"output: {path} belongs to another user; take another output")
+            fail(1, f"output: {path} belongs to another user; use another output")
         return torch.load(file, map_location=device, **safe)
 
 
@@ -321,7 +321,7 @@ class Training:
             logits = parallel(images)
         loss = nn.functional.cross_entropy(logits.float(), labels)
         if not torch.isfinite(loss) and not self.scaler.is_enabled():
-            fail(3, f"the loss is no longer a number at step {self.step}")
+            fail(3, f"the loss is not finite at step {self.step}")
         self.optimizer.zero_grad(set_to_none=True)
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)

@@ -49,7 +49,39 @@ def test_what_cannot_be_read_does_not_stop_the_others(lenet, pictures, tmp_path,
     (tmp_path / "page.png").write_bytes(b"<html></html>")
     code, [answer] = call(capsys, "predict", best(lenet), tmp_path / "page.png", pictures[0], tmp_path / "none.png")
     page, good, none = answer["images"]
-    assert code == 0 and "web page" in page["error"] and good["top"] and none["error"] == "is not there"
+    assert code == 0 and "web page" in page["error"] and good["top"] and none["error"] == "does not exist"
+
+
+def test_labelled_pictures_are_scored(lenet, pictures, tmp_path, capsys):
+    """Folders that are called as classes, and a list, give the same; what has no label is only answered."""
+    from trainer import config, sources
+
+    part = sources.load(config.check({"output": "o"} | LENET, tmp_path), 2).parts["test"]
+    rows = []
+    for i, picture in enumerate(pictures):
+        # The first is in the wrong folder.
+        label = str((int(part.labels[i]) + (i == 0)) % 10)
+        target = tmp_path / "digits" / label / f"{i}.png"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(picture.read_bytes())
+        rows.append(f"digits/{label}/{i}.png,{label}\n")
+    (tmp_path / "digits" / "unknown.png").write_bytes(pictures[0].read_bytes())
+    code, [answer] = call(capsys, "predict", best(lenet), tmp_path / "digits", "--output", tmp_path / "result")
+    assert code == 0 and len(answer["images"]) == 9
+    labelled = [image for image in answer["images"] if "label" in image]
+    right = sum(image["label"] == image["top"][0]["class"] for image in labelled)
+    assert len(labelled) == 8 and answer["evaluation"]["accuracy"] == right / 8 and right in (6, 7)
+    written = json.loads((tmp_path / "result/evaluation/metrics.json").read_text())
+    assert written["pictures"] == 8 and written["accuracy"] == right / 8 and len(written["classes"]) == 10
+    matrix = (tmp_path / "result/evaluation/confusion.csv").read_text().splitlines()[1:]
+    assert sum(int(count) for row in matrix for count in row.split(",")[1:]) == 8
+    (tmp_path / "list.csv").write_text("path,label\n" + "".join(rows) + "digits/unknown.png,\n")
+    code, [listed] = call(capsys, "predict", best(lenet), tmp_path / "list.csv")
+    assert code == 0 and len(listed["images"]) == 9
+    assert listed["evaluation"] == pytest.approx(answer["evaluation"], rel=1e-5)
+    (tmp_path / "list.csv").write_text("path,label\nx.png,eleven\n")
+    code, [error] = call(capsys, "predict", best(lenet), tmp_path / "list.csv")
+    assert code == 2 and "line 2" in error["message"] and "'eleven'" in error["message"]
 
 
 def test_a_folder_stands_for_its_pictures(lenet, pictures, tmp_path, capsys):
@@ -69,12 +101,12 @@ def test_a_folder_stands_for_its_pictures(lenet, pictures, tmp_path, capsys):
     assert [(line["done"], line["of"]) for line in said if line["event"] == "progress"] == [(32, 40), (40, 40)]
     (tmp_path / "none").mkdir()
     code, [error] = call(capsys, "predict", best(lenet), tmp_path / "none")
-    assert code == 2 and "no picture" in error["message"]
+    assert code == 2 and "no images found" in error["message"]
 
 
 def test_a_model_that_is_gone_or_alone(lenet, pictures, tmp_path, capsys):
     code, [error] = call(capsys, "predict", tmp_path / "gone.keras", pictures[0])
-    assert code == 2 and "is not there" in error["message"]
+    assert code == 2 and "does not exist" in error["message"]
     (tmp_path / "alone.keras").write_bytes(best(lenet).read_bytes())
     code, [error] = call(capsys, "predict", tmp_path / "alone.keras", pictures[0])
     assert code == 2 and "preprocessing.json" in error["message"]
@@ -190,3 +222,28 @@ def test_eight_samples_before_the_start(tmp_path, capsys):
     for sample in about["samples"]:
         one, other = (np.asarray(Image.open(tmp_path / "preview" / sample[key])) for key in ("original", "augmented"))
         assert one.shape == other.shape == (8, 8) and (one != other).any() and sample["label"] in "0123456789"
+
+
+def test_a_bundle_is_a_model_again(lenet, pictures, tmp_path, capsys):
+    """From its folder and from an archive; what was changed since it was exported is refused."""
+    import tarfile
+
+    assert call(capsys, "export", best(lenet), "--output", tmp_path / "bundle")[0] == 0
+    with tarfile.open(tmp_path / "bundle.tar", "w") as archive:
+        archive.add(tmp_path / "bundle", "bundle")
+    code, [said] = call(capsys, "predict", best(lenet), *pictures, "--top", 10)
+    for source in ("bundle", "bundle.tar"):
+        output = tmp_path / f"from-{source}"
+        code, lines = call(capsys, "import", tmp_path / source, "--output", output)
+        assert code == 0 and lines[-1]["classes"] == 10, lines
+        code, [again] = call(capsys, "predict", best(output), *pictures, "--top", 10)
+        assert code == 0 and np.allclose(probabilities(again), probabilities(said), atol=1e-6)
+        assert (output / "bundle/SHA256SUMS").exists() and json.loads((output / "model_summary.json").read_text())["layers"]
+    (tmp_path / "bundle/labels.txt").write_text("".join(f"{i}\n" for i in range(9, -1, -1)))
+    code, [error] = call(capsys, "import", tmp_path / "bundle", "--output", tmp_path / "changed")
+    assert code == 2 and "labels.txt differs from its checksum" in error["message"]
+    (tmp_path / "notes.tar").write_text("nothing")
+    code, [error] = call(capsys, "import", tmp_path / "notes.tar", "--output", tmp_path / "none")
+    assert code == 2 and "not a folder or a tar archive" in error["message"]
+    code, [error] = call(capsys, "import", tmp_path / "none", "--output", tmp_path / "none")
+    assert code == 2 and "does not exist" in error["message"]

@@ -69,7 +69,7 @@ def test_a_fault_names_its_field(field, given, tmp_path):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("{", "no JSON"),
+        ("{", "not valid JSON"),
         ('{"epochs": NaN}', "NaN"),
         ('{"epochs": 1, "epochs": 2}', "twice"),
         ("[]", "must be an object"),

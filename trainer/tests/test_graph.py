@@ -93,16 +93,16 @@ def in_another_order(x):
 @pytest.mark.parametrize(
     ("layer", "why"),
     [
-        (causal, "called with more than its values"),
-        (in_another_order, "called with more than its values"),
-        (lambda x: layers.Dropout(0.5)(x, training=True), "called with more than its values"),
-        (lambda x: layers.Add()([x, layers.GlobalAveragePooling2D()(x)]), "of unlike rank"),
-        (layers.LayerNormalization(axis=1), "no normalisation of the last axis"),
-        (layers.Conv2D(3, 1, activation=relu), "the activation relu"),
-        (Doubled(3), "the layer Doubled"),
+        (causal, "called with additional arguments"),
+        (in_another_order, "called with additional arguments"),
+        (lambda x: layers.Dropout(0.5)(x, training=True), "called with additional arguments"),
+        (lambda x: layers.Add()([x, layers.GlobalAveragePooling2D()(x)]), "of different rank"),
+        (layers.LayerNormalization(axis=1), "does not normalise the last axis"),
+        (layers.Conv2D(3, 1, activation=relu), "activation relu"),
+        (Doubled(3), "unsupported layer Doubled"),
         (layers.UpSampling2D(2, interpolation="bicubic"), "interpolates by bicubic"),
-        (layers.Conv2D(3, 1, activation=lambda x: ops.sin(x)), "the activation <lambda>"),
-        (layers.Lambda(lambda x: x), "the layer Lambda"),
+        (layers.Conv2D(3, 1, activation=lambda x: ops.sin(x)), "activation <lambda>"),
+        (layers.Lambda(lambda x: x), "unsupported layer Lambda"),
     ],
 )
 def test_what_is_not_known_is_named(layer, why, tmp_path):
@@ -117,7 +117,7 @@ def test_what_is_not_known_is_left_to_keras(lenet, tmp_path, monkeypatch):
     from .conftest import best
 
     def unknown(model, path):
-        raise graph.Unknown("nothing is written for it")
+        raise graph.Unknown("unsupported layer")
 
     monkeypatch.setattr(graph, "write", unknown)
     trained = afterwards.load(best(lenet))
@@ -127,5 +127,5 @@ def test_what_is_not_known_is_left_to_keras(lenet, tmp_path, monkeypatch):
     away = ("tensorflow", "torch")
     monkeypatch.setattr(export.importlib.util, "find_spec", lambda name: None if name in away else there(name))
     found = export.onnx_model(trained, best(lenet), tmp_path)
-    assert found["onnx"] is None and found["onnx_reason"].startswith("nothing is written for it; Keras could"), found
+    assert found["onnx"] is None and found["onnx_reason"].startswith("unsupported layer; Keras can"), found
     assert not (tmp_path / "model.onnx").exists()

@@ -82,6 +82,11 @@ for name, trainable in (("efficientnet-b0", 5_288_548), ("mobilenet-v3", None), 
     assert found.shape == (1, 1000) and abs(found.sum() - 1) < 1e-4, (name, found.shape)
     assert trainable in (None, about["parameters"]["trainable"]), (name, about["parameters"])
     print(name)
+# 224 pixels would take the paper's 138 357 544, nearly all of them in one dense layer.
+model, about = built(pathlib.Path(), (64, 64, 3, 1000), {"name": "vgg-16"})
+convolutions = sum(row["parameters"] for row in about["layers"] if row["type"] == "Conv2D")
+assert convolutions == 14_714_688 and about["parameters"]["total"] == convolutions + 2048 * 4096 + 4096 * 4096 + 8192 + 4_097_000 + 4
+print("vgg-16")
 """
 
 
@@ -89,7 +94,7 @@ def test_the_large_ones():
     env = os.environ | {"KERAS_BACKEND": "tensorflow", "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", LARGE], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["efficientnet-b0", "mobilenet-v3", "googlenet", "alexnet"]
+    assert done.stdout.split() == ["efficientnet-b0", "mobilenet-v3", "googlenet", "alexnet", "vgg-16"]
 
 
 def test_macs_by_hand(tmp_path):
@@ -139,12 +144,16 @@ def test_the_examples_to_begin_with(tmp_path, task):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def network(x, classes)\n", r"SyntaxError: .* \(line 1\)"),
-        ("import nothing_like_this\n", r"ModuleNotFoundError.*\(line 1\)"),
-        ("net = 1\n", "defines no function network"),
+        ("def network(x, classes)\n", r"line 1: SyntaxError: .*"),
+        ("import nothing_like_this\n", r"line 1: ModuleNotFoundError.*"),
+        ("net = 1\n", "does not define a function network"),
         (
             "def network(x, classes):\n    import keras\n    return keras.layers.Conv2D(3, 99)(x)\n",
-            r"cannot be built for 8 × 8 × 1: .*\(line 3\)",
+            r"cannot be built for 8 × 8 × 1 \(line 3\): ValueError: .*`padding=valid`",
+        ),
+        (
+            "def network(x, classes):\n    raise ValueError('It does not fit.\\n\\nArguments received:\\n  • x=1')\n",
+            r"\(line 2\): ValueError: It does not fit.\nArguments received:\n  • x=1$",
         ),
         ("def network(x, classes):\n    return x\n", "returns values of the shape"),
         ("def network(x, classes):\n    return None\n", "returns values of the shape"),
@@ -155,6 +164,28 @@ def test_a_mistake_in_it_is_told_with_its_line(tmp_path, text, message):
     with pytest.raises(Stop, match=message) as stopped:
         built(tmp_path, (8, 8, 1, 3), {"file": "mine.py"})
     assert (stopped.value.code, stopped.value.field) == (1, "network.file")
+
+
+@pytest.mark.parametrize(
+    ("last", "activation"),
+    [
+        ("keras.layers.Dense(classes, activation='softmax', name='out')", "softmax"),
+        ("keras.layers.Dense(classes, activation='sigmoid', name='out')", "sigmoid"),
+        ("keras.layers.Softmax(name='out')", "softmax"),
+        ("keras.layers.Dense(classes, name='out')", None),
+        ("keras.layers.Dense(classes, activation='tanh', name='out')", None),
+    ],
+)
+def test_a_softmax_at_the_end_is_noticed(tmp_path, last, activation):
+    program = "import keras\n\ndef network(x, classes):\n    x = keras.layers.Flatten()(x)\n"
+    program += "    x = keras.layers.Dense(classes)(x)\n"
+    (tmp_path / "mine.py").write_text(program + f"    return {last}(x)\n")
+    _, about = built(tmp_path, (8, 8, 1, 3), {"file": "mine.py"})
+    if activation is None:
+        assert about["warnings"] == []
+    else:
+        [warning] = about["warnings"]
+        assert f"“out”, already applies {activation}" in warning
 
 
 def test_going_on_from_a_model(lenet, train):

@@ -1,6 +1,8 @@
 """Pictures of every kind that people have, and files that are none."""
 
 import io
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -69,8 +71,8 @@ def whole(kind):
         (b"<!DOCTYPE html><html><body>404</body></html>", "web page"),
         (b"  <html>", "web page"),
         (b"", "empty"),
-        (b"hello", "no picture"),
-        (whole("JPEG")[:20], "no picture"),
+        (b"hello", "not an image"),
+        (whole("JPEG")[:20], "not an image"),
     ],
 )
 def test_a_broken_file_says_why(tmp_path, content, part):
@@ -80,7 +82,7 @@ def test_a_broken_file_says_why(tmp_path, content, part):
 
 
 def test_no_file_and_a_folder(tmp_path):
-    with pytest.raises(Broken, match="not there"):
+    with pytest.raises(Broken, match="does not exist"):
         read(tmp_path / "none.png", SQUARE)
     with pytest.raises(Broken, match="folder"):
         read(tmp_path, SQUARE)
@@ -99,12 +101,24 @@ def test_a_bomb_is_not_unpacked(tmp_path):
         ("squash", (0.4, 0.8), 0, 0),
         ("crop", (0.8, 0.8), -8, 0),
         ("fill", (0.4, 0.4), 0, 4),
-        ("half-crop", (0.6, 0.6), -4, 2),
+        ("half-crop", (16 / 30, 0.55), -8 / 3, 2),
     ],
 )
 def test_resize_modes(mode, scale, left, top):
     white = Image.new("L", (40, 20), 255)
     image, fit = resized(white, Shape(16, 16, 1, mode))
     assert image.size == (16, 16) and (fit.scale_x, fit.scale_y) == pytest.approx(scale)
-    assert (fit.left, fit.top) == (left, top)
-    assert (np.asarray(image) == 255).sum() == 16 * (16 - 2 * max(0, top)), "what is not filled is black"
+    assert (fit.left, fit.top) == pytest.approx((left, top))
+    assert (np.asarray(image) == 255).sum() == 16 * min(16, round(20 * fit.scale_y)), "what is not filled is black"
+
+
+TABLE = json.loads((Path(__file__).parent / "pictures" / "table.json").read_text())
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: f"{case['file']} {case['resize']} {case['channels']}")
+def test_pictures_are_what_datasets_are_built_of(case):
+    """The table that crates/datasets/src/picture.rs is tested with too."""
+    shape = Shape(case["height"], case["width"], case["channels"], case["resize"])
+    pixels = read(Path(__file__).parent / "pictures" / case["file"], shape)
+    for x, y, expected in case["pixels"]:
+        assert np.abs(pixels[y, x].astype(int) - expected).max() <= 1, (x, y, pixels[y, x].tolist(), case["why"])

@@ -54,5 +54,5 @@ def test_what_the_environment_lacks_is_said(lenet, tmp_path, capsys, monkeypatch
 def test_data_of_other_classes_are_refused(lenet, tmp_path, capsys):
     given = LENET | {"data": {"kind": "shapes", "count": 40}}
     code, [error] = call(capsys, "precisions", config_file(tmp_path, given), best(lenet), "--output", tmp_path)
-    assert code == 2 and "not those of the data" in error["message"]
+    assert code == 2 and "differ from the classes of the data" in error["message"]
     assert not (tmp_path / "precisions.json").exists()

@@ -74,7 +74,7 @@ def test_answers_over_a_socket_are_those_of_predict(lenet, picture, tmp_path, ca
         status, body = ask(connection, "GET", "/s/1/model")
         assert status == 200 and json.loads(body)["classes"] == [str(digit) for digit in range(10)]
         status, body = ask(connection, "GET", "/s/1", headers={"Accept": "text/html"})
-        assert status == 200 and b"computed by " in body
+        assert status == 200 and b"Keras, JAX on CPU" in body and b"[[" not in body
         assert ask(connection, "GET", "/s/2/model")[0] == 404
     assert not place.exists()
 
@@ -100,13 +100,62 @@ def test_what_is_no_picture_is_told_and_the_next_is_answered(lenet, picture):
         connection = http.client.HTTPConnection("127.0.0.1", ready["port"])
         status, said = ask(connection, "POST", "/predict?top=1", picture.read_bytes())
         assert status == 200 and len(json.loads(said)["top"]) == 1
+        status, said = ask(connection, "GET", "/stats")
+        counted = json.loads(said)
+        # Those that came without a picture of their own size are refused before they count.
+        assert (counted["requests"], counted["failed"], counted["answered"]) == (3, 2, 1)
+        assert counted["latency_95_ms"] >= counted["latency_ms"] > 0 < counted["per_second"]
+
+
+def test_requests_that_come_together_are_computed_together():
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier, Event
+
+    from trainer.batches import MOST, Batches
+
+    sizes, go = [], Event()
+
+    def run(pictures):
+        go.wait(30)
+        sizes.append(len(pictures))
+        return pictures * 2
+
+    batches, together = Batches(run, (1, MOST)), Barrier(12)
+
+    def one(number):
+        with batches.request() as answer:
+            together.wait(30)  # all are on their way before the first is computed
+            return answer(np.full((1, 1), number, np.float32))
+
+    with ThreadPoolExecutor(12) as pool:
+        futures = [pool.submit(one, number) for number in range(12)]
+        go.set()
+        found = [future.result(30) for future in futures]
+    assert [float(value[0, 0]) for value, _ in found] == [2.0 * number for number in range(12)]
+    assert set(sizes) <= {1, MOST}, "no other size is compiled"
+    assert max(size for _, size in found) > 1 and len(sizes) < 12
+    said = batches.statistics()
+    assert said["answered"] == 12 and 1 < said["batch"] <= MOST
+
+
+def test_a_failure_is_told_to_all_who_wait():
+    from trainer.batches import Batches
+
+    def run(pictures):
+        raise ValueError("no memory")
+
+    batches = Batches(run)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no memory"), batches.request() as answer:
+            answer(np.zeros((1, 1), np.float32))
+    assert batches.statistics()["failed"] == 2
 
 
 def test_onnx_answers_the_same(lenet, picture, tmp_path, capsys):
     assert call(capsys, "export", best(lenet), "--output", tmp_path)[0] == 0
     code, [said] = call(capsys, "predict", best(lenet), picture, "--top", "10")
     with served(tmp_path, "--port", "0") as ready:
-        assert ready["runtime"] == "onnx"
+        assert ready["runtime"] == "onnx" and ready["provider"] == "CPUExecutionProvider"
         connection = http.client.HTTPConnection("127.0.0.1", ready["port"])
         status, body = ask(connection, "POST", "/predict?top=10", picture.read_bytes())
         found = [p for _, p in probabilities(json.loads(body))]
@@ -115,6 +164,6 @@ def test_onnx_answers_the_same(lenet, picture, tmp_path, capsys):
 
 def test_nothing_to_serve(lenet, tmp_path, capsys):
     code, [error] = call(capsys, "serve", tmp_path, "--port", "0")
-    assert code == 2 and "neither a training with a snapshot nor a bundle" in error["message"]
+    assert code == 2 and "not a training with a checkpoint or a bundle" in error["message"]
     code, [error] = call(capsys, "serve", lenet, "--port", "0", "--runtime", "onnx")
     assert code == 2 and "no model.onnx" in error["message"]

@@ -64,7 +64,7 @@ def test_pictures_that_do_not_fit_in_memory_are_read_again(pets, tmp_path):
     (pets / read.names[3]).unlink()
     from trainer import loader
 
-    with pytest.raises(Stop, match="could be read when the training began") as stopped:
+    with pytest.raises(Stop, match="was readable when the training started") as stopped:
         list(
             loader.training(
                 read,
@@ -95,17 +95,17 @@ def test_one_class_no_class_and_classes_of_one(tmp_path, capsys):
         picture(i).save(tmp_path / f"d/only/{i}.png")
     given = {"data": {"kind": "folder", "path": "d"}}
     code, lines = call(capsys, config_file(tmp_path, given))
-    assert code == 2 and "one class only, 'only'" in lines[-1]["message"] and lines[-1]["code"] == 2
+    assert code == 2 and "only one class, 'only'" in lines[-1]["message"] and lines[-1]["code"] == 2
     (tmp_path / "d/empty").mkdir()
-    assert "one class only" in call(capsys, config_file(tmp_path, given))[1][-1]["message"], (
+    assert "only one class" in call(capsys, config_file(tmp_path, given))[1][-1]["message"], (
         "an empty folder is no class"
     )
     (tmp_path / "d/single").mkdir()
     picture(9).save(tmp_path / "d/single/0.png")
     data = load(tmp_path, **given)
-    assert data.classes == ["only", "single"] and dict(data.problems) == {"empty": "this class has no usable picture"}
+    assert data.classes == ["only", "single"] and dict(data.problems) == {"empty": "this class has no usable images"}
     assert "single/0.png" in data.parts["train"].names, "the only picture of a class is learnt from"
-    for message, path in (("is no folder", "nowhere"), ("has no folders", "d/empty")):
+    for message, path in (("is not a folder", "nowhere"), ("does not contain folders", "d/empty")):
         with pytest.raises(Stop, match=message):
             load(tmp_path, data={"kind": "folder", "path": path})
 
@@ -132,13 +132,13 @@ def test_a_manifest_as_people_save_it(pets, tmp_path, encoding, end):
     assert data.parts["train"].names == ["cat/00.png", "cat/01.png", "cat/02.png", "dog/00.png"]
     assert data.parts["val"].names == ["dog/01.png"]
     problems = dict(data.problems)
-    assert problems["cat/none.png"] == "is not there" and "web page" in problems["cat/page.png"]
+    assert problems["cat/none.png"] == "does not exist" and "web page" in problems["cat/page.png"]
     assert problems["cat/03.png"] == "looked at: bad" and "valley" in problems["cat/04.png"] and "line 5" in problems
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [("", "no rows"), ("path,label\na,b\n", "no column 'split'"), ("path,label,split\nx.png,a,train\n", "no picture")],
+    [("", "no rows"), ("path,label\na,b\n", "not have the column 'split'"), ("path,label,split\nx.png,a,train\n", "no images")],
 )
 def test_a_manifest_that_cannot_be_used(tmp_path, text, message):
     (tmp_path / "m.csv").write_text(text)
@@ -168,9 +168,9 @@ def test_idx_files(tmp_path):
     row = int(data.parts["train"].names[7].split("-")[1])
     assert (data.parts["train"].read(7).image[..., 0] == images[row]).all()
     for name, content, message in (
-        ("i.gz", gzip.compress(idx(images))[:-9], "cut off|cannot read"),
-        ("i.gz", idx(images)[:-1], "cut off"),
-        ("i.gz", b"PK\x03\x04", "no IDX file"),
+        ("i.gz", gzip.compress(idx(images))[:-9], "truncated|cannot read"),
+        ("i.gz", idx(images)[:-1], "truncated"),
+        ("i.gz", b"PK\x03\x04", "not an IDX file"),
         ("i.gz", idx(images[:5]), "60 labels for 5"),
     ):
         (tmp_path / name).write_bytes(content)
@@ -303,7 +303,7 @@ def test_a_built_dataset_without_a_cache(tmp_path, kind):
 @pytest.mark.parametrize(
     ("about", "given", "message"),
     [
-        ({"version": 1}, {}, "format 1"),
+        ({"version": 1}, {}, "format version 1"),
         ({"kind": "audio"}, {}, "unknown kind"),
         ({}, {"task": "detection"}, "for classification, not for detection"),
         ({}, {"image": {"width": 9}}, "built with 10"),
@@ -318,5 +318,5 @@ def test_a_dataset_that_does_not_fit(tmp_path, about, given, message):
 
 def test_a_dataset_that_is_not_finished(tmp_path):
     (tmp_path / "set").mkdir()
-    with pytest.raises(Stop, match="no finished dataset"):
+    with pytest.raises(Stop, match="not a complete dataset"):
         load(tmp_path, data={"kind": "dataset", "path": "set"})

@@ -54,9 +54,16 @@ def test_detection_learns_shapes(train, capsys, tmp_path):
         }
     )
     metrics = json.loads((run.output / "eval/val/metrics.json").read_text())
-    assert run.code == 0 and metrics["map50"] >= 0.9
+    assert run.code == 0 and metrics["map50"] >= 0.9 > metrics["map50_95"] > 0.4
+    described = json.loads((run.output / "eval/val/worst.json").read_text())[0]
+    assert {"class", "x", "y", "width", "height", "score", "hit"} == described["boxes"][0].keys()
+    assert {"class", "x", "y", "width", "height", "found"} == described["truth"][0].keys()
+    rows = (run.output / "eval/val/confusion.csv").read_text().splitlines()
+    assert rows[0] == "label,circle,square,triangle,background" and len(rows) == 5
+    there = sum(int(count) for row in rows[1:4] for count in row.split(",")[1:])
+    assert there == sum(about["boxes"] for about in metrics["classes"]), "each true box is in one row"
     from trainer import config, sources
-    from trainer.tasks.detection import overlap
+    from trainer.curves import overlap
 
     sample = sources.load(config.load(run.output.parent / "config.json"), 2).parts["val"].read(0)
     Image.fromarray(sample.image).save(tmp_path / "one.png")
@@ -65,8 +72,8 @@ def test_detection_learns_shapes(train, capsys, tmp_path):
     assert code == 0 and (overlap(sample.boxes[:, 1:], found).max(1) > 0.5).all()
 
 
-def test_average_precision_by_hand():
-    from trainer.tasks.detection import average_precision, matched
+def test_a_true_box_is_matched_once_by_the_best_answer_of_its_class():
+    from trainer.curves import matched
 
     truth = np.array([[0, 0, 0, 10, 10], [0, 20, 20, 10, 10], [1, 40, 0, 10, 10]], np.float32)
     answers = np.array(
@@ -79,12 +86,12 @@ def test_average_precision_by_hand():
         ],
         np.float32,
     )
-    hit = matched(answers, truth)
+    found = matched(answers, truth)
     # The second answers what the first has; the third has the wrong class; the last overlaps by a quarter.
-    assert hit.tolist() == [True, False, False, True, False]
-    mine = answers[:, 0] == 0
-    assert average_precision(answers[mine, 5], hit[mine], 2) == pytest.approx((1 + 2 / 3) / 2)
-    assert matched(answers, truth[:0]).tolist() == [False] * 5
+    assert found[0].tolist() == [0, -1, -1, 1, -1]
+    # The fourth overlaps by 7/13, which is more than a half and less than 0.55.
+    assert found[1].tolist() == [0, -1, -1, -1, -1]
+    assert (matched(answers, truth[:0]) == -1).all()
 
 
 def test_boxes_come_back_from_their_maps():
@@ -95,6 +102,9 @@ def test_boxes_come_back_from_their_maps():
     [maps] = targets([Sample(np.zeros((64, 64, 3), np.uint8), boxes=truth)], data)
     found = boxes(maps[..., :6])
     assert found[found[:, 5] > 0.99][:, :5] == pytest.approx(truth, abs=1e-3)
+    maps[0, 0, 2:4] = -9.0  # the centre of a box far to the left of the image, and above it
+    maps[0, 0, 0] = 1.0
+    assert (boxes(maps[..., :6])[:, 3:5] > 0).all()
 
 
 def test_what_is_not_judged_counts_nowhere():

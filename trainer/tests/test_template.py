@@ -130,8 +130,8 @@ def test_two_processes_train_one_model(folder):
     [
         ({"epoch": 3}, 1, "epoch: is unknown"),
         ({"epochs": "3"}, 1, "epochs: must be"),
-        ({"data": "none"}, 2, "is no folder"),
-        ({"learning_rate": 1e30}, 3, "no longer a number"),
+        ({"data": "none"}, 2, "is not a folder"),
+        ({"learning_rate": 1e30}, 3, "not finite"),
     ],
 )
 def test_a_fault_is_named(folder, more, code, message):

@@ -69,7 +69,7 @@ def test_two_are_as_one_and_stop_as_one(train, tmp_path):
     ("more", "field", "code", "sentence"),
     [
         ({"batch_size": 33}, "batch_size", 1, "a multiple of 2"),
-        ({"devices": 2}, "devices", 1, "there are 1, not 2"),
+        ({"devices": 2}, "devices", 1, "only 1 available (cpu), 2 requested"),
     ],
 )
 def test_what_does_not_fit_all_is_told(tmp_path, more, field, code, sentence):
@@ -91,7 +91,7 @@ def test_other_pictures_there_are_told(tmp_path):
     processes[0].kill()  # as whoever started them does when one of them fails
     processes[0].communicate()
     assert processes[1].returncode == 2, err
-    assert "other pictures than the first" in json.loads(out.splitlines()[-1])["message"]
+    assert "differ from those on the first" in json.loads(out.splitlines()[-1])["message"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_other_pictures_there_are_told(tmp_path):
     [
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE must be a whole number"),
         ({"WORLD_SIZE": "2"}, "RANK must be from 0 to 1"),
-        ({"WORLD_SIZE": "2", "RANK": "1"}, "MASTER_ADDR must say"),
+        ({"WORLD_SIZE": "2", "RANK": "1"}, "MASTER_ADDR must be"),
     ],
 )
 def test_variables_that_say_nothing(tmp_path, variables, sentence):
